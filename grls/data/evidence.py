@@ -54,5 +54,9 @@ def _scores(question: str, parts: Sequence[str]) -> list[float]:
 
 
 def _cut(text: str, words: int) -> str:
-    """The first words of a text."""
-    return "".join(pieces(text)[:words]).strip() if count(text) > words else text
+    """The longest beginning of a text of so many words."""
+    if count(text) <= words:
+        return text
+    parts = pieces(text)
+    most = next(n for n in range(len(parts), -1, -1) if count("".join(parts[:n])) <= words)
+    return "".join(parts[:most]).strip()

@@ -3,9 +3,10 @@
 The data decide which metrics apply. Sequence recall and the measures of ``ir_measures`` always apply.
 Complete recall: some query has two gold passages or more. Path match: some query has evidence of two
 passages or more (chains are compared with it, or rankings if there are no chains). Answer recall: queries
-have accepted answers. Seen and unseen recall: there are training qrels. Set F1 and DONE-missing: the results
-hold chains. Graph checks: the results hold chains, and queries state a RuleTaker-Open problem. The
-conventions stand in ``grls.evaluation.metrics``, one file each. Gold passages:
+have accepted answers. Seen and unseen recall: there are training qrels. Set F1 and DONE-missing: the
+results hold chains (with hits of every hop, also of a fixed number of hops). Graph checks: the results hold
+chains, and queries state a RuleTaker-Open problem. The conventions stand in ``grls.evaluation.metrics``,
+one file each. Scores by type: the metadata of queries have a field ``type``. Gold passages:
 :func:`grls.data.dataset.gold_passages`.
 """
 
@@ -160,8 +161,8 @@ def evaluate_results(
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
-    elif run.steps == "fixed":
-        report["hops"] = hop_hits(ids, gold)
+    elif run.steps == "fixed" and run.info is not None:
+        report["hops"] = hop_hits(ids, gold, run.info.options.get("hops")) or None
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
     report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages)
     return {section: values for section, values in report.items() if values is not None}

@@ -10,6 +10,7 @@ from grls.data.dataset import gold_passages, own_corpus, read_split
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.evaluation.measures import ndcg
+from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.hybrid.tuning import Quality
 
@@ -22,15 +23,21 @@ class DevHops:
         queries: ``[H]``.
         evidence: ``[H]`` the gold passages before each hop.
         gold: ``[H]`` ids of the gold passages that are left.
+        hops: The inputs are hops: recall@k of an input is the share of the passages that k hits can hold.
     """
 
     queries: list[Query]
     evidence: list[list[Passage]]
     gold: list[list[str]]
+    hops: bool = False
 
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         """Recall and nDCG of the first k passages of each input."""
         recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
+        if self.hops:
+            found = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
+            most = [max(1, min(k, len({*names}))) for names in self.gold]
+            recall = mean(n / m for n, m in zip(found, most, strict=True))
         return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
 
 
@@ -87,7 +94,7 @@ class DevQueries:
                 evidence = [texts[name] for name in names[:hop] if name in texts]
                 hops.append((query, evidence, names[hop:]))
         queries, evidence_of, gold = ([*column] for column in zip(*hops, strict=True))
-        return DevHops(queries, evidence_of, gold)
+        return DevHops(queries, evidence_of, gold, True)
 
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         """Recall and nDCG of the first k passages of each query."""

@@ -58,7 +58,7 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     """Find number of hops, temperature and use of DONE; before is the single step."""
     hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
     assert hops is not None
-    usual = RankedHops(inner(tuning), replace(hops, temperature=None))
+    usual = RankedHops(inner(tuning), replace(hops, done=True))
     memory: dict[Any, Any] = {}
     tried: list[TriedHops] = []
     grid = tuning.grid
@@ -66,7 +66,7 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     with Progress(len(grid.hop_temperatures) * len(dones), "tune with", "searches", shown=None) as bar:
         for factor in grid.hop_temperatures:
             for done in dones:
-                temperature = None if factor == 1 else factor * usual.temperature
+                temperature = hops.temperature if factor == 1 else factor * usual.temperature
                 tried += _measured(tuning, usual.retriever, hops, memory, temperature, done)
                 bar.update()
     best = chosen_hops(tried)
@@ -84,7 +84,7 @@ def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
     Among equals complete recall decides, then what was tried first.
     """
     best = max(tried, key=lambda one: (one.recall, one.complete))
-    near = [one for one in tried if best.recall - one.recall <= _standard_error(best, one)]
+    near = [one for one in tried if best.recall - one.recall <= _standard_error(best, one) + 1e-9]
     fewest = min(one.hops for one in near)
     return max((one for one in near if one.hops == fewest), key=lambda one: (one.recall, one.complete))
 

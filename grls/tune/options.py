@@ -26,7 +26,8 @@ class TuneOptions:
 
     Args:
         k: Cut-off of the recall that is to be high (priors, rescoring, cross-encoder, fusion); where it is
-            level nDCG decides, then the smaller weight.
+            level nDCG decides, then the smaller weight. The priors of a ranking by hops are judged by the
+            first hit of every hop.
         prior_weights: Weights of each prior; weight 0 always is tried.
         prior_temperatures: Factors of a prior's usual temperature, with each weight.
         empty_weights: Weights of the score under an empty prompt, which is taken back; null: 0.1, 0.2, 0.4,
@@ -99,9 +100,6 @@ class TuneRuns:
     runs: list[str] | None = None
     split: str | None = None
     k: int = 10
-
-
-UNTUNED = TuneRuns()
 
 
 UNTUNED = TuneRuns()

@@ -49,7 +49,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     by_hop = ranks_by_hops(tuning)
     dev = tuning.dev.by_hop(hybrid.corpus) if by_hop else tuning.dev.at_once()
     k = 1 if by_hop else k
-    asked = dev.queries, dev.gold, k, choices, dev.evidence
+    asked = dev.queries, dev.gold, k, choices, dev.evidence, by_hop
     pool = None if hybrid.normalized else Pool(generator, *asked)
     measure = _Measure(tuning, hybrid, pool, dev, k)
     best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool)

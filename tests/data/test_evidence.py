@@ -32,6 +32,11 @@ def test_a_first_sentence_that_is_too_long_is_cut() -> None:
     assert excerpt("who?", PASSAGE, 3).text == "The Amber Mill"
 
 
+def test_two_characters_of_an_unspaced_script_are_one_word() -> None:
+    text = "映画は一九六一年の作品である監督はオルラであった。"
+    assert len(excerpt("?", Passage("p", text), 8).text) == 16
+
+
 def test_no_limit_leaves_the_passage_as_it_is() -> None:
     assert excerpt("who?", PASSAGE, 0) is PASSAGE
 

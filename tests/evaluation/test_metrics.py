@@ -39,8 +39,9 @@ def test_hits_of_each_hop_count_the_queries_that_have_so_many_gold_passages():
     retrieved = [["a", "x"], ["b", "b", "c"], ["x"]]
     gold = [["a", "b"], ["c", "b", "d"], ["y"]]
     assert hop_hits(retrieved, gold) == pytest.approx({"H1": 2 / 3, "H2": 0.0, "H3": 1.0})
-    with pytest.raises(DataError, match="gold"):
-        hop_hits([["a"]], [[]])
+    assert hop_hits(retrieved, gold, 1) == pytest.approx({"H1": 2 / 3})
+    assert hop_hits([["a"]], [["a", "b", "c"]]) == {"H1": 1.0}
+    assert hop_hits([["a"]], [[]]) == {}
 
 
 def test_exact_chains_have_the_right_passages_and_the_right_end():

@@ -11,7 +11,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.registry import Opening, create, load
-from grls.tune.dev import DevQueries
+from grls.tune.dev import DevHops, DevQueries
 from grls.tune.hops import TriedHops, chosen_hops
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
@@ -24,9 +24,10 @@ def tried(hops: int, recalls: list[float], complete: float = 0.0) -> TriedHops:
 
 
 def test_few_queries_do_not_choose_more_hops_than_they_can_tell() -> None:
-    single = tried(1, [1.0] * 9 + [0.0])
+    for n in range(2, 60):  # one query of n: 1/n better, standard error 1/n
+        single, double = tried(1, [1.0] * (n - 1) + [0.0]), tried(2, [1.0] * n)
+        assert chosen_hops([single, double]) is single
     double = tried(2, [1.0] * 10)
-    assert chosen_hops([single, double]) is single  # one query of ten: 0.1 better, standard error 0.1
     clear = tried(1, [1.0] * 6 + [0.0] * 4)
     assert chosen_hops([clear, double]) is double
 
@@ -78,6 +79,22 @@ def test_a_folder_learns_how_many_hops_it_takes(
     found = opened.retrieve([Query("q", "Where was the director of Film3 born?")], 2)[0]
     assert [hit.id for hit in found] == ["f3", "p3"]
     assert "recall@2" in capsys.readouterr().out
+
+
+def test_a_stored_temperature_is_tried_and_done_may_come_back(data: Path, tmp_path: Path) -> None:
+    BM25Retriever(Corpus.read(data)).save_pretrained(tmp_path / "bm25")
+    stored = {"steps": "ranked", "max": 1, "temperature": 0.4, "done": False}
+    create(tmp_path / "hops", "hops", {"retriever": "../bm25", "hops": stored})
+    dev = DevQueries.read(str(data), "dev")
+    (chosen,) = tune_folder(tmp_path / "hops", dev, TuneOptions(k=2, hop_temperatures=(1.0,)), Opening(), "x")
+    assert chosen.changes["hops"]["temperature"] == 0.4
+    assert chosen.after == 1.0
+
+
+def test_the_first_hit_of_every_hop_counts_alike() -> None:
+    hops = DevHops([Query("q", "?")] * 2, [[], []], [["a", "b"], ["b"]], True)
+    assert hops.quality([["a"], ["x"]], 1).recall == hops.quality([["x"], ["b"]], 1).recall == 0.5
+    assert DevHops(hops.queries, [[], []], hops.gold).quality([["a"], ["x"]], 1).recall == 0.25
 
 
 def test_another_temperature_searches_only_for_new_chains(data: Path) -> None:

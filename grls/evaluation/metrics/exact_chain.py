@@ -1,12 +1,12 @@
 """Exact chains: the share of queries whose chain is the gold evidence and nothing else.
 
 Convention: ``exact_set`` is 1 for a query whose distinct passages are its gold passages, whatever their order
-(dense retrieval's passage exact match with the number of passages to be found, too; arXiv 2009.12756);
+(passage exact match of arXiv 2009.12756, where the chain has to end at the right place as well);
 ``exact_chain`` is 1 where the chain is one of the accepted paths, passage by passage (in any order, if the
 data allow any order). Both ask for the right end as well as for the right passages, unlike complete recall
-and path match. ``f1_known_length`` is set F1 of the first n passages of the chain, n being the number of gold
-passages: what set F1 falls short of it is the price of not knowing that number (a chain that ended too early
-is not made longer, so it is a lower bound of that price).
+and path match. ``f1_known_length`` is the set F1 of the first n passages of the chain, for n gold passages.
+It is above set F1 by the price of not knowing n. A chain that ends too early stays short, so this is a lower
+bound of the price.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hits of each hop: the share of queries whose h-th retrieved passage is a gold one (H1, H2, …).
 
-Convention: the h-th passage of a chain is a hit if it is gold and does not stand earlier in the chain; its
+Convention: the h-th passage of a chain is a hit if it is gold and not an earlier passage of the chain; its
 place in the gold order does not count (:mod:`path match <grls.evaluation.metrics.path_match>` says whether it
 was right). H_h is the mean over the queries with at least h gold passages, so each hop has its own number of
 queries; a chain that ends before its h-th hop scores 0 there. DONE is no passage: leave it out.
@@ -14,30 +14,28 @@ from typing import Any
 import datasets
 import evaluate
 
-from grls.errors import DataError
 from grls.evaluation.metrics.averages import mean
 
 
-def hop_hits(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
+def hop_hits(
+    retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], most: int | None = None
+) -> dict[str, float]:
     """Hits of each hop.
 
     Args:
         retrieved: Passage ids of each query's chain, in hop order, without DONE.
         gold: Gold passage ids of each query, in the same order of queries.
+        most: Largest number of hops; None: the length of the longest chain.
 
     Returns:
-        ``{"H1": …, "H2": …}``, values in [0, 1], as far as some query has gold passages.
-
-    Raises:
-        DataError: No query has a gold passage.
+        ``{"H1": …, "H2": …}``, values in [0, 1], for every hop of which some query has a gold passage.
     """
     pairs = [(list(ids), set(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
     longest = max((len(wanted) for _, wanted in pairs), default=0)
-    if not longest:
-        raise DataError("no query has a gold passage; hits of hops need some.")
+    hops = most if most is not None else max((len(ids) for ids, _ in pairs), default=0)
     return {
         f"H{hop + 1}": mean(_is_hit(ids, wanted, hop) for ids, wanted in pairs if len(wanted) > hop)
-        for hop in range(longest)
+        for hop in range(min(longest, hops))
     }
 
 

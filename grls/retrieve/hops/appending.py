@@ -211,26 +211,29 @@ def found_after(
     if isinstance(retriever, TakesEvidence):
         return retriever.retrieve_hop(queries, evidence, k, allow)
     if isinstance(retriever, WritesChains) and retriever.writes_chains:
-        return _written_after(retriever, queries, evidence, k, allow)
+        return written_after(retriever, queries, evidence, k, allow)
     texts = [joined(query, passages) for query, passages in zip(queries, evidence, strict=True)]
     asked = [query._replace(text=text) for query, text in zip(queries, texts, strict=True)]
     return [HopHits(hits, None) for hits in retriever.retrieve(asked, k, allow)]
 
 
-def _written_after(
+def written_after(
     retriever: WritesChains,
     queries: Sequence[Query],
     evidence: Sequence[Sequence[Passage]],
     k: int,
     allow: Allow,
 ) -> list[HopHits]:
-    """:func:`found_after` of a retriever that scores DONE among the passages."""
+    """:func:`found_after` of a retriever that decodes passages and DONE.
+
+    The evidence is not retrieved again, and DONE only after evidence.
+    """
     corpus, done = retriever.corpus, retriever.done
     chains = []
     for place, passages in enumerate(evidence):
         numbers = corpus.numbers([passage.id for passage in passages]) if passages else []
         known = tuple(number for number in numbers if number is not None)
-        chains.append(Under(place, known, known))
+        chains.append(Under(place, known, known or (done,)))
     longest = max((len(passages) for passages in evidence), default=0)
     rankings = retriever.next_hop(queries, allow)(chains, longest, k + 1)
     steps = []

@@ -12,6 +12,9 @@ from grls.errors import ConfigError
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
+_CHAINED, _RANKED = 20, 4
+"""Default numbers of hops."""
+
 HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
 
@@ -22,7 +25,7 @@ class HopOptions:
     Args:
         steps: ``single``: the top k without hops; ``fixed``: exactly ``max`` hops; ``dynamic``: hops until
             DONE; ``ranked``: the top k by the probability that a chain of ``max`` hops holds them.
-        max: Number of hops (fixed, ranked), or largest number of hops (dynamic).
+        max: Number of hops (fixed, ranked), or largest number of hops (dynamic); null: 20, or 4 (ranked).
         chains: Number of chains kept for each query; null: 4 where scores are log-probabilities, else 1
             (ranked: 5).
         branch: Number of passages that continue a chain at each hop; null: 4 where scores are
@@ -37,15 +40,16 @@ class HopOptions:
         temperature: Temperature of the softmax over the scores of a hop; null: the default of the retriever
             (ranked).
         evidence: Largest number of words of each evidence passage in the query of a hop: its first sentence
-            and the sentences nearest to the question. 0: the limit of the retriever (ranked).
-        done: Let DONE end a chain, if the retriever was trained with DONE (ranked).
+            and the sentences nearest to the question; 0: all. Generators have the limit of their training
+            (ranked).
+        done: Let DONE end a chain; a bi-encoder that was not trained with DONE ignores it (ranked).
 
     Raises:
         ConfigError: A count is not positive, the bias is not a finite number, or an option needs other steps.
     """
 
     steps: HopSteps = "single"
-    max: int = 20
+    max: int | None = None
     chains: int | None = None
     branch: int | None = None
     done_bias: float = 0.0
@@ -56,6 +60,11 @@ class HopOptions:
     temperature: float | None = None
     evidence: int = 0
     done: bool = True
+
+    @property
+    def count(self) -> int:
+        """The number of hops: ``max``, or the default of the steps."""
+        return self.max or (_RANKED if self.steps == "ranked" else _CHAINED)
 
     @property
     def chained(self) -> Steps:

@@ -5,8 +5,8 @@ Legend: C chains kept a query, S a set of evidence passages, d a passage, n hits
 Chains answer "which passages together?". For a ranking the best chain has too few passages. To rank all its
 passages before those of the second chain is wrong: a passage in many chains is likelier than the last passage
 of the best chain. With p(d | S) the probability of the next hop, a softmax over the scores of the n best hits
-(divided by a temperature) and DONE (a generator scores the probability of DONE itself: the hits share what
-it leaves),
+(divided by a temperature) and DONE (if the retriever scores the probability of DONE itself, the hits share
+what it leaves),
 
     P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
 
@@ -41,9 +41,10 @@ from grls.retrieve.base import (
     Retriever,
     ScoresAll,
     TakesEvidence,
+    WritesChains,
     untuned_fingerprint,
 )
-from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.appending import found_after, written_after
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.queries import check_counts, queries_of
 
@@ -85,16 +86,19 @@ class RankedHops:
 
     retriever: Retriever
     hops: HopOptions
-    memory: dict[tuple[Query, tuple[str, ...]], HopHits] | None = None
+    memory: dict[tuple[Query, tuple[str, ...], Filter | None], HopHits] | None = None
 
     kind = "hops"
 
     def __post_init__(self) -> None:
         self.chains = self.hops.chains or _CHAINS
-        knows = isinstance(self.retriever, DecodesPassages)
-        if isinstance(self.retriever, TakesEvidence):
-            knows = self.retriever.learned_done is not False
-        self.ends = knows and self.hops.done
+        ends = knows = False
+        if isinstance(self.retriever, DecodesPassages):
+            written = isinstance(self.retriever, WritesChains) and self.retriever.writes_chains
+            ends, knows = True, written or self.retriever.generator.spans is not None
+        elif isinstance(self.retriever, TakesEvidence):
+            ends = self.retriever.learned_done is not False
+        self.ends, self._knows_done = ends and self.hops.done, knows
         self.temperature = self.hops.temperature or _usual_temperature(self.retriever)
 
     @property
@@ -107,9 +111,9 @@ class RankedHops:
         one = self.retriever.describe()
         return Description(
             one.system,
-            "probability of standing in a chain",
+            "probability in chains",
             {**one.options, **self._record()},
-            f"{one.name} ranked by {self.hops.max} hops",
+            f"{one.name} ranked by {self.hops.count} hops",
             one.stages,
             one.members,
         )
@@ -126,7 +130,7 @@ class RankedHops:
     def _record(self) -> dict[str, Any]:
         return {
             "steps": "ranked",
-            "hops": self.hops.max,
+            "hops": self.hops.count,
             "chains": self.chains,
             "temperature": self.temperature,
             "done_bias": self.hops.done_bias,
@@ -157,9 +161,9 @@ class RankedHops:
         mass: list[dict[str, float]] = [{} for _ in asked]
         live = [_Chain(place, (), 1.0) for place in range(len(asked))]
         rankings = []
-        for hop in range(self.hops.max):
+        for hop in range(self.hops.count):
             if live:
-                live = self._hop(asked, filters, live, max(k, _HITS) + hop, mass, hop + 1 < self.hops.max)
+                live = self._hop(asked, filters, live, max(k, _HITS) + hop, mass, hop + 1 < self.hops.count)
             rankings.append([_best(shares, k) for shares in mass])
         return rankings
 
@@ -190,15 +194,25 @@ class RankedHops:
         self, queries: Sequence[Query], filters: Sequence[Filter | None], live: Sequence[_Chain], width: int
     ) -> list[HopHits]:
         """The hits of each chain's next hop; only hops that are not in the memory are retrieved."""
-        memory = {} if self.memory is None else self.memory
-        keys = [(queries[chain.query], chain.ids) for chain in live]
-        new = [chain for key, chain in zip(keys, live, strict=True) if key not in memory]
-        if new:
-            asked = [queries[chain.query] for chain in new]
-            allow = [filters[chain.query] for chain in new]
-            hits = found_after(self.retriever, asked, self._evidence(queries, new), width, allow)
-            memory.update(zip([(queries[one.query], one.ids) for one in new], hits, strict=True))
-        return [memory[key] for key in keys]
+        if self.memory is None:
+            return self._searched(queries, filters, live, width)
+        keys = [(queries[chain.query], chain.ids, filters[chain.query]) for chain in live]
+        new = [chain for key, chain in zip(keys, live, strict=True) if key not in self.memory]
+        for chain, step in zip(new, self._searched(queries, filters, new, width), strict=True):
+            self.memory[queries[chain.query], chain.ids, filters[chain.query]] = step
+        return [self.memory[key] for key in keys]
+
+    def _searched(
+        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: Sequence[_Chain], width: int
+    ) -> list[HopHits]:
+        if not live:
+            return []
+        asked = [queries[chain.query] for chain in live]
+        allow = [filters[chain.query] for chain in live]
+        evidence = self._evidence(queries, live)
+        if isinstance(self.retriever, WritesChains):
+            return written_after(self.retriever, asked, evidence, width, allow)
+        return found_after(self.retriever, asked, evidence, width, allow)
 
     def _probabilities(self, hits: Sequence[Hit], step: HopHits, length: int) -> Floats:
         """``[n]`` probabilities of the hits of a hop; with that of DONE they sum to one."""
@@ -207,11 +221,10 @@ class RankedHops:
         logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
         every, left = np.logaddexp.reduce(logits), 1.0
         if self.ends and step.done is not None and length > 0:
-            done = step.done + self.hops.done_bias
-            if isinstance(self.retriever, DecodesPassages):
-                left = -math.expm1(min(done, 0.0))
+            if self._knows_done:
+                left = _left(step.done, self.hops.done_bias)
             else:
-                every = np.logaddexp(every, done / self.temperature)
+                every = np.logaddexp(every, (step.done + self.hops.done_bias) / self.temperature)
         shares: Floats = left * np.exp(logits - every)
         return shares
 
@@ -247,6 +260,17 @@ def _usual_temperature(retriever: Retriever) -> float:
         f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "
         "a temperature: set hops.temperature."
     )
+
+
+def _left(done: float, bias: float) -> float:
+    """The probability that DONE leaves to the passages, with a bias on its log-odds.
+
+    Args:
+        done: Its log-probability (nats).
+        bias: The bias (nats).
+    """
+    ends, goes_on = math.exp(min(done, 0.0) + bias), -math.expm1(min(done, 0.0))
+    return goes_on / (goes_on + ends)
 
 
 def _add(chains: dict[frozenset[str], _Chain], chain: _Chain) -> None:

@@ -90,7 +90,7 @@ class HopsRetriever:
     def describe(self) -> Description:
         """Its description in manifests and reports."""
         single = self.retriever.describe()
-        until = f"{self.hops.max} hops" if self.hops.steps == "fixed" else "hops until DONE"
+        until = f"{self.hops.count} hops" if self.hops.steps == "fixed" else "hops until DONE"
         likeliest = self.hops.choose == "likeliest"
         mode = single.score_mode if likeliest else f"{single.score_mode}, {self.hops.choose}"
         return Description(
@@ -181,12 +181,12 @@ def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | A
     writer = _writes_chains(retriever)
     if writer is not None:
         kept, branch = hops.chains or 4, hops.branch or 4
-        how = (hops.max, dynamic, kept, branch, hops.done_bias)
+        how = (hops.count, dynamic, kept, branch, hops.done_bias)
         return MultistepRetriever(writer, *how, repeat=hops.repeat, sets=hops.sets)
     if hops.sets:
         raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
     kept = hops.chains or 1
-    how = (hops.max, dynamic, kept, hops.branch or kept, hops.done_bias)
+    how = (hops.count, dynamic, kept, hops.branch or kept, hops.done_bias)
     return AppendingMultistep(retriever, retriever.corpus, *how, repeat=hops.repeat)
 
 
@@ -197,7 +197,7 @@ def _writes_chains(retriever: Retriever) -> WritesChains | None:
 def _record(hops: HopOptions, search: MultistepRetriever | AppendingMultistep) -> dict[str, Any]:
     """The options with their values, for manifests."""
     return {
-        "hops": hops.max,
+        "hops": hops.count,
         "chains": search.chains,
         "branch": search.branch,
         "done_bias": hops.done_bias,

@@ -236,6 +236,7 @@ class Pool:
         k: Cut-off of the recall.
         choices: The choices of each prior (:meth:`Tried.choices`).
         evidence: The evidence of each query; empty: none.
+        capped: Recall is the share of the gold passages that k hits can hold.
 
     Raises:
         ConfigError: The grid of the choices is too large (:func:`check_grid`).
@@ -250,10 +251,12 @@ class Pool:
         k: int,
         choices: Sequence[Sequence[WeightedSource]],
         evidence: Sequence[Sequence[Passage]] = (),
+        capped: bool = False,
     ):
         check_grid(choices)  # before all queries are embedded
         self._gold = [_numbers(generator, ids) for ids in gold]
         self._k = k
+        self._most = [max(1, min(k, len(ids)) if capped else len(ids)) for ids in self._gold]
         weighed = [prior for values in choices for prior in values if prior.weight]
         columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
         self._columns = {key: place for place, key in enumerate(columns)}
@@ -307,14 +310,14 @@ class Pool:
         self._own = np.full(shape, -np.inf)
         self._logs = np.zeros((*shape, len(self._columns)))
         self._right = np.zeros(shape)
-        for query, (known, gold) in enumerate(zip(self._known, self._gold, strict=True)):
+        for query, (known, gold, most) in enumerate(zip(self._known, self._gold, self._most, strict=True)):
             count = len(known.own)
             if not count:
                 continue
             self._own[query, :count] = known.own
             self._logs[query, :count] = known.logs
             right = np.isin([*known.places], list(gold))
-            self._right[query, :count][right] = 1 / max(len(gold), 1)
+            self._right[query, :count][right] = 1 / most
 
     def _weights(self, setting: Setting) -> Floats:
         """``[F]`` the weights of a setting."""

@@ -100,7 +100,8 @@ class ChainData(RetrieveData):
         done = len(self.corpus)
         written: dict[str, Any] = {}
         if self.write_spans is not None and self.spans is not None:
-            targets = SpanTargets(self.spans, self.write_spans.temperature, self.write_spans.evidence)
+            asked = self.write_spans
+            targets = SpanTargets(self.spans, asked.temperature, asked.evidence, self.limits.evidence)
             written = {"spans": targets, "drawn": self.write_spans.drawn}
         if self.teacher is None:
             teaching = Teaching(self.index, done, branches=self.branches, **written)

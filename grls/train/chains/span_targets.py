@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from grls.data.evidence import excerpt
 from grls.data.spans import Spans
 from grls.data.words import pieces, stem_key
 from grls.errors import ConfigError
@@ -68,10 +69,15 @@ class SpanTargets:
         spans: The spans.
         temperature: The temperature T (nats).
         evidence: Words of the evidence passages count as words of the query.
+        evidence_words: Words of each evidence passage that a hop reads (:func:`grls.data.evidence.excerpt`);
+            0: all. Other words do not count.
     """
 
-    def __init__(self, spans: Spans, temperature: float = 1.0, evidence: bool = True):
+    def __init__(
+        self, spans: Spans, temperature: float = 1.0, evidence: bool = True, evidence_words: int = 0
+    ):
         self.spans = spans
+        self.evidence_words = evidence_words
         self.temperature = temperature
         self.evidence = evidence
         self._stems: dict[str, int] = {}
@@ -83,7 +89,6 @@ class SpanTargets:
             counts.append(len(keys))
         self._words = np.array([*words, *[0] * len(_SHARES)], dtype=np.int64)
         ends = np.cumsum(counts)
-        self._ends, self._counts = ends, np.array(counts)
         owners = spans.owners[:-1]
         first = (ends - counts)[owners] + spans.starts
         self._first: Ints = np.append(first, 0)
@@ -122,8 +127,9 @@ class SpanTargets:
         worth = np.zeros(max(len(self._stems), 1))
         asked = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
         worth[asked] = self._worth[asked]
-        for passage in evidence:
-            held = self._words[self._ends[passage] - self._counts[passage] : self._ends[passage]]
+        for passage in self.spans.corpus.passages(evidence) if evidence else ():
+            words = self.spans.pieces(excerpt(query, passage, self.evidence_words))
+            held = [self._stems[stem] for stem in map(stem_key, words) if stem in self._stems]
             worth[held] = self._worth[held]
         if "" in self._stems:
             worth[self._stems[""]] = 0.0

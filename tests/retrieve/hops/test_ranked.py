@@ -3,13 +3,15 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
+from grls.decode import ScoredPassage
 from grls.errors import ConfigError
-from grls.retrieve.base import Description, HopHits
+from grls.retrieve.base import Description, HopHits, Under
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
@@ -113,6 +115,60 @@ def test_what_hops_lead_to_stands_before_what_a_single_step_finds() -> None:
     assert found == ["film", "person"]
     allowed = hops.retrieve(query, 4, {"film", "other"})[0]
     assert {hit.id for hit in allowed} <= {"film", "other"}
+
+
+def test_equal_queries_keep_their_own_filters() -> None:
+    bm25 = BM25Retriever(Corpus.from_passages([Passage("a", "red river"), Passage("b", "red hill")]))
+    query = Query("q", "red")
+    for memory in (None, {}):
+        hops = RankedHops(bm25, HopOptions("ranked", max=1), memory)
+        found = hops.retrieve([query, query], 2, [{"a"}, {"b"}])
+        assert [[hit.id for hit in hits] for hits in found] == [["a"], ["b"]]
+
+
+class Writing(Scripted):
+    """Decodes: its scores are log-probabilities, and so is that of DONE."""
+
+    writes_chains, widest, done, done_biases = True, 10, len(CORPUS), (0.0,)
+    generator = SimpleNamespace(spans=None)
+
+    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> None:
+        return None
+
+    def next_hop(self, queries: Sequence[Query], allow: object) -> object:
+        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+            found = []
+            for chain in live:
+                row = self.table["".join(CORPUS.ids(chain.passages))]
+                numbers = {name: n for n, name in enumerate(CORPUS.ids(range(len(CORPUS))))}
+                scored = [
+                    ScoredPassage(numbers.get(name, self.done), math.log(share))
+                    for name, share in row.items()
+                ]
+                found.append([hit for hit in scored if hit.passage not in chain.hidden][:k])
+            return found
+
+        return find
+
+
+def test_a_generator_knows_the_probability_of_done() -> None:
+    """The bias is one on its log-odds; the hits share the rest, at any temperature."""
+    table = {"": {"a": 0.75, "DONE": 0.25}, "a": {"b": 0.3, "c": 0.2, "DONE": 0.5}}
+    found = ranked(Writing(table), max=2)
+    assert found == pytest.approx({"a": 1.0, "b": 0.3, "c": 0.2})
+    sharp = ranked(Writing(table), max=2, temperature=0.5)
+    assert sharp["b"] + sharp["c"] == pytest.approx(0.5)
+    assert sharp["b"] / sharp["c"] == pytest.approx(1.5**2)
+    biased = ranked(Writing(table), max=2, done_bias=math.log(3))
+    assert biased["b"] + biased["c"] == pytest.approx(0.25)
+    without = ranked(Writing(table), max=2, done=False)
+    assert without["b"] + without["c"] == pytest.approx(1.0)
+
+
+def test_hops_are_four_where_nothing_is_said() -> None:
+    assert HopOptions("ranked").count == 4
+    assert HopOptions("dynamic").count == 20
+    assert HopOptions("ranked", max=2).count == 2
 
 
 def test_a_folder_goes_so(tmp_path: Path) -> None:
