@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,25 @@ def test_a_file_imports_only_what_stands_below_it(file: Path) -> None:
     for module, _ in own(file):
         below, other = layer(module)
         assert other == name or below < level, f"{module_name(file)} imports {module}"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports for types and within functions count, too. Names that a folder hands on lead to its files."""
+    known = {module_name(file): file for file in FILES}
+    arrows = {
+        name: {
+            target
+            for module, names in own(file)
+            for target in [module, *(f"{module}.{one}" for one in names)]
+            if target in known and target != name and known[target].name != "__init__.py"
+        }
+        for name, file in known.items()
+    }
+    order = TopologicalSorter(arrows)
+    try:
+        order.prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_the_package_itself_imports_nothing_of_ours() -> None:

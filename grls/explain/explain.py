@@ -55,7 +55,8 @@ class Explainer:
     @property
     def generator(self) -> GenerativeRetriever:
         """The generative retriever that decodes the passages."""
-        return self.retriever.generator
+        generator: GenerativeRetriever = self.retriever.generator
+        return generator
 
     def explain(
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from grls.errors import ConfigError
-from grls.retrieve.base import DecodesPassages
+from grls.retrieve.base import DecodesPassages, single_steps
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
-from grls.retrieve.hops.retriever import single_steps
 from grls.retrieve.registry import Opening, load
 
 

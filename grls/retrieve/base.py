@@ -29,7 +29,6 @@ from grls.data.types import Chain, Hit, Passage, Query, Steps
 if TYPE_CHECKING:
     from grls.decode import ScoredPassage
     from grls.decode.prior import Prior
-    from grls.retrieve.generative.retriever import GenerativeRetriever
 
 AllScores = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Numbers of n queries -> their scores, ``[n, N]``, or ``[n, N + 1]`` with DONE last."""
@@ -230,8 +229,8 @@ class DecodesPassages(Protocol):
     """A retriever that decodes passages, alone or with priors that look ahead."""
 
     @property
-    def generator(self) -> GenerativeRetriever:
-        """The generator that writes passages."""
+    def generator(self) -> Any:
+        """The generator that writes passages, of kind ``generative``."""
         ...
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
@@ -278,3 +277,16 @@ class Tunable(Protocol):
 def untuned_fingerprint(retriever: Retriever) -> str:
     """The fingerprint of a retriever without the options that tuning changes."""
     return retriever.untuned() if isinstance(retriever, Tunable) else retriever.fingerprint()
+
+
+@runtime_checkable
+class WrapsSingleSteps(Protocol):
+    """A retriever that works hop by hop with another one."""
+
+    hops: Any
+    retriever: Retriever
+
+
+def single_steps(retriever: Retriever) -> Retriever:
+    """The retriever within one that works hop by hop; other retrievers are returned unchanged."""
+    return retriever.retriever if isinstance(retriever, WrapsSingleSteps) else retriever

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from operator import attrgetter
 
 from grls.errors import ConfigError
@@ -19,6 +20,9 @@ AUTO = "auto"
 """Chooses the kind that recognises the model."""
 
 FALLBACK = "generative"
+
+BUILDERS = {"generative": "grls.retrieve.generative.build:build_generative"}
+"""Kinds that a function builds, ``module:function``, and no classmethod."""
 
 VARIANTS = {"st5": "dense"}
 """Other names of a kind, with a variant of its model; :attr:`Building.asked` holds the name."""
@@ -96,5 +100,6 @@ def build(model: str, corpus: str, how: Building) -> str:
 
 
 def _build_of(kind: str) -> Build | None:
-    method: Build | None = getattr(class_of(kind), "build", None)
-    return method
+    module, _, name = BUILDERS.get(kind, "").partition(":")
+    maker: Build | None = getattr(import_module(module) if module else class_of(kind), name or "build", None)
+    return maker

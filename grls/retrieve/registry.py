@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.retrieve.base import DecodesPassages, Retriever
+from grls.retrieve.base import Retriever
 from grls.retrieve.spec import FORMAT, MANIFEST, Member, is_retriever, member_path, read_spec, write_spec
 
 if TYPE_CHECKING:
     from grls.retrieve.generative.options import SearchOptions
-    from grls.retrieve.generative.retriever import GenerativeRetriever
-    from grls.retrieve.hybrid.retriever import HybridRetriever
+    from grls.retrieve.hops.options import HopOptions
 
 KINDS: dict[str, str] = {
     "bm25": "grls.retrieve.bm25:BM25Retriever",
@@ -87,6 +86,14 @@ class Openable(Protocol):
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
         """Open a folder; for an embedded specification, the folder around it."""
+        ...
+
+
+class Hopping(Openable, Protocol):
+    """The class of the kind ``hops``."""
+
+    def over(self, retriever: Retriever, hops: HopOptions) -> Retriever:
+        """A retriever that works hop by hop."""
         ...
 
 
@@ -156,7 +163,6 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
         how: The options of opening.
         member: The specification is a member of a composite: its stored options replace defaults of the call.
     """
-    from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.options import merged, stored_hops, stored_search
 
     file, named = folder / MANIFEST, _kind(spec, folder)
@@ -167,7 +173,7 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     with _naming(folder):
         opened = kind.open(folder, spec, replace(how, search=search, hop_by_hop=True))
     try:
-        return opened if hops is None else hop_by_hop(opened, hops)
+        return opened if hops is None else _hops().over(opened, hops)
     except ConfigError as error:
         raise DataError(f"hops: {error}", file) from error
 
@@ -181,6 +187,11 @@ def _kind(spec: dict[str, Any], folder: Path) -> Any:
         f"write in which of {', '.join(sorted(KINDS))} it is, or make it again with `grls index`.",
         folder / MANIFEST,
     )
+
+
+def _hops() -> Hopping:
+    """The class of the kind ``hops``, which wraps any retriever."""
+    return cast(Hopping, class_of("hops"))
 
 
 @contextmanager
@@ -303,42 +314,3 @@ def open_retriever(
 ) -> Retriever:
     """:func:`load`, with the fields of :class:`Opening` as arguments."""
     return load(folder, Opening(device, precision, options, verify))
-
-
-def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
-    """The retriever, or the one of its single steps, as a generator.
-
-    Args:
-        retriever: Any retriever.
-        why: Why a generator is needed, for the error.
-
-    Raises:
-        ConfigError: The retriever is of another kind.
-    """
-    from grls.retrieve.hops.retriever import single_steps
-
-    one, generator = single_steps(retriever), generator_within(retriever)
-    if generator is None or generator is not one:
-        raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
-    return generator
-
-
-def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
-    """The generator in a retriever; None: it has none."""
-    from grls.retrieve.hops.retriever import single_steps
-
-    one = single_steps(retriever)
-    return one.generator if isinstance(one, DecodesPassages) else None
-
-
-def as_hybrid(retriever: Retriever) -> HybridRetriever:
-    """The retriever as a hybrid.
-
-    Raises:
-        ConfigError: The retriever is of another kind.
-    """
-    from grls.retrieve.hybrid.retriever import HybridRetriever
-
-    if not isinstance(retriever, HybridRetriever):
-        raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
-    return retriever

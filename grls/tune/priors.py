@@ -9,10 +9,9 @@ from typing import Any
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering
-from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.retriever import HybridRetriever, as_hybrid
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_turn, tune_together
 from grls.retrieve.hybrid.weighted import WeightedSource
-from grls.retrieve.registry import as_hybrid
 from grls.tune.dev import DevHops
 from grls.tune.hops import ranks_by_hops
 from grls.tune.step import TuneChoice, Tuning

@@ -11,7 +11,7 @@ from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.retrieve.base import Under, WritesChains
 from grls.retrieve.generative.rescore import rescored
-from grls.retrieve.registry import generator_within
+from grls.retrieve.generative.within import generator_within
 from grls.tune.step import TuneChoice, Tuning
 
 

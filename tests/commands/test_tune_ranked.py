@@ -16,7 +16,8 @@ from grls.data.dataset import gold_passages, read_split
 from grls.models.biencoder import BiEncoder
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.registry import Opening, as_hybrid, load
+from grls.retrieve.hybrid.retriever import as_hybrid
+from grls.retrieve.registry import Opening, load
 from grls.retrieve.spec import relative, write_spec
 from grls.tune.dev import DevQueries
 

@@ -20,10 +20,11 @@ from grls.retrieve.fusion.cut import SetSize
 from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.within import as_generator
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.registry import KINDS, Opening, as_generator, load, load_named, open_retriever, register
+from grls.retrieve.registry import KINDS, Opening, load, load_named, open_retriever, register
 from grls.retrieve.spec import own_sum, update_spec
 
 ASKED = queries()[::4]

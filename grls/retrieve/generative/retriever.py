@@ -34,7 +34,6 @@ from grls.models.load.settings import refuse_other_settings
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import Description, NextHop, Under
-from grls.retrieve.build import Building
 from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
@@ -154,13 +153,6 @@ class GenerativeRetriever(DecodedPassages):
         _ = opened._decoders.trees  # tried in full precision: results of int8 depend on the batch
         move(loaded.model, where, precision)
         return opened
-
-    @classmethod
-    def build(cls, model: str, corpus: str, how: Building) -> str:
-        """Build a folder; see :func:`grls.retrieve.build.build`."""
-        from grls.retrieve.generative.build import build_generative
-
-        return build_generative(model, corpus, how)
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:

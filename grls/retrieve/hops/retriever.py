@@ -12,13 +12,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
-from grls.retrieve.base import Description, FindsChains, Retriever, WritesChains
+from grls.retrieve.base import Description, FindsChains, Retriever, WritesChains, single_steps
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
@@ -71,6 +71,11 @@ class HopsRetriever:
         plain = replace(how, hop_by_hop=False)
         member = open_member(spec["retriever"], folder, "retriever", plain)
         return RankedHops(single_steps(member), hops) if hops.steps == "ranked" else cls(member, hops)
+
+    @classmethod
+    def over(cls, retriever: Retriever, hops: HopOptions) -> Retriever:
+        """:func:`hop_by_hop`, for the registry."""
+        return hop_by_hop(retriever, hops)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
@@ -141,11 +146,6 @@ class HopsRetriever:
         return [[expected_f1(beams)] for beams in chains] if self.hops.choose == "expected-f1" else chains
 
 
-def single_steps(retriever: Retriever) -> Retriever:
-    """The retriever within one that works hop by hop; other retrievers are returned unchanged."""
-    return retriever.retriever if isinstance(retriever, _Hopping) else retriever
-
-
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
     """Make a retriever that works hop by hop.
 
@@ -166,14 +166,6 @@ def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
             "folder of kind hops of its members."
         )
     return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
-
-
-@runtime_checkable
-class _Hopping(Protocol):
-    """A retriever that works hop by hop with another one."""
-
-    hops: HopOptions
-    retriever: Retriever
 
 
 def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | AppendingMultistep:

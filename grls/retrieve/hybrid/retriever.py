@@ -23,7 +23,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -33,13 +33,14 @@ from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
-from grls.retrieve.base import Description, HopHits, NextHop, Under
+from grls.retrieve.base import Description, HopHits, NextHop, Retriever, Under
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.within import as_generator
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import Opening, as_generator, open_member
+from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
 _OPTIONS = ("empty_weight", "done_share", "normalized")
@@ -366,3 +367,14 @@ class HybridRetriever:
         done = self.generator.done
         prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
         return inputs, k, hidden, "retrieve", within, prior
+
+
+def as_hybrid(retriever: Retriever) -> HybridRetriever:
+    """The retriever as a hybrid.
+
+    Raises:
+        ConfigError: The retriever is of another kind.
+    """
+    if retriever.kind != HybridRetriever.kind:
+        raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
+    return cast(HybridRetriever, retriever)

@@ -11,11 +11,11 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
-from grls.retrieve.base import Description, HopHits, Under
+from grls.retrieve.base import Description, HopHits, Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop, single_steps
+from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.registry import create, load
 
 CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
