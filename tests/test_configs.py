@@ -113,7 +113,23 @@ def test_every_config_is_run_here() -> None:
     read = {word.removeprefix("configs/")[:-5] for word in words if word.startswith("configs/")}
     others = {"fusion", "sparse", "multi-vector"}  # in test_ensemble.py and test_encoded.py
     others |= {f"prepare/{name}" for name in MADE}
+    others |= {f"single-step/{stage}" for stage in ("biencoder", "chains")}  # in test_single_step_recipe
     assert shipped == trained | named | read | others
+
+
+def test_single_step_recipe(workplace: Path) -> None:
+    """The recipe of a search in a single step, with small models in the place of the packaged ones."""
+    small(workplace / "data" / "mine")
+    language_model(workplace, "data/mine")
+    small_encoder = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
+    layers = ["--config", "configs/biencoder.yaml", "--config", "configs/single-step/biencoder.yaml"]
+    quick = ["--fit.epochs=1", "--fit.max_steps=2", "--fit.batch_size=8"]
+    options = ["--source=null", "--kind=auto", *small_encoder, *quick]
+    assert main(["train", "biencoder", *layers, "--data=data/mine", "--output=runs/b", *options]) == 0
+    layers = ["--config", "configs/chains.yaml", "--config", "configs/single-step/chains.yaml"]
+    options = ["--data.data=data/mine", "--output=runs/c", "--model.generator.name_or_path=lm", *QUICK]
+    assert main(["train", "chains", *layers, *options]) == 0
+    assert (Path("runs/c/model") / "spans.json").is_file()
 
 
 def test_recipes_lie_anywhere() -> None:
