@@ -331,3 +331,21 @@ def test_what_is_no_measure_is_told_with_examples(name, tmp_path, capsys):
     error = capsys.readouterr().err
     assert repr(name) in error
     assert "'nDCG@10 RR AP P@5 Judged@10'" in error
+
+
+def test_hits_of_a_fixed_number_of_hops_are_those_of_its_hops(tmp_path):
+    """What fills up the ranking of such a run was found by no hop."""
+    data = dataset(tmp_path / "data")
+    corpus = Corpus.read(data)
+    queries, _ = read_split(data, "test", corpus)
+    run = tmp_path / "run.trec"
+    write_run(run, {"q1": [Hit("f1", 3.0), Hit("r1", 2.0)], "q2": [Hit("r1", 3.0), Hit("f2", 2.0)], "q3": []})
+    for hops, names in ((1, {"H1"}), (2, {"H1", "H2"})):
+        info = RunInfo(
+            system="dense", name="dense", steps="fixed", corpus=corpus.fingerprint,
+            queries=fingerprint_queries(queries), data=str(data), split="test", score_mode="x",
+            options={"hops": hops},
+        )  # fmt: skip
+        write_info(tmp_path / "run", info, endings=[".trec"])
+        assert set(evaluate_run(run, data)["hops"]) == names
+    assert evaluate_run(run, data)["hops"] == pytest.approx({"H1": 1 / 3, "H2": 1.0})

@@ -53,6 +53,18 @@ def build(folder: Path, seed: int = 0, limits: Limits | None = None, **options: 
     return made
 
 
+def test_a_hop_is_explained_by_what_it_reads(folder: Path) -> None:
+    for limits in (None, Limits(evidence=2)):
+        retriever = build(folder, limits=limits)
+        (number,) = retriever.corpus.numbers(["long"])
+        found = Explainer(retriever, 2)._searches(QUERIES[0], [0], [number or 0], True).model_input
+        rows = retriever.codec.excerpts(QUERIES[0].text, [EXTRA[1]])
+        assert found == retriever.codec.model_input(retriever.encode([QUERIES[0]])[0], rows)
+    assert len(found) < len(
+        retriever.codec.model_input(retriever.encode([QUERIES[0]])[0], retriever.sequences([number or 0]))
+    )
+
+
 def every(retriever: GenerativeRetriever, query: Query, k: int, **options: Any) -> list[Explanation]:
     return Explainer(retriever, k, **options).explain(
         query, retriever.corpus.ids(range(len(retriever.corpus)))

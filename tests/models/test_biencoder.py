@@ -18,7 +18,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
 from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoder
-from grls.models.load.build import Loaded, WarmStart, encoder_positions
+from grls.models.load.build import TRAINING, Loaded, WarmStart, encoder_positions
 from grls.models.seq2seq.plain import start_token
 from grls.models.st5 import FirstDecoderOutput
 from grls.models.text_encoder import passage_text
@@ -389,3 +389,20 @@ def test_a_separator_in_a_text_is_text(name: str, request: pytest.FixtureRequest
         assert [token for token in forged if token in special] == ours
         assert plain == tokenizer("the otter is calm", split_special_tokens=False)["input_ids"]
     assert biencoder.tokens(text) == len(forged)
+
+
+def test_evidence_is_an_excerpt_and_the_folder_says_so(tmp_path: Path) -> None:
+    encoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    whole = encoder.fingerprint()
+    passage = Passage("p", "the otter is kind . the lynx is calm .", "otters")
+    assert encoder.query_text("why ?", [passage]) == f"why ? otters {passage.text}"
+    encoder.evidence_words = 2
+    assert encoder.query_text("why ?", [passage]) == "why ? otters the otter"
+    assert encoder.fingerprint() != whole
+    encoder.save(tmp_path / "model")
+    opened = BiEncoder.load(str(tmp_path / "model"), device="cpu")
+    assert opened.evidence_words == 2
+    assert opened.fingerprint() == encoder.fingerprint()
+    write_json(tmp_path / "model" / TRAINING, {"stages": [], "evidence_words": "two"})
+    with pytest.raises(DataError, match="words of evidence"):
+        BiEncoder.load(str(tmp_path / "model"), device="cpu")

@@ -91,6 +91,11 @@ class RankedHops:
     kind = "hops"
 
     def __post_init__(self) -> None:
+        if self.hops.evidence and isinstance(self.retriever, WritesChains):
+            raise ConfigError(
+                "hops.evidence: a generator reads as much evidence as in training (limits.evidence of its "
+                "index): leave hops.evidence out."
+            )
         self.chains = self.hops.chains or _CHAINS
         ends = knows = False
         if isinstance(self.retriever, DecodesPassages):

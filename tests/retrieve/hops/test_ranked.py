@@ -90,6 +90,24 @@ def test_orders_of_one_set_are_one_chain_in_the_likelier_order() -> None:
     assert "ba" not in retriever.asked
 
 
+def test_a_set_has_the_probability_of_all_its_orders() -> None:
+    """Of a and b in both orders 0.4, of any other two 0.3: the one set that is kept goes on."""
+    table = {
+        "": {"a": 0.5, "b": 0.5},
+        "a": {"b": 0.4, "c": 0.6},
+        "b": {"a": 0.4, "d": 0.6},
+        "ab": {"e": 1.0},
+        "ba": {"e": 1.0},
+        "ac": {"f": 1.0},
+        "bd": {"f": 1.0},
+    }
+    retriever = Scripted(table)
+    hops = RankedHops(retriever, HopOptions("ranked", max=3, chains=2))
+    hops.retrieve([Query("q", "?")], 6)
+    assert set(retriever.asked[3:]) & {"ab", "ba"}
+    assert len(retriever.asked) == 5  # of three sets of two passages two are kept
+
+
 def test_chains_that_are_not_kept_leave_their_share_to_those_that_are() -> None:
     table = {"": {"a": 0.5, "b": 0.3, "c": 0.2}, "a": {"d": 1.0}}
     found = ranked(Scripted(table), max=2, chains=1)
@@ -117,6 +135,22 @@ def test_what_hops_lead_to_stands_before_what_a_single_step_finds() -> None:
     assert {hit.id for hit in allowed} <= {"film", "other"}
 
 
+def test_a_hop_reads_excerpts_of_its_evidence() -> None:
+    corpus = Corpus.from_passages(
+        [Passage("a", "Red rivers run. Green hills stand. Snow falls."), Passage("b", "Snow on hills.")]
+    )
+
+    class Recording(BM25Retriever):
+        def retrieve(self, queries, k, allow=None):  # type: ignore[no-untyped-def]
+            asked.extend(query.text for query in queries)
+            return super().retrieve(queries, k, allow)
+
+    asked: list[str] = []
+    hops = RankedHops(Recording(corpus), HopOptions("ranked", max=2, evidence=6, chains=1))
+    hops.retrieve([Query("q", "red snow")], 2)
+    assert asked == ["red snow", "red snow Red rivers run. Snow falls."]
+
+
 def test_equal_queries_keep_their_own_filters() -> None:
     bm25 = BM25Retriever(Corpus.from_passages([Passage("a", "red river"), Passage("b", "red hill")]))
     query = Query("q", "red")
@@ -124,6 +158,10 @@ def test_equal_queries_keep_their_own_filters() -> None:
         hops = RankedHops(bm25, HopOptions("ranked", max=1), memory)
         found = hops.retrieve([query, query], 2, [{"a"}, {"b"}])
         assert [[hit.id for hit in hits] for hits in found] == [["a"], ["b"]]
+
+
+hidden: list[tuple[int, ...]] = []
+"""What each hop of a :class:`Writing` may not find."""
 
 
 class Writing(Scripted):
@@ -139,6 +177,7 @@ class Writing(Scripted):
         def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
             found = []
             for chain in live:
+                hidden.append(chain.hidden)
                 row = self.table["".join(CORPUS.ids(chain.passages))]
                 numbers = {name: n for n, name in enumerate(CORPUS.ids(range(len(CORPUS))))}
                 scored = [
@@ -163,6 +202,17 @@ def test_a_generator_knows_the_probability_of_done() -> None:
     assert biased["b"] + biased["c"] == pytest.approx(0.25)
     without = ranked(Writing(table), max=2, done=False)
     assert without["b"] + without["c"] == pytest.approx(1.0)
+
+
+def test_done_comes_after_evidence_and_evidence_not_again() -> None:
+    hidden.clear()
+    ranked(Writing({"": {"a": 0.9, "DONE": 0.1}, "a": {"b": 1.0}}), max=2)
+    assert hidden == [(len(CORPUS),), (0,)]
+
+
+def test_a_generator_reads_the_evidence_that_it_learned_to_read() -> None:
+    with pytest.raises(ConfigError, match=r"hops\.evidence"):
+        RankedHops(Writing({}), HopOptions("ranked", evidence=8))
 
 
 def test_hops_are_four_where_nothing_is_said() -> None:

@@ -9,6 +9,7 @@ import pytest
 from small_data import small_retriever, write_small
 
 from grls.data.dataset import gold_passages, read_split
+from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -76,6 +77,19 @@ class _Small:
 @pytest.fixture(params=[False, True], ids=["passages", "spans"])
 def small(tmp_path: Path, request: pytest.FixtureRequest) -> _Small:
     return _Small(write_small(tmp_path / "data"), request.param)
+
+
+def test_the_pool_counts_hops_as_they_are_measured(tmp_path: Path) -> None:
+    """Of two gold passages a first hit is all that one hit can hold."""
+    made = _Small(write_small(tmp_path / "data"), False)
+    place = next(n for n, gold in enumerate(made.gold) if len(set(gold)) > 1)
+    queries, gold = [made.queries[place]], [made.gold[place]]
+    (number,) = made.generator.corpus.numbers(gold[0][:1])
+    setting = tuple(values[0] for values in made.choices)
+    for capped, recall in ((True, 1.0), (False, 1 / len(set(gold[0])))):
+        pool = Pool(made.generator, queries, gold, 1, made.choices, [[]], capped)
+        pool.add(setting, [[ScoredPassage(number or 0, -1.0)]])
+        assert pool.quality(setting).recall == pytest.approx(recall)
 
 
 def test_what_one_search_finds_tells_what_another_would_give_it(small: _Small) -> None:

@@ -30,6 +30,31 @@ from grls.train.chains.examples import ChainExamples, HopExample, Teaching
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.span_targets import SpanTargets, WriteSpans
 
+
+def test_spans_that_share_words_with_the_evidence_weigh_more() -> None:
+    passages = [
+        Passage("mill", "The mill was built by Orla. Later a Tallow baker bought it.", "Mill"),
+        Passage("a", "Orla painted on and on again near Tallow"),
+        Passage("b", "rain"),
+    ]
+    spans = Spans(Corpus.from_passages(passages), 1)
+
+    def weights(query: str, evidence: Sequence[int], **options: Any) -> dict[str, float]:
+        targets = SpanTargets(spans, **options)
+        numbers, masses = targets.spread(query, {1: 1.0}, evidence)
+        texts = [passage.text for passage in spans.passages(numbers.tolist())]
+        return dict(zip(texts, masses.tolist(), strict=True))
+
+    alone = weights("who?", [])
+    assert len(set(alone.values())) == 1
+    found = weights("who?", [0])
+    assert found["Orla"] == pytest.approx(found["Tallow"])
+    assert found["Tallow"] > found["painted"]
+    assert weights("who?", [0], evidence=False) == alone
+    short = weights("who?", [0], evidence_words=6)  # the first sentence alone
+    assert short["Orla"] > short["Tallow"] == pytest.approx(short["painted"])
+
+
 RIVERS = [
     Passage("a", "a river of Spain, the longest", "The Ebro"),
     Passage("b", "the Rhine flows"),
