@@ -36,7 +36,7 @@ def retrieve(
         data: Data set folder (queries and qrels), or a queries.jsonl where ``split`` is null.
         output: Path of the results without ending.
         split: Split of the queries; null: all queries of the file.
-        k: Passages a query (in a single step, and with ``hops.pool``).
+        k: Passages a query (in a single step, with ranked hops, and with ``hops.pool``).
         search: Options of search.
         hops: Options of retrieval hop by hop.
         filter: Which passages may be found.

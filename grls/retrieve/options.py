@@ -60,7 +60,7 @@ def stored_hops(spec: dict[str, Any], file: Path) -> HopOptions | None:
 
 
 def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """The options that a folder holds, or else those of the retriever or generator that it is made of.
+    """The options that a folder holds; options of search also those of its retriever or generator.
 
     Raises:
         DataError: The folder cannot be read, or an option in it cannot be used.
@@ -75,8 +75,7 @@ def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
             if section in spec and section not in options:
                 made(_SECTIONS[section], spec[section], path / MANIFEST, section)
                 options[section] = spec[section]
-        if "retriever" in spec:
-            sections = ("search",)  # a generator is asked for single steps; other members go hop by hop
+        sections = ("search",)  # hops of a member are the member's, as when a folder is opened
         member = spec.get("retriever", spec.get("generator"))
         if not isinstance(member, str):
             break

@@ -213,10 +213,11 @@ def test_stored_search_is_what_the_kind_can_use() -> None:
 
 
 def test_options_of_what_a_retriever_is_made_of(tmp_path: Path) -> None:
-    """A hybrid decodes as its generator says, hops included; of another member its hops are its own."""
+    """A hybrid decodes as its generator says; the hops of any member are the member's."""
     written(tmp_path / "g", {"search": {"beams": 4}, "hops": {"max": 2}})
     written(tmp_path / "h", {"kind": "hybrid", "generator": "../g", "search": {"beams": 5}})
-    assert stored_options(tmp_path / "h") == {"search": {"beams": 5}, "hops": {"max": 2}}
+    assert stored_options(tmp_path / "g") == {"search": {"beams": 4}, "hops": {"max": 2}}
+    assert stored_options(tmp_path / "h") == {"search": {"beams": 5}}
     written(tmp_path / "c", {"kind": "cut", "retriever": "../h"})
     assert stored_options(tmp_path / "c") == {"search": {"beams": 5}}
     written(tmp_path / "o", {"kind": "hops", "retriever": "../h", "hops": {"max": 9}})

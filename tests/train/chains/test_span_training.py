@@ -39,9 +39,9 @@ def test_spans_that_share_words_with_the_evidence_weigh_more() -> None:
     ]
     spans = Spans(Corpus.from_passages(passages), 1)
 
-    def weights(query: str, evidence: Sequence[int], **options: Any) -> dict[str, float]:
+    def weights(query: str, before: Sequence[int], **options: Any) -> dict[str, float]:
         targets = SpanTargets(spans, **options)
-        numbers, masses = targets.spread(query, {1: 1.0}, evidence)
+        numbers, masses = targets.spread(query, {1: 1.0}, before)
         texts = [passage.text for passage in spans.passages(numbers.tolist())]
         return dict(zip(texts, masses.tolist(), strict=True))
 
