@@ -39,7 +39,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Passage, Query
 from grls.index import build_index
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import GeneratorSpec, Pretrained, WarmStart
 from grls.models.text_encoder import passage_text
 from grls.retrieve.dense.retriever import DenseRetriever
@@ -130,7 +130,7 @@ def dense(setting: Setting) -> Figures:
     """The bi-encoder with exact maximum inner product search."""
     before = peak()
     corpus, batches = opened(setting)
-    biencoder = BiEncoder.load(setting.biencoder, device="cpu")
+    biencoder = BiEncoderModel.load(setting.biencoder, device="cpu")
     sample = corpus.passages(range(min(setting.encoded, len(corpus))))
     spent, encoded = seconds(lambda: biencoder.encode_passages([passage_text(passage) for passage in sample]))
     build = spent * len(corpus) / len(sample)

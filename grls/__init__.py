@@ -1,3 +1,50 @@
-"""Generative retrieval for long sequences."""
+"""Generative retrieval for long sequences.
+
+The names below are imported when they are used first, so ``import grls`` is quick::
+
+    import grls
+
+    retriever = grls.load("runs/mine")
+    hits = retriever.search("what do otters eat?", k=5)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from grls.api.opening import load as load
+    from grls.api.searcher import Searcher as Searcher
+    from grls.data.corpus import Corpus as Corpus
+    from grls.data.types import Chain as Chain
+    from grls.data.types import Hit as Hit
+    from grls.data.types import Passage as Passage
+    from grls.data.types import Query as Query
+
+_PLACES = {
+    "Chain": "grls.data.types",
+    "Corpus": "grls.data.corpus",
+    "Hit": "grls.data.types",
+    "Passage": "grls.data.types",
+    "Query": "grls.data.types",
+    "Searcher": "grls.api.searcher",
+    "load": "grls.api.opening",
+}
+"""Public name -> its module."""
+
+__all__ = ["Chain", "Corpus", "Hit", "Passage", "Query", "Searcher", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is used first."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'grls' has no attribute {name!r}")
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, imported or not."""
+    return sorted({*globals(), *_PLACES})

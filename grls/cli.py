@@ -109,7 +109,7 @@ VERBS = {
     "tune": Verb("tune the weights and other settings of a retriever folder on dev queries", "tune:tune"),
     "fuse": Verb(
         "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
-        "fuse:fuse",
+        "fuse:fuse_runs",
         {"cut": Verb("cut each ranking where its expected F1 is highest", "fuse_cut:fuse_cut")},
     ),
     "evaluate": Verb("score runs, or answers and how well their evidence supports them", "evaluate:evaluate"),

@@ -21,7 +21,7 @@ from train_helpers import logged
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.dense.retriever import DenseRetriever
@@ -54,14 +54,14 @@ class Place:
     @cached_property
     def dense(self) -> Path:
         """A bi-encoder's folder."""
-        encoder = BiEncoder.load(str(self.bert), device="cpu")
+        encoder = BiEncoderModel.load(str(self.bert), device="cpu")
         DenseRetriever.assemble(encoder, Corpus.read(self.data)).save_pretrained(self.folder / "dense")
         return self.folder / "dense"
 
     @cached_property
     def dense_done(self) -> Path:
         """A bi-encoder's folder with an embedding of DONE."""
-        BiEncoder.load(str(self.bert), device="cpu").save(self.folder / "bert-done")
+        BiEncoderModel.load(str(self.bert), device="cpu").save(self.folder / "bert-done")
         made = ["index", f"{self.folder / 'bert-done'}", f"--corpus={self.data}", "--device=cpu"]
         called(*made, f"--output={self.folder / 'dense-done'}")
         return self.folder / "dense-done"

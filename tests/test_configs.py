@@ -23,7 +23,7 @@ from data_prep.theory import TheoryOptions
 from grls.cli import VERBS, main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import train_tokenizer
 from grls.retrieve.dense.retriever import DenseRetriever
 
@@ -252,7 +252,7 @@ def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> No
     data, runs = workplace / "data" / name, workplace / "runs" / name
     small(data)
     language_model(workplace, f"data/{name}")
-    biencoder = BiEncoder.load(str(tiny_bert(workplace / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(workplace / "bert")), device="cpu")
     teacher = runs / "biencoder-retriever"
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(teacher)
     near = f"--output={runs / 'near.safetensors'}"

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import grls
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "grls").rglob("*.py"))
 
@@ -24,7 +26,9 @@ ORDER = (
     ("grls.explain",),
     ("grls.train",),
     ("grls.report",),
-    ("grls.commands",),
+    ("grls.fitting",),
+    ("grls.api",),
+    ("grls.adapters", "grls.commands"),
     ("grls.cli",),
 )
 """From the bottom to the top. A layer imports itself and what stands below it."""
@@ -99,8 +103,22 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_the_package_itself_imports_nothing_of_ours() -> None:
-    assert own(ROOT / "grls" / "__init__.py") == []
+def test_the_package_itself_imports_nothing_of_ours_but_types() -> None:
+    """Its names are imported when they are used; type checkers see them at once."""
+    tree = parsed(ROOT / "grls" / "__init__.py")
+    for_types = [node for node in tree.body if isinstance(node, ast.If)]
+    assert [ast.unparse(node.test) for node in for_types] == ["TYPE_CHECKING"]
+    seen = {module for module, _ in imports(tree)} - {m for node in for_types for m, _ in imports(node)}
+    assert seen == {"importlib", "typing"}
+
+
+def test_the_face_names_what_is_there() -> None:
+    assert sorted(grls.__all__) == sorted(grls._PLACES)
+    tree = parsed(ROOT / "grls" / "__init__.py")
+    for_types = {name: m for n in tree.body if isinstance(n, ast.If) for m, (name,) in imports(n)}
+    assert for_types == grls._PLACES
+    for name in grls.__all__:
+        assert getattr(grls, name).__name__ == name
 
 
 def test_models_take_only_array_types_from_the_index() -> None:

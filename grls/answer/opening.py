@@ -16,7 +16,7 @@ from grls.io.files import sha256
 from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.registry import BM25, Opening, load, load_named
+from grls.retrieve.registry import BM25, Opening, load_named, load_retriever
 
 
 def open_for_reading(
@@ -48,7 +48,7 @@ def open_for_reading(
     how = Opening(device, truncate_queries=True)
     if name == BM25 and corpus is None:
         raise ConfigError("--retriever bm25 needs --data, the corpus to retrieve from.")
-    opened = load(name, how) if corpus is None else load_named(name, corpus, how)
+    opened = load_retriever(name, how) if corpus is None else load_named(name, corpus, how)
     if same and corpus is not None and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
             f"--retriever {name} is over another corpus than {corpus.source}: build the retriever again for "

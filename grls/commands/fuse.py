@@ -15,7 +15,7 @@ from grls.tune.options import UNTUNED, TuneRuns
 INTERLEAVED = Fusion()
 
 
-def fuse(
+def fuse_runs(
     runs: list[str],
     *,
     output: str,

@@ -14,7 +14,7 @@ from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.registry import BM25, Opening, load
+from grls.retrieve.registry import BM25, Opening, load_retriever
 from grls.retrieve.spec import MANIFEST
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def open_for(
     if retriever == BM25 and not (Path(retriever) / MANIFEST).is_file():
         opened = _bm25(data, corpus, analyzer, how)
     else:
-        opened = load(retriever, how)
+        opened = load_retriever(retriever, how)
     if hops is not None:
         opened = hop_by_hop(opened, hops)
     tell_unlike_training(opened)

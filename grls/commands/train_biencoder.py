@@ -21,7 +21,7 @@ from grls.retrieve.registry import BM25, Opening
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 
 if TYPE_CHECKING:
-    from grls.models.biencoder import BiEncoder
+    from grls.models.biencoder import BiEncoderModel
     from grls.train.biencoder.dev import Split
 
 
@@ -68,8 +68,7 @@ def train_biencoder(
 
     from grls.models.load.sentence_folder import MODULES
     from grls.train.biencoder.examples import BiEncoderExamples
-    from grls.train.biencoder.fit import check_negatives
-    from grls.train.biencoder.fit import fit as fit_biencoder
+    from grls.train.biencoder.fit import check_negatives, fit_biencoder
 
     quiet()
     begun = perf_counter()
@@ -120,17 +119,17 @@ def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
 
 def _encoder(
     source: str | None, generator: GeneratorSpec | None, kind: Kind, max_tokens: int | None
-) -> BiEncoder:
-    from grls.models.biencoder import BiEncoder
+) -> BiEncoderModel:
+    from grls.models.biencoder import BiEncoderModel
 
     if (source is None) == (generator is None):
         raise ConfigError("give either --source (a folder or hub name) or --generator (a class of models).")
     if source is not None:
-        return BiEncoder.load(source, kind, device="cpu", max_tokens=max_tokens)
+        return BiEncoderModel.load(source, kind, device="cpu", max_tokens=max_tokens)
     assert generator is not None
     if kind == "sentence":
         raise ConfigError("a generator makes a bi-encoder of kind st5; give --source for kind sentence.")
-    return BiEncoder.from_generator(generator.load(), max_tokens, generator.stages())
+    return BiEncoderModel.from_generator(generator.load(), max_tokens, generator.stages())
 
 
 def _rankings(

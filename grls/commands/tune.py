@@ -45,7 +45,7 @@ def tune(
     from grls.io.logs import quiet
     from grls.retrieve.base import untuned_fingerprint
     from grls.retrieve.queries import check_counts
-    from grls.retrieve.registry import Opening, load
+    from grls.retrieve.registry import Opening, load_retriever
     from grls.retrieve.spec import recorded
     from grls.tune.dev import DevQueries
     from grls.tune.run import tune_folder
@@ -54,7 +54,7 @@ def tune(
     check_counts(limit=1 if limit is None else limit)
     dev = DevQueries.read(data, split, limit)
     given = recorded(search)
-    opened = load(retriever, Opening(device, precision, search, hop_by_hop=False))
+    opened = load_retriever(retriever, Opening(device, precision, search, hop_by_hop=False))
     refuse_other_corpus(opened, data, split, dev.corpus)
     tell_unlike_training(opened)
     made_of = untuned_fingerprint(opened)

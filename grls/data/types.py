@@ -53,10 +53,14 @@ class Hit(NamedTuple):
     Attributes:
         id: Passage id.
         score: Higher is better; a log-probability (nats) if a generator retrieved it.
+        text: Text of the passage; empty where only ids are of interest, as inside the library.
+        title: Title of the passage; filled in as ``text`` is.
     """
 
     id: str
     score: float
+    text: str = ""
+    title: str = ""
 
 
 class Chain(NamedTuple):

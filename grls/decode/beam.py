@@ -27,7 +27,7 @@ from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
 from grls.index.subset import Subset
-from grls.models.base import Floats, Generator, Session
+from grls.models.base import Floats, GeneratorModel, Session
 
 
 class ScoredPassage(NamedTuple):
@@ -145,7 +145,7 @@ class Decoder(BeamSearch):
         ConfigError: The beam width is not positive, or the score mode is unknown.
     """
 
-    generator: Generator
+    generator: GeneratorModel
     index: ConstraintIndex
     beams: int = 5
     mode: ScoreMode = "renormalized"

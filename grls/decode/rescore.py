@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from grls.models.base import Floats, Generator, StepRows, TreeGenerator
+from grls.models.base import Floats, GeneratorModel, StepRows, TreeGenerator
 from grls.models.sessions.forest import Branches
 
 _TOKENS = 2048
@@ -67,7 +67,7 @@ def rescore(
 
 
 def rescore_plain(
-    model: Generator,
+    model: GeneratorModel,
     inputs: Sequence[Sequence[int]],
     passages: Sequence[Sequence[Sequence[int]]],
     tokens: tuple[int, int],

@@ -17,14 +17,14 @@ import numpy as np
 from grls.decode.scores import log_probabilities
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.models.base import Floats, Generator
+from grls.models.base import Floats, GeneratorModel
 
 BLOCK = 512
 """How many rows are walked together; it bounds the number of beams."""
 
 
 def score_rows(
-    generator: Generator, index: ConstraintIndex, model_input: Sequence[int], block: int = BLOCK
+    generator: GeneratorModel, index: ConstraintIndex, model_input: Sequence[int], block: int = BLOCK
 ) -> Floats:
     """``[R]`` log-probability (nats, ``renormalized``) of every row of an index for one input.
 
@@ -41,7 +41,7 @@ def score_rows(
 
 
 def _walk(
-    generator: Generator,
+    generator: GeneratorModel,
     index: ConstraintIndex,
     model_input: Sequence[int],
     low: int,

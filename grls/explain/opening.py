@@ -5,7 +5,7 @@ from __future__ import annotations
 from grls.errors import ConfigError
 from grls.retrieve.base import DecodesPassages, single_steps
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
-from grls.retrieve.registry import Opening, load
+from grls.retrieve.registry import Opening, load_retriever
 
 
 def open_for_explaining(folder: str, device: str, precision: str, search: SearchOptions) -> DecodesPassages:
@@ -22,7 +22,7 @@ def open_for_explaining(folder: str, device: str, precision: str, search: Search
         DataError: The folder is no retriever.
     """
     how = Opening(device, precision, None if search == USUAL_SEARCH else search)
-    opened = single_steps(load(folder, how))
+    opened = single_steps(load_retriever(folder, how))
     if not isinstance(opened, DecodesPassages):
         raise ConfigError(
             f"--retriever {folder} is a {opened.kind} retriever; only one that decodes passages step by step "

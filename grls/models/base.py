@@ -4,7 +4,7 @@ Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row,
 tokens whose logits are read for all rows, S slots (queries in flight). The protocols do not mention encoders,
 so a causal language model, which reads its input as a prefix, can implement them, too.
 
-The plain search needs a :class:`Generator`, the fast search a :class:`TreeGenerator`, and the search on the
+The plain search needs a :class:`GeneratorModel`, the fast search a :class:`TreeGenerator`, the search on the
 device of the model a :class:`GridGenerator`.
 """
 
@@ -47,7 +47,7 @@ class Session(StepRows, Protocol):
         """Replace the rows: new row r continues row ``parents[r]`` with ``tokens[r]``, both ``[R]``."""
 
 
-class Generator(Protocol):
+class GeneratorModel(Protocol):
     """A model that writes token sequences for an input."""
 
     def open(self, inputs: Sequence[Sequence[int]]) -> Session:

@@ -55,7 +55,7 @@ DONE_PASSAGE = Passage(DONE_ID, DONE_TEXT)
 Matrix = npt.NDArray[np.float32]
 
 
-class BiEncoder(TextEncoder):
+class BiEncoderModel(TextEncoder):
     """Embeds queries and passages with one network.
 
     Args:

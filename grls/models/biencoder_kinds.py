@@ -1,4 +1,4 @@
-"""The kinds of bi-encoders, for options; see :meth:`grls.models.biencoder.BiEncoder.load`."""
+"""The kinds of bi-encoders, for options; see :meth:`grls.models.biencoder.BiEncoderModel.load`."""
 
 from __future__ import annotations
 

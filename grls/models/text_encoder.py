@@ -3,7 +3,7 @@
 The network is a model of sentence-transformers. It reads a text up to its limit, with the prompt of the
 text's role. This class makes one text of query and evidence, counts what is cut, moves the network to a
 device, and computes its fingerprint. Subclasses know the output of the network (a vector, a sparse vector,
-vectors of tokens) and how texts are compared: :class:`grls.models.biencoder.BiEncoder` and the classes of
+vectors of tokens) and how texts are compared: :class:`grls.models.biencoder.BiEncoderModel` and those of
 other kinds of retrievers.
 """
 

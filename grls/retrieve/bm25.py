@@ -83,7 +83,7 @@ class BM25Retriever:
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder, or BM25 that is embedded in another; see :func:`grls.retrieve.registry.load`.
+        """Open a folder, or BM25 that is embedded in another; see :func:`load_retriever`.
 
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
         the retriever around it.

@@ -135,7 +135,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         ) from error
 
 
-def load(folder: str | Path, how: Opening | None = None) -> Retriever:
+def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
     """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json`` (absent: generative).
 
     Where the file has ``hops``, the retriever works hop by hop.
@@ -302,7 +302,7 @@ def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriev
         how: The options of opening.
     """
     opening = replace(how or Opening(), corpus=corpus)
-    return open_member(name, Path(), name, opening) if name == BM25 else load(name, opening)
+    return open_member(name, Path(), name, opening) if name == BM25 else load_retriever(name, opening)
 
 
 def open_retriever(
@@ -312,5 +312,5 @@ def open_retriever(
     options: SearchOptions | None = None,
     verify: bool | None = None,
 ) -> Retriever:
-    """:func:`load`, with the fields of :class:`Opening` as arguments."""
-    return load(folder, Opening(device, precision, options, verify))
+    """:func:`load_retriever`, with the fields of :class:`Opening` as arguments."""
+    return load_retriever(folder, Opening(device, precision, options, verify))

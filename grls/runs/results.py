@@ -144,7 +144,11 @@ def _hit_record(rank: int, hit: Hit, passage: Passage) -> dict[str, Any]:
 def _chain_record(query_id: str, chain: Chain) -> dict[str, Any]:
     if not all(math.isfinite(score) for score in (chain.score, *(hit.score for hit in chain.hits))):
         raise DataError(f"query {query_id!r}: expected finite chain scores, got {chain}.")
-    return {"done": chain.done, "score": chain.score, "hops": [hit._asdict() for hit in chain.hits]}
+    return {
+        "done": chain.done,
+        "score": chain.score,
+        "hops": [{"id": hit.id, "score": hit.score} for hit in chain.hits],
+    }
 
 
 def _as_retrieved(record: Any) -> Retrieved:

@@ -16,13 +16,13 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.pool import pooled_ranking
-from grls.retrieve.registry import Opening, load, load_named
+from grls.retrieve.registry import Opening, load_named, load_retriever
 from grls.retrieve.spec import update_spec, write_spec
 from grls.runs.manifest import read_info
 from grls.runs.run import Run
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = write_small(path / "data")
     small_retriever(data).save_pretrained(path / "generative")
     torch.manual_seed(0)
-    BiEncoder.load(str(tiny_bert(path / "bert")), device="cpu").save(path / "sentence")
+    BiEncoderModel.load(str(tiny_bert(path / "bert")), device="cpu").save(path / "sentence")
     dense = [f"{path / 'sentence'}", f"--corpus={data}", f"--output={path / 'dense'}"]
     assert main(["index", *dense, "--device=cpu"]) == 0
     for kind, content in COMPOSITES.items():
@@ -89,7 +89,7 @@ def test_what_a_folder_says_of_its_search_is_heeded_and_queries_are_cut(folder: 
     update_spec(tmp_path / "generative", {"search": {"beams": 1}})
     long = Query("long", "is the otter calm ? " * 100)
     with pytest.raises(DataError):
-        load(tmp_path / "generative", Opening("cpu")).retrieve([long], 1)
+        load_retriever(tmp_path / "generative", Opening("cpu")).retrieve([long], 1)
     for name in ("generative", "hybrid"):
         told = opened(tmp_path, name).describe().options
         assert (told["beams"], told["truncate_queries"]) == (1, True)
@@ -99,7 +99,7 @@ def test_what_a_folder_says_of_its_search_is_heeded_and_queries_are_cut(folder: 
 
 def test_hop_by_hop(folder: Path) -> None:
     queries = asked(folder)
-    generator: Any = load(folder / "generative", Opening("cpu"))
+    generator: Any = load_retriever(folder / "generative", Opening("cpu"))
     for hops in (HopOptions("fixed", 3), HopOptions("dynamic", 4, done_bias=-30.0)):
         found = opened(folder, "generative", hops)
         plain = MultistepRetriever(generator, hops.max, hops.steps == "dynamic", done_bias=hops.done_bias)
@@ -134,7 +134,7 @@ def rebuilt(folder: Path, place: Path, name: str) -> Path:
         other.save_pretrained(place / name)
     else:
         torch.manual_seed(1)
-        BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu").save(place / "sentence")
+        BiEncoderModel.load(str(tiny_bert(place / "bert")), device="cpu").save(place / "sentence")
         made = [f"{place / 'sentence'}", f"--corpus={folder / 'data'}", f"--output={place / name}"]
         assert main(["index", *made, "--device=cpu"]) == 0
     return place / name

@@ -8,7 +8,7 @@ from small_data import small_retriever, tiny_bert, write_small
 
 from benchmarks.hybrid import main
 from grls.data.corpus import Corpus
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.dense.retriever import DenseRetriever
 
 
@@ -16,7 +16,7 @@ def test_the_table_has_every_system(tmp_path: Path, capsys: pytest.CaptureFixtur
     data = write_small(tmp_path / "data")
     small_retriever(data).save_pretrained(tmp_path / "generator")
     torch.manual_seed(0)
-    biencoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(tmp_path / "dense")
     main(
         str(data), str(tmp_path / "generator"), str(tmp_path / "dense"), weights=(4.0,), empty_weights=(0.5,),

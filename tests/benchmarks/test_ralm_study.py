@@ -13,7 +13,7 @@ from benchmarks import ralm, ralm_study
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import MismatchError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_a_smaller_judge_and_a_dense_retriever_have_rows(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torch.manual_seed(0)
-    BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "sentence")
+    BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "sentence")
     dense, data = str(tmp_path / "dense"), str(folder / "data")
     made = [f"{tmp_path / 'sentence'}", f"--corpus={data}", f"--output={dense}"]
     assert main(["index", *made, "--device=cpu"]) == 0

@@ -14,12 +14,12 @@ from small_data import passages, queries, small_retriever, tiny_bert, write_smal
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import FindsChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.registry import Opening, load
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
 
@@ -33,7 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = write_small(folder / "data")
     small_retriever(data).save_pretrained(folder / "generator")
     torch.manual_seed(0)
-    encoder = BiEncoder.load(str(tiny_bert(folder / "bert")), device="cpu")
+    encoder = BiEncoderModel.load(str(tiny_bert(folder / "bert")), device="cpu")
     DenseRetriever.assemble(encoder, Corpus.read(data)).save_pretrained(folder / "dense")
     fewer = Corpus.from_passages(passages()[1:])
     DenseRetriever.assemble(encoder, fewer).save_pretrained(folder / "other")
@@ -62,7 +62,7 @@ def test_a_hybrid_is_a_folder_of_relative_paths(
         "search": {"beams": 4},
     }
     monkeypatch.chdir(place / "made")  # from elsewhere it opens, too
-    told = load("hybrid", Opening("cpu")).describe().options
+    told = load_retriever("hybrid", Opening("cpu")).describe().options
     assert (told["prior_weight"], told["empty_weight"], told["beams"]) == ([2.5, 1.0], 0.3, 4)
 
 
@@ -71,7 +71,7 @@ def test_hops_are_a_folder_over_any_other(place: Path) -> None:
     command = ["index", "hops", str(place / "generator"), f"--output={made}"]
     assert main([*command, "--hops.steps=dynamic", "--hops.max=3", "--hops.done_bias=-1"]) == 0
     assert spec(made)["hops"] == {"steps": "dynamic", "max": 3, "done_bias": -1.0}
-    opened = load(made, Opening("cpu"))
+    opened = load_retriever(made, Opening("cpu"))
     assert isinstance(opened, FindsChains)
     assert opened.describe().name == "generator in hops until DONE"
 
@@ -93,8 +93,8 @@ def test_a_fusion_weighs_its_members(place: Path) -> None:
     how = ["--fusion.method=sum", "--fusion.weights=[0, 2, 0]", "--depth=10"]
     assert main(["index", "fusion", *members, f"--output={made}", *how]) == 0
     assert spec(made)["members"] == ["bm25", "../dense", "../generator"]
-    found = load(made, Opening("cpu")).retrieve(queries()[:5], 3)
-    alone = load(place / "dense", Opening("cpu")).retrieve(queries()[:5], 3)
+    found = load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 3)
+    alone = load_retriever(place / "dense", Opening("cpu")).retrieve(queries()[:5], 3)
     assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in alone]
 
 
@@ -112,7 +112,7 @@ def test_a_cut_is_a_folder_that_is_tuned_and_then_retrieves(
     assert "where rankings end is not known yet: `grls tune" in fails(capsys, *asked)
     assert main(["tune", str(made), data, "--split=train", "--device=cpu"]) == 0
     assert main([str(a) for a in asked]) == 0
-    found = load(made, Opening("cpu")).retrieve(queries()[:5], 9)
+    found = load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 9)
     assert {len(hits) for hits in found} <= set(range(1, 7))
 
 
@@ -120,7 +120,7 @@ def test_a_cut_without_a_fit_is_refused_before_it_searches(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["index", "cut", str(place / "dense"), f"--output={place / 'unfitted'}"]) == 0
-    opened: Any = load(place / "unfitted", Opening("cpu"))
+    opened: Any = load_retriever(place / "unfitted", Opening("cpu"))
     monkeypatch.setattr(DenseRetriever, "retrieve", lambda *_: pytest.fail("it searches"))
     for retrieve in (lambda: opened.retrieve(queries(), 3), lambda: opened.retrieve_chains(queries())):
         with pytest.raises(ConfigError, match=r"not known yet: `grls tune FOLDER --data D`"):
@@ -133,12 +133,14 @@ def test_a_cross_encoder_reads_what_any_folder_finds(place: Path, weight: float 
     command = ["index", "rescored", str(place / "dense"), f"--model={place / 'reads'}", f"--output={made}"]
     assert main([*command, "--passages=4", "--device=cpu", f"--weight={json.dumps(weight)}"]) == 0
     encoder = PairScorer.load(str(place / "reads"), "cpu")
-    first = load(place / "dense", Opening("cpu"))
+    first = load_retriever(place / "dense", Opening("cpu"))
     expected = over(first, encoder, Rereading(4, weight))
     named = {"kind": "rescored", "retriever": "../dense", "model": "../reads", "passages": 4}
     named |= {} if weight is None else {"weight": weight}
     assert spec(made) == {"format": 1, **named, "fingerprint": encoder.fingerprint()}
-    assert load(made, Opening("cpu")).retrieve(queries()[:5], 6) == expected.retrieve(queries()[:5], 6)
+    assert load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 6) == expected.retrieve(
+        queries()[:5], 6
+    )
 
 
 def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
@@ -152,7 +154,7 @@ def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
     again = ["index", "rescored", str(place / "dense"), f"--model={made / 'model'}", f"--output={made}"]
     assert f"the model {made / 'model'} would be lost" in fails(capsys, *again)
     assert spec(made) == before
-    assert load(made, Opening("cpu")).kind == "rescored"
+    assert load_retriever(made, Opening("cpu")).kind == "rescored"
 
 
 def test_bm25_is_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,12 +162,12 @@ def test_bm25_is_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> No
     options = ["--bm25.k1=0.9", "--bm25.b=0.4", "--analyzer.stem=true", "--analyzer.language=en"]
     assert main(["index", "bm25", f"--corpus={place / 'data'}", f"--output={made}", *options]) == 0
     assert capsys.readouterr().out == f"{made}: bm25, 10 passages\n"
-    opened = load(made)
+    opened = load_retriever(made)
     expected = BM25Retriever(
         Corpus.read(place / "data"),
         0.9,
         0.4,
-        analyzer=load(made).analyzer,  # type: ignore[attr-defined]
+        analyzer=load_retriever(made).analyzer,  # type: ignore[attr-defined]
     )
     assert opened.fingerprint() == expected.fingerprint()
     assert opened.retrieve(queries()[:4], 3) == expected.retrieve(queries()[:4], 3)

@@ -14,7 +14,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.evaluation.evaluate import evaluate_run
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
@@ -35,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def dense(data: Path) -> Path:
     torch.manual_seed(0)
-    biencoder = BiEncoder.load(str(tiny_bert(data.parent / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
     return data.parent / "dense"
 

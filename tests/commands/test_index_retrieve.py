@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import IndexFormatError
 from grls.index.array_files import verifying
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import run as retrieving
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.encode import work_folder
@@ -42,7 +42,7 @@ def sentence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of sentence-transformers."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("sentence")
-    BiEncoder.load(str(tiny_bert(folder / "bert")), device="cpu").save(folder / "model")
+    BiEncoderModel.load(str(tiny_bert(folder / "bert")), device="cpu").save(folder / "model")
     return folder / "model"
 
 

@@ -23,7 +23,7 @@ from grls.data.dataset import read_split
 from grls.errors import ConfigError
 from grls.retrieve.base import FindsChains
 from grls.retrieve.build import Building
-from grls.retrieve.registry import KINDS, Opening, load, register
+from grls.retrieve.registry import KINDS, Opening, load_retriever, register
 from grls.retrieve.spec import read_spec, write_spec
 from grls.runs.manifest import read_info
 from grls.runs.run import Run
@@ -68,7 +68,7 @@ def retrieved(folder: Path, place: Path, output: Path, *options: str) -> tuple[d
 
 def direct(folder: Path, place: Path) -> dict[str, list[str]]:
     queries = read_split(place / "data", "test")[0]
-    opened = load(folder, Opening("cpu"))
+    opened = load_retriever(folder, Opening("cpu"))
     if isinstance(opened, FindsChains):
         hits = [list(chains[0].hits) for chains in opened.retrieve_chains(queries)]
     else:
@@ -137,7 +137,7 @@ def test_readers_and_programs_ask_it(folder: Path, place: Path, tmp_path: Path) 
     assert main(["answer", "dsp", "retrieve-then-read", *program, *few, which]) == 0
     trace = [json.loads(line) for line in Path(f"{tmp_path}/dsp.trace.jsonl").read_text().splitlines()]
     first = read_split(place / "data", "test")[0][0]
-    assert trace[1]["found"][0][0] == load(folder, Opening("cpu")).retrieve([first], 1)[0][0].id
+    assert trace[1]["found"][0][0] == load_retriever(folder, Opening("cpu")).retrieve([first], 1)[0][0].id
 
 
 def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
@@ -151,7 +151,7 @@ def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
     assert sum(opinion.values()) == pytest.approx(1)
     assert 0 not in opinion
     assert len(opinion) == 4
-    opened: Any = load(folder, Opening("cpu"))
+    opened: Any = load_retriever(folder, Opening("cpu"))
     (hits,) = opened.retrieve([f"is the otter kind ? {passages()[0].text}"], 5)
     best = [hit.id for hit in hits if hit.id != passages()[0].id][:4]
     assert corpus.ids(sorted(opinion, key=lambda n: -opinion[n]))[0] == best[0]

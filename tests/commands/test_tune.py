@@ -18,12 +18,12 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.registry import load
+from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
 from grls.runs.trec import read_run
 from grls.tune.journal import Journal
@@ -48,7 +48,7 @@ def generative(data: Path) -> Path:
 @pytest.fixture(scope="module")
 def dense(data: Path) -> Path:
     torch.manual_seed(0)
-    BiEncoder.load(str(tiny_bert(data.parent / "bert")), device="cpu").save(data.parent / "model")
+    BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu").save(data.parent / "model")
     folder = data.parent / "dense"
     given = [f"{data.parent / 'model'}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
     assert main(["index", *given]) == 0
@@ -163,7 +163,7 @@ def test_one_setting_alone_and_some_queries(
     spec = read_spec(own)
     assert spec.pop("hops") == {"steps": "dynamic", "max": 4, "done_bias": -1.0}
     assert spec == before  # the checksum of the file, too
-    assert load(own).describe().steps == "dynamic"
+    assert load_retriever(own).describe().steps == "dynamic"
 
 
 @pytest.mark.parametrize(
@@ -264,14 +264,14 @@ def test_where_rankings_are_cut(
     assert main(tune(cutting, data)) == 0
     (gain,) = GAIN.findall(capsys.readouterr().out)
     gold = [set(gold_passages(query, qrels)) for query in queries]
-    whole = [{hit.id for hit in hits} for hits in load(dense).retrieve(queries, 8)]
+    whole = [{hit.id for hit in hits} for hits in load_retriever(dense).retrieve(queries, 8)]
     assert gain[:3] == ("cut", "set F1", f"{100 * set_f1(whole, gold)['f1']:.1f}")
     assert float(gain[3]) > float(gain[2])
     measures = retrieved(cutting, data, tmp_path)
     assert f"{100 * measures['set']['f1']:.1f}" == gain[3]
     assert read_spec(cutting)["depth"] == 8
     kept = read_run(tmp_path / "o.trec")  # ranked and scored as the retriever does, as of `grls fuse cut`
-    for query, hits in zip(queries, load(dense).retrieve(queries, 8), strict=True):
+    for query, hits in zip(queries, load_retriever(dense).retrieve(queries, 8), strict=True):
         assert [hit.id for hit in kept[query.id]] == [hit.id for hit in hits[: len(kept[query.id])]]
         assert [hit.score for hit in kept[query.id]] == pytest.approx(
             [hit.score for hit in hits[: len(kept[query.id])]], abs=1e-4

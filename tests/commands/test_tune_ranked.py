@@ -13,11 +13,11 @@ from train_helpers import tiny_bert
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.retriever import as_hybrid
-from grls.retrieve.registry import Opening, load
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import relative, write_spec
 from grls.tune.dev import DevQueries
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("ranked")
     data = write_small(root / "data")
     torch.manual_seed(0)
-    BiEncoder.load(str(tiny_bert(root / "bert")), device="cpu").save(root / "model")
+    BiEncoderModel.load(str(tiny_bert(root / "bert")), device="cpu").save(root / "model")
     assert main(["index", str(root / "model"), f"--corpus={data}", f"--output={root / 'dense'}"]) == 0
     loaded = CausalLM(str(write_llama(root / "llama", data))).load()
     made = GenerativeRetriever.assemble(
@@ -67,7 +67,7 @@ def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path) ->
     hops = dev.by_hop(Corpus.read(data))
     assert [len(passages) for passages in hops.evidence] == list(range(len(dev.gold[0])))
     assert hops.gold[1] == dev.gold[0][1:]
-    hybrid = as_hybrid(load(folder, Opening(hop_by_hop=False)))
+    hybrid = as_hybrid(load_retriever(folder, Opening(hop_by_hop=False)))
     first, second = hybrid.candidates(hops.queries[:2], 50, hops.evidence[:2])
     (number,) = hybrid.corpus.numbers([hops.evidence[1][0].id])
     assert number in {hit.passage for hit in first}

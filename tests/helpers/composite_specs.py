@@ -9,7 +9,7 @@ from cross_encoders import cross_encoder
 from small_data import small_retriever, tiny_bert, write_small
 
 from grls.data.corpus import Corpus
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 
@@ -52,7 +52,7 @@ def write_kinds(place: Path) -> Path:
     data = write_small(place / "data")
     small_retriever(data, beams=20).save_pretrained(place / "generative")
     torch.manual_seed(0)
-    biencoder = BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(place / "bert")), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
     BM25Retriever(Corpus.read(data)).save_pretrained(place / "bm25")
     cross_encoder(place / "encoder")

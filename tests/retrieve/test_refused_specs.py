@@ -12,9 +12,9 @@ from small_data import passages
 
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.registry import Opening, load
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import update_spec
 
 CPU = Opening("cpu")
@@ -87,7 +87,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of the kinds that hold data, and ``other``, a dense retriever over other passages."""
     shared = write_kinds(tmp_path_factory.mktemp("refused"))
-    biencoder = BiEncoder.load(str(shared / "bert"), device="cpu")
+    biencoder = BiEncoderModel.load(str(shared / "bert"), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.from_passages(passages()[:3])).save_pretrained(shared / "other")
     return shared
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_names_file_field_and_remedy(
     shared: Path, spec: dict[str, Any], error: type[GrlsError], says: str
 ) -> None:
     with pytest.raises(error, match=rf"(?s)x/grls\.json: .*({says})") as caught:
-        load(written(shared / "x", spec), CPU)
+        load_retriever(written(shared / "x", spec), CPU)
     assert type(caught.value) is error
 
 
@@ -112,11 +112,11 @@ def test_a_member_that_names_no_kind_is_named(place: Path) -> None:
     written(place / "bare", {"retriever": "../dense", "depth": 3})
     for spec in (CUT | {"retriever": "../bare"}, HYBRID | {"priors": [{"retriever": "../bare"}]}):
         with pytest.raises(DataError, match=r"bare/grls\.json: the field 'kind' is missing, .* no index/"):
-            load(written(place / "x", spec), CPU)
+            load_retriever(written(place / "x", spec), CPU)
     generative = json.loads((place / "generative" / "grls.json").read_text())
     generative = {name: value for name, value in generative.items() if name not in ("kind", "sha256")}
     (place / "generative" / "grls.json").write_text(json.dumps(generative))
-    assert load(written(place / "x", HYBRID), CPU).kind == "hybrid"
+    assert load_retriever(written(place / "x", HYBRID), CPU).kind == "hybrid"
 
 
 def test_members_in_a_circle_are_refused(place: Path) -> None:
@@ -128,16 +128,16 @@ def test_members_in_a_circle_are_refused(place: Path) -> None:
     with pytest.raises(
         DataError, match=r"y/grls\.json: retriever names ../x, which is this retriever itself, or one"
     ):
-        load(place / "x", CPU)
+        load_retriever(place / "x", CPU)
     twice = {"kind": "fusion", "members": ["../bm25", "../bm25"]}  # the same twice is no circle
-    assert load(written(place / "z", twice), CPU).kind == "fusion"
+    assert load_retriever(written(place / "z", twice), CPU).kind == "fusion"
 
 
 def test_what_is_no_retriever_is_refused(place: Path) -> None:
     with pytest.raises(DataError, match="no retriever here"):
-        load(place / "data")
+        load_retriever(place / "data")
     with pytest.raises(DataError, match="no retriever here"):
-        load("x" * 300)
+        load_retriever("x" * 300)
     (place / "dense" / "grls.json").write_text("[]")
     with pytest.raises(DataError, match="expected an object"):
-        load(place / "dense")
+        load_retriever(place / "dense")

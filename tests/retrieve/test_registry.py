@@ -24,7 +24,7 @@ from grls.retrieve.generative.within import as_generator
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.registry import KINDS, Opening, load, load_named, open_retriever, register
+from grls.retrieve.registry import KINDS, Opening, load_named, load_retriever, open_retriever, register
 from grls.retrieve.spec import own_sum, update_spec
 
 ASKED = queries()[::4]
@@ -75,12 +75,12 @@ def save_again(opened: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_composite_opens_as_it_was_saved_wherever_its_parent_is(place: Path, name: str) -> None:
-    opened = load(written(place / "x", COMPOSITES[name]), CPU)
+    opened = load_retriever(written(place / "x", COMPOSITES[name]), CPU)
     expected = answers(opened)
     save_again(opened, place / "y")
-    assert answers(load(place / "y", CPU)) == expected
+    assert answers(load_retriever(place / "y", CPU)) == expected
     place = place.rename(place.with_name("elsewhere"))
-    assert answers(load(place / "y", CPU)) == expected
+    assert answers(load_retriever(place / "y", CPU)) == expected
     stored = json.loads((place / "y" / "grls.json").read_text())
     stored.pop("fingerprint", None)
     assert stored == {"format": 1} | COMPOSITES[name]
@@ -91,12 +91,12 @@ def test_a_composite_is_a_member_by_its_folder_or_embedded(shared: Path, tmp_pat
     """Two levels deep: a fusion of it and of BM25, whose first member is named and then embedded."""
     prefix = f"{shared}/"
     spec = moved_into(COMPOSITES[name], prefix)
-    inner = load(written(tmp_path / "inner", spec), CPU)
+    inner = load_retriever(written(tmp_path / "inner", spec), CPU)
     rest = {"kind": "bm25", "corpus": f"{prefix}data"}
     found = []
     for folder, member in (("named", "../inner"), ("embedded", spec)):
         cut = {"kind": "cut", "retriever": member, "depth": 4, "size": SIZE} if name == "fusion" else member
-        opened = load(written(tmp_path / folder, {"kind": "fusion", "members": [cut, rest]}), CPU)
+        opened = load_retriever(written(tmp_path / folder, {"kind": "fusion", "members": [cut, rest]}), CPU)
         assert isinstance(opened, FusionRetriever)
         assert answers(opened.members[0])[:2] == answers(_cut(inner) if name == "fusion" else inner)[:2]
         found.append(opened.retrieve(ASKED, 5))
@@ -128,14 +128,14 @@ TUNED: dict[str, dict[str, Any]] = {
 def test_what_tuning_changes_is_all_that_the_untuned_fingerprint_leaves_out(place: Path, name: str) -> None:
     """A member's weights are in it: rankings depend on them."""
     folder = written(place / "x", COMPOSITES[name])
-    before = load(folder, CPU)
+    before = load_retriever(folder, CPU)
     update_spec(folder, TUNED[name])
-    after = load(folder, CPU)
+    after = load_retriever(folder, CPU)
     assert untuned_fingerprint(after) == untuned_fingerprint(before)
     assert after.fingerprint() != before.fingerprint()
-    cuts = [load(written(place / "cut", COMPOSITES["cut"] | {"retriever": "../x"}), CPU)]
+    cuts = [load_retriever(written(place / "cut", COMPOSITES["cut"] | {"retriever": "../x"}), CPU)]
     written(folder, COMPOSITES[name])
-    cuts += [load(place / "cut", CPU)]
+    cuts += [load_retriever(place / "cut", CPU)]
     assert untuned_fingerprint(cuts[0]) != untuned_fingerprint(cuts[1])
 
 
@@ -147,28 +147,28 @@ def test_every_kind_is_registered_by_a_class_that_names_it() -> None:
 def test_old_folders_open(place: Path) -> None:
     """Of a generator that names no kind and has no checksum; of a bi-encoder as it always was."""
     for name in ("generative", "dense", "bm25"):
-        expected = load(place / name, CPU).retrieve(ASKED, 3)
+        expected = load_retriever(place / name, CPU).retrieve(ASKED, 3)
         spec = json.loads((place / name / "grls.json").read_text())
         for late in ("sha256", "weights", "metadata", "index_sha256"):
             spec.pop(late, None)
         if name == "generative":
             spec.pop("kind")
         (place / name / "grls.json").write_text(json.dumps(spec))
-        assert load(place / name, CPU).retrieve(ASKED, 3) == expected
+        assert load_retriever(place / name, CPU).retrieve(ASKED, 3) == expected
 
 
 def test_search_that_is_stored_is_heeded(place: Path) -> None:
     """At the top, where nothing is given; of members, where what is given is as usual."""
     update_spec(place / "generative", {"search": {"beams": 3, "mode": "full", "truncate_queries": True}})
     update_spec(place / "dense", {"search": {"batch_size": 2}})
-    one = load(place / "generative", CPU)
+    one = load_retriever(place / "generative", CPU)
     assert isinstance(one, GenerativeRetriever)
     assert one.options == SearchOptions(3, "full", truncate_queries=True)
     given = open_retriever(place / "generative", "cpu", options=SearchOptions(beams=7))
     assert given.describe().options["beams"] == 7
     assert given.describe().score_mode == "renormalized"
     members = {"kind": "fusion", "members": ["../generative", "../dense"]}
-    both = load(written(place / "x", members), Opening("cpu", search=SearchOptions(beams=7)))
+    both = load_retriever(written(place / "x", members), Opening("cpu", search=SearchOptions(beams=7)))
     assert isinstance(both, FusionRetriever)
     first, second = both.members
     assert isinstance(first, GenerativeRetriever)
@@ -176,7 +176,7 @@ def test_search_that_is_stored_is_heeded(place: Path) -> None:
     assert first.options == SearchOptions(7, "full", truncate_queries=True)
     assert second.batch_size == 2
     update_spec(place / "x", {"search": {"batch_size": 5}})
-    outer = load(place / "x", CPU)
+    outer = load_retriever(place / "x", CPU)
     assert isinstance(outer, FusionRetriever)
     assert [member.options.batch_size for member in outer.members[:1]] == [5]  # type: ignore[attr-defined]
     assert outer.members[1].batch_size == 5  # type: ignore[attr-defined]
@@ -185,52 +185,52 @@ def test_search_that_is_stored_is_heeded(place: Path) -> None:
 @pytest.mark.parametrize("name", ["generative", "dense", "hybrid", "fusion", "rescored"])
 def test_hops_that_are_stored_are_heeded_in_any_folder(place: Path, name: str) -> None:
     folder = place / name if name in ("generative", "dense") else written(place / "x", COMPOSITES[name])
-    plain = load(folder, CPU)
+    plain = load_retriever(folder, CPU)
     options = HopOptions("fixed", 2, chains=2)
     update_spec(folder, {"hops": {"steps": "fixed", "max": 2, "chains": 2}})
-    opened = load(folder, CPU)
+    opened = load_retriever(folder, CPU)
     assert isinstance(opened, HopsRetriever)
     assert opened.hops == options
     assert answers(opened) == answers(HopsRetriever(plain, options))
     update_spec(folder, {"hops": {"steps": "single"}})
-    assert answers(load(folder, CPU)) == answers(plain)
+    assert answers(load_retriever(folder, CPU)) == answers(plain)
 
 
 def test_who_goes_hop_by_hop_goes_with_single_steps(place: Path) -> None:
     """Hops of hops are those of the outer, and what needs a generator gets the one that takes the steps."""
-    generator = load(place / "generative", CPU)
+    generator = load_retriever(place / "generative", CPU)
     update_spec(place / "generative", {"hops": DYNAMIC})
-    opened = load(place / "generative", CPU)
+    opened = load_retriever(place / "generative", CPU)
     outer = HopsRetriever(opened, HopOptions("fixed", 2))
     assert answers(outer) == answers(HopsRetriever(generator, HopOptions("fixed", 2)))
     assert (
-        answers(load(written(place / "x", COMPOSITES["hops"]), CPU))[:2]
+        answers(load_retriever(written(place / "x", COMPOSITES["hops"]), CPU))[:2]
         == answers(HopsRetriever(generator, HopOptions("dynamic", 3, 2, done_bias=0.5)))[:2]
     )
     assert isinstance(as_generator(opened, "x"), GenerativeRetriever)
-    assert isinstance(load(written(place / "y", COMPOSITES["hybrid"]), CPU), HybridRetriever)
+    assert isinstance(load_retriever(written(place / "y", COMPOSITES["hybrid"]), CPU), HybridRetriever)
     chains = {
         "kind": "fusion",
         "members": ["../generative", {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC}],
     }
-    assert isinstance(load(written(place / "z", chains), CPU), FusedChains)
+    assert isinstance(load_retriever(written(place / "z", chains), CPU), FusedChains)
     with pytest.raises(ConfigError, match="give the folder of a generative retriever; this one is dense"):
-        as_generator(load(place / "dense", CPU), "x")
+        as_generator(load_retriever(place / "dense", CPU), "x")
 
 
 def test_bm25_among_members_is_over_their_corpus(place: Path) -> None:
     for members in (["bm25", "../dense"], ["../dense", {"kind": "bm25", "k1": 2.0}]):
-        opened = load(written(place / "x", {"kind": "fusion", "members": members}), CPU)
+        opened = load_retriever(written(place / "x", {"kind": "fusion", "members": members}), CPU)
         assert isinstance(opened, FusionRetriever)
         assert sorted(member.kind for member in opened.members) == ["bm25", "dense"]
         assert opened.members[members.index("../dense")].kind == "dense"
     words = load_named("bm25", Corpus.read(place / "data"))
-    assert words.retrieve(ASKED, 3) == load(place / "bm25", CPU).retrieve(ASKED, 3)
+    assert words.retrieve(ASKED, 3) == load_retriever(place / "bm25", CPU).retrieve(ASKED, 3)
     few = Corpus.from_passages(passages()[:3])
     assert load_named(str(place / "bm25"), few, CPU).corpus.fingerprint != few.fingerprint  # its own
     alone = {"kind": "hops", "retriever": "bm25", "hops": {"steps": "fixed", "max": 2}}
     with pytest.raises(DataError, match=r"x/grls\.json: bm25 has no passages here, .*\"corpus\""):
-        load(written(place / "x", alone), CPU)
+        load_retriever(written(place / "x", alone), CPU)
 
 
 class Toy:
@@ -266,9 +266,9 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("toy")
 def test_a_kind_of_ones_own_is_one_registration(place: Path) -> None:
     spec = {"kind": "toy", "corpus": "../data"}
-    opened = load(written(place / "toy", spec), CPU)
+    opened = load_retriever(written(place / "toy", spec), CPU)
     assert opened.retrieve(ASKED, 2) == Toy(Corpus.read(place / "data")).retrieve(ASKED, 2)
-    fused = load(written(place / "x", {"kind": "fusion", "members": ["../toy", "bm25", spec]}), CPU)
+    fused = load_retriever(written(place / "x", {"kind": "fusion", "members": ["../toy", "bm25", spec]}), CPU)
     assert isinstance(fused, FusionRetriever)
     assert [member.kind for member in fused.members] == ["toy", "bm25", "toy"]
     register("toy", f"{__name__}:Toy")  # the same once more
@@ -278,7 +278,7 @@ def test_a_kind_of_ones_own_is_one_registration(place: Path) -> None:
     with pytest.raises(
         DataError, match=r"search\.beams has no effect on a retriever of kind 'toy': .*use batch_size"
     ):
-        load(place / "toy", CPU)
+        load_retriever(place / "toy", CPU)
 
 
 @pytest.mark.usefixtures("toy")
@@ -288,7 +288,7 @@ def test_a_kind_that_cannot_be_imported_is_named(place: Path, target: str) -> No
     with pytest.raises(
         DataError, match=rf"x/grls\.json: the kind 'other' is {target}, which cannot be imported"
     ):
-        load(written(place / "x", {"kind": "other"}), CPU)
+        load_retriever(written(place / "x", {"kind": "other"}), CPU)
 
 
 @pytest.mark.parametrize("name", ["dense", "bm25"])
@@ -298,7 +298,7 @@ def test_options_that_a_kind_has_no_use_for_are_refused(place: Path, name: str, 
     with pytest.raises(
         DataError, match=rf"{name}/grls\.json: search\.{option} has no effect on .*kind '{name}'"
     ):
-        load(place / name, CPU)
+        load_retriever(place / name, CPU)
 
 
 def test_a_newer_format_of_a_kind_with_data_is_refused(place: Path) -> None:
@@ -308,13 +308,13 @@ def test_a_newer_format_of_a_kind_with_data_is_refused(place: Path) -> None:
             spec["sha256"] = own_sum(spec)
         (place / name / "grls.json").write_text(json.dumps(spec))
         with pytest.raises(DataError, match=r"grls\.json: .*format"):
-            load(place / name, CPU)
+            load_retriever(place / name, CPU)
 
 
 def test_a_tuned_folder_keeps_its_checksum(place: Path) -> None:
     update_spec(place / "generative", {"search": {"beams": 4}, "hops": {"steps": "fixed", "max": 2}})
-    assert load(place / "generative", Opening("cpu", verify=True)).describe().options["beams"] == 4
+    assert load_retriever(place / "generative", Opening("cpu", verify=True)).describe().options["beams"] == 4
     spec = json.loads((place / "generative" / "grls.json").read_text())
     (place / "generative" / "grls.json").write_text(json.dumps(spec | {"stages": ["retrieve"]}))
     with pytest.raises(MismatchError, match=r"grls\.json has changed"):
-        load(place / "generative", CPU)
+        load_retriever(place / "generative", CPU)

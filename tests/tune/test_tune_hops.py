@@ -10,7 +10,7 @@ from grls.data.types import Passage, Query
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.registry import Opening, create, load
+from grls.retrieve.registry import Opening, create, load_retriever
 from grls.tune.dev import DevHops, DevQueries
 from grls.tune.hops import TriedHops, chosen_hops
 from grls.tune.options import TuneOptions
@@ -73,7 +73,7 @@ def test_a_folder_learns_how_many_hops_it_takes(
         tmp_path / "hops", dev, TuneOptions(k=2, hop_temperatures=(1.0, 0.2)), Opening(), "x"
     )
     assert chosen.before < chosen.after == 1.0
-    opened = load(tmp_path / "hops")
+    opened = load_retriever(tmp_path / "hops")
     assert isinstance(opened, RankedHops)
     assert opened.hops.max == 2
     found = opened.retrieve([Query("q", "Where was the director of Film3 born?")], 2)[0]

@@ -26,7 +26,7 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import read_json, write_json
 from grls.io.locks import LockedFile
 from grls.io.progress import Progress
-from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix
+from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
 from grls.models.text_encoder import passage_text
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
 
@@ -48,14 +48,18 @@ def work_folder(destination: str | Path) -> Path:
 
 
 def encode_corpus(
-    biencoder: BiEncoder, corpus: Corpus, batch_size: int = 64, progress: bool = False, shard: int = SHARD
+    biencoder: BiEncoderModel,
+    corpus: Corpus,
+    batch_size: int = 64,
+    progress: bool = False,
+    shard: int = SHARD,
 ) -> Matrix:
     """Embeddings ``[N + 1, d]`` of a corpus and DONE, in memory."""
     return np.concatenate(list(_shards(biencoder, corpus, 0, batch_size, progress, shard)))
 
 
 def encode_to_disk(
-    biencoder: BiEncoder,
+    biencoder: BiEncoderModel,
     corpus: Corpus,
     work: str | Path,
     batch_size: int = 64,
@@ -175,7 +179,7 @@ def _digest(path: Path, end: int) -> Any:
 
 
 def _shards(
-    biencoder: BiEncoder, corpus: Corpus, start: int, batch_size: int, progress: bool, shard: int
+    biencoder: BiEncoderModel, corpus: Corpus, start: int, batch_size: int, progress: bool, shard: int
 ) -> Iterator[Matrix]:
     """Embeddings of the rows from ``start`` on, DONE last; warns at the end of passages that were cut."""
     refuse_unusable_corpus(corpus)

@@ -27,7 +27,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.models.base import Floats
-from grls.models.biencoder import BiEncoder, Matrix
+from grls.models.biencoder import BiEncoderModel, Matrix
 from grls.models.load.sources import is_packaged
 from grls.models.sentence_model import Kind, library_type
 from grls.retrieve.base import AllScores, Description, HopHits
@@ -68,7 +68,7 @@ class DenseRetriever(EncodedRetriever):
 
     def __init__(
         self,
-        biencoder: BiEncoder,
+        biencoder: BiEncoderModel,
         corpus: Corpus,
         embeddings: Matrix,
         batch_size: int = 32,
@@ -92,7 +92,7 @@ class DenseRetriever(EncodedRetriever):
     @classmethod
     def assemble(
         cls,
-        biencoder: BiEncoder,
+        biencoder: BiEncoderModel,
         corpus: Corpus,
         work: str | Path | None = None,
         batch_size: int = 32,
@@ -123,7 +123,7 @@ class DenseRetriever(EncodedRetriever):
         made._encoded_by = biencoder.fingerprint()
         return made
 
-    def refresh(self, biencoder: BiEncoder, work: str | Path | None = None) -> Self:
+    def refresh(self, biencoder: BiEncoderModel, work: str | Path | None = None) -> Self:
         """The retriever over the same corpus after the model has changed: every passage is embedded anew."""
         options = {name: getattr(self, name) for name in ("batch_size", "truncate_queries", "progress")}
         return type(self).assemble(biencoder, self.corpus, work, **options)
@@ -139,7 +139,7 @@ class DenseRetriever(EncodedRetriever):
         refuse_generative(how, "a bi-encoder")
         start = perf_counter()
         kind: Kind = "st5" if how.asked == "st5" else "auto"
-        biencoder = BiEncoder.load(model, kind, how.device, how.limits.input)
+        biencoder = BiEncoderModel.load(model, kind, how.device, how.limits.input)
         passages = Corpus.read(corpus)
         retriever = cls.assemble(biencoder, passages, work_folder(how.output), how.batch_size, progress=True)
         retriever.save_pretrained(how.output)
@@ -150,12 +150,12 @@ class DenseRetriever(EncodedRetriever):
         )
 
     @classmethod
-    def _load_encoder(cls, folder: Path, manifest: dict[str, Any]) -> BiEncoder:
-        return BiEncoder.load(str(folder), "auto", "cpu", manifest["max_tokens"])
+    def _load_encoder(cls, folder: Path, manifest: dict[str, Any]) -> BiEncoderModel:
+        return BiEncoderModel.load(str(folder), "auto", "cpu", manifest["max_tokens"])
 
     @classmethod
     def _made(
-        cls, encoder: BiEncoder, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
+        cls, encoder: BiEncoderModel, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
     ) -> Self:
         return cls(encoder, corpus, _open(file), checked=checked, **options)
 

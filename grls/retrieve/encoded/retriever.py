@@ -150,7 +150,7 @@ class EncodedRetriever(ABC):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder; see :func:`grls.retrieve.registry.load`.
+        """Open a folder; see :func:`load_retriever`.
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect.
 

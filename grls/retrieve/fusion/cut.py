@@ -176,7 +176,7 @@ class CutRetriever:
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder; see :func:`grls.retrieve.registry.load`."""
+        """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "depth"), ("size",), file)
         size = None if "size" not in spec else _size(made(_Record, spec["size"], file, "size"), file)

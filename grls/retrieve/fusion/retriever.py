@@ -59,7 +59,7 @@ class FusionRetriever:
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], how: Opening) -> FusionRetriever | FusedChains:
-        """Open a folder; see :func:`grls.retrieve.registry.load`. Members that end chains give chains.
+        """Open a folder; see :func:`load_retriever`. Members that end chains give chains.
 
         ``bm25`` is over the corpus of the other members.
 

@@ -156,7 +156,7 @@ class GenerativeRetriever(DecodedPassages):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder; see :func:`grls.retrieve.registry.load`."""
+        """Open a folder; see :func:`load_retriever`."""
         opened = cls.from_pretrained(folder, how.device, how.precision, how.searching, how.verify)
         if opened.options.rescore:
             opened.refuse_to_rescore()

@@ -64,7 +64,7 @@ class HopsRetriever:
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
-        """Open a folder; see :func:`grls.retrieve.registry.load`."""
+        """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
         hops = made(HopOptions, spec["hops"], file, "hops")

@@ -32,7 +32,7 @@ from grls.models.turns import turn
 from grls.retrieve.base import Retriever, ScoresAll
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.registry import BM25, Opening, load, open_member
+from grls.retrieve.registry import BM25, Opening, load_retriever, open_member
 from grls.retrieve.spec import recorded
 
 
@@ -236,5 +236,7 @@ def open_sources(
     search = replace(options or SearchOptions(), rescore=0, compile=False)
     how = Opening(device, search=search, corpus=corpus)
     words = {"kind": BM25, "analyzer": recorded(analyzer)}
-    opened = [open_member(words, Path(), name, how) if name == BM25 else load(name, how) for name in names]
+    opened = [
+        open_member(words, Path(), name, how) if name == BM25 else load_retriever(name, how) for name in names
+    ]
     return [RetrieverPrior(one, name) for one, name in zip(opened, names, strict=True)]

@@ -86,7 +86,7 @@ class HybridRetriever:
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder; see :func:`grls.retrieve.registry.load`.
+        """Open a folder; see :func:`load_retriever`.
 
         Priors of folders are opened in float32; ``bm25`` is over the generator's corpus.
 

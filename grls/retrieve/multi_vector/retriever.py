@@ -165,7 +165,7 @@ class MultiVectorRetriever(RanksByScores):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder, and the first retriever that it may name; see :func:`grls.retrieve.registry.load`.
+        """Open a folder, and the first retriever that it may name; see :func:`load_retriever`.
 
         Raises:
             DataError: The first retriever is missing, or ``passages`` is not a count.

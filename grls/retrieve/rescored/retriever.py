@@ -93,7 +93,7 @@ class RescoredRetriever:
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], how: Opening) -> RescoredRetriever:
-        """Open a folder; see :func:`grls.retrieve.registry.load`.
+        """Open a folder; see :func:`load_retriever`.
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect on the cross-encoder.
         It computes in bfloat16 where that is the precision, else in float32.

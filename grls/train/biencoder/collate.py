@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.examples import BiEncoderExamples
 
 
@@ -22,7 +22,7 @@ class PairCollator(SentenceTransformerDataCollator):
         examples: The training pairs, which are drawn anew each epoch.
     """
 
-    def __init__(self, encoder: BiEncoder, examples: BiEncoderExamples):
+    def __init__(self, encoder: BiEncoderModel, examples: BiEncoderExamples):
         super().__init__(preprocess_fn=encoder.model.preprocess)
         self.encoder = encoder
         self.examples = examples

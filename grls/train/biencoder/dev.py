@@ -17,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder.options import BiEncoderOptions
 
@@ -56,7 +56,7 @@ def dev_metric(k: int) -> str:
 
 
 def dev_evaluator(
-    encoder: BiEncoder, dev: Split, options: BiEncoderOptions, multistep: bool
+    encoder: BiEncoderModel, dev: Split, options: BiEncoderOptions, multistep: bool
 ) -> InformationRetrievalEvaluator:
     """The evaluation after each epoch.
 
@@ -99,7 +99,7 @@ def _at_once(queries: Sequence[Query], gold: Mapping[str, Sequence[str]]) -> _As
 
 
 def _by_hop(
-    encoder: BiEncoder,
+    encoder: BiEncoderModel,
     queries: Sequence[Query],
     gold: Mapping[str, Sequence[str]],
     passages: Mapping[str, Passage],

@@ -18,7 +18,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.models.biencoder import DONE_PASSAGE, BiEncoder
+from grls.models.biencoder import DONE_PASSAGE, BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder.options import PairOptions as PairOptions
 from grls.train.core.examples import drawn_chain, free_order, gold_chains
@@ -74,7 +74,7 @@ class BiEncoderExamples:
         queries: Sequence[Query],
         qrels: Qrels,
         corpus: Corpus,
-        encoder: BiEncoder,
+        encoder: BiEncoderModel,
         options: PairOptions,
         rankings: Sequence[Sequence[str]] = (),
     ):

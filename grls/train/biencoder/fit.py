@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 from grls.errors import ConfigError
 from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.models.biencoder import STAGE, BiEncoder
+from grls.models.biencoder import STAGE, BiEncoderModel
 from grls.models.load.sentence_folder import MODULES
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.biencoder.dev import Split, dev_evaluator, dev_metric
@@ -50,8 +50,8 @@ def check_negatives(batch_size: int, hard_negatives: int, examples: int | None =
     raise ConfigError(f"{cause} leaves no negatives: {remedy}, or set hard_negatives.")
 
 
-def fit(
-    encoder: BiEncoder,
+def fit_biencoder(
+    encoder: BiEncoderModel,
     examples: BiEncoderExamples,
     dev: Split | None,
     options: BiEncoderOptions,
@@ -59,7 +59,7 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     files: Mapping[str, str] | None = None,
-) -> BiEncoder:
+) -> BiEncoderModel:
     """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
     The losses are a function of the seed; a resumed run has the losses of an uninterrupted one.
@@ -121,7 +121,7 @@ def fit(
     return trained
 
 
-def _best(trainer: BiEncoderTrainer, encoder: BiEncoder, checkpoints: Path) -> BiEncoder:
+def _best(trainer: BiEncoderTrainer, encoder: BiEncoderModel, checkpoints: Path) -> BiEncoderModel:
     """The model of the best epoch; that of the last step where there is none, or none that can be read."""
     best = trainer.state.best_model_checkpoint
     if best is None:
@@ -135,12 +135,12 @@ def _best(trainer: BiEncoderTrainer, encoder: BiEncoder, checkpoints: Path) -> B
             damage,
         )
         return encoder
-    trained = BiEncoder.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
+    trained = BiEncoderModel.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
     trained.compare_by(encoder.similarity)
     return trained
 
 
-def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
+def _scale(encoder: BiEncoderModel, options: BiEncoderOptions) -> float:
     if options.scale is not None:
         return options.scale
     unit = encoder.similarity == "cosine" or any(isinstance(module, Normalize) for module in encoder.model)

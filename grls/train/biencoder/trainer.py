@@ -20,7 +20,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from grls.errors import ConfigError, WriteError
 from grls.io.files import is_write_failure
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.sessions.attention import plain_attention
 from grls.train.biencoder.callbacks import WriteLog
 from grls.train.biencoder.collate import PairCollator
@@ -59,7 +59,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
 
     def __init__(
         self,
-        encoder: BiEncoder,
+        encoder: BiEncoderModel,
         examples: BiEncoderExamples,
         loss: nn.Module,
         args: SentenceTransformerTrainingArguments,

@@ -27,7 +27,7 @@ from transformers import (
 
 from grls.answer.ralm.reranker import Reranker
 from grls.errors import ConfigError, DataError, GrlsError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.entailment import load_entailment
 from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_stages, train_tokenizer
 from grls.models.load.language import PretrainedLM, load_language_model
@@ -73,8 +73,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, model in made.items():
         model.save_pretrained(home / name)
         tokenizer.save_pretrained(home / name)
-    BiEncoder.load(str(home / "bert"), device="cpu").save(home / "sentence")
-    BiEncoder.load(str(home / "t5"), device="cpu").save(home / "st5")
+    BiEncoderModel.load(str(home / "bert"), device="cpu").save(home / "sentence")
+    BiEncoderModel.load(str(home / "t5"), device="cpu").save(home / "st5")
     return home
 
 
@@ -82,7 +82,7 @@ LOADERS: dict[str, Callable[[str], Any]] = {
     "generator": lambda folder: Pretrained(folder).load(),
     "language": lambda folder: load_language_model(folder, "cpu"),
     "tuned": lambda folder: PretrainedLM(folder).load(),
-    "dense": lambda folder: BiEncoder.load(folder, device="cpu"),
+    "dense": lambda folder: BiEncoderModel.load(folder, device="cpu"),
     "judge": lambda folder: load_entailment(folder, "cpu"),
     "ranker": lambda folder: Reranker.load(folder, device="cpu", trained=True),
     "encoder": lambda folder: Reranker.load(folder, device="cpu"),
@@ -230,7 +230,7 @@ def test_a_sentence_folder_without_a_part_is_refused(
 ) -> None:
     folder = broken(models, "sentence", tmp_path / "m", damage)
     with pytest.raises(GrlsError, match=named):
-        BiEncoder.load(folder, device="cpu")
+        BiEncoderModel.load(folder, device="cpu")
 
 
 def test_a_shard_that_is_missing_is_refused(models: Path, tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_damaged_training_file_is_named(models: Path, tmp_path: Path, text: st
         read_stages(tmp_path)
     folder = broken(models, "sentence", tmp_path / "m", write("training.json", text))
     with pytest.raises(DataError, match=r"training\.json"):
-        BiEncoder.load(folder, device="cpu")
+        BiEncoderModel.load(folder, device="cpu")
 
 
 @pytest.mark.parametrize("limits", [{"passage": "5"}, {"passage": True}, [1, 2, 3], None, {"other": 3}, "x"])

@@ -14,12 +14,12 @@ from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import load_language_model
 from grls.retrieve.dense.encode import encode_to_disk, work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.registry import Opening, load
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import write_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
@@ -33,9 +33,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = Corpus.read(write_small(place / "data"))
     small_retriever(place / "data").save_pretrained(place / "generative")
     torch.manual_seed(0)
-    biencoder = BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(place / "bert")), device="cpu")
     DenseRetriever.assemble(biencoder, corpus).save_pretrained(place / "dense")
-    st5 = BiEncoder.from_generator(scratch(place / "data").load(), 64)
+    st5 = BiEncoderModel.from_generator(scratch(place / "data").load(), 64)
     DenseRetriever.assemble(st5, corpus).save_pretrained(place / "st5")
     members = {"members": ["../dense", "../generative"], "method": "rrf"}
     write_spec(place / "fusion", "fusion", members)
@@ -85,10 +85,10 @@ def test_a_changed_setting_is_refused_by_file_and_field(
     edit(place / kind / "model" / name, **values)
     for verify in (None, False):
         with pytest.raises(MismatchError, match=rf"{kind}/model/{name}: {message}.*`grls index`"):
-            load(place / kind, Opening(device="cpu", verify=verify))
+            load_retriever(place / kind, Opening(device="cpu", verify=verify))
     if kind != "st5":  # which is no member
         with pytest.raises(MismatchError, match=f"{kind}/model/{name}: {message}"):
-            load(place / "fusion", CPU)
+            load_retriever(place / "fusion", CPU)
 
 
 def test_what_changes_no_result_is_let_pass(place: Path) -> None:
@@ -97,14 +97,17 @@ def test_what_changes_no_result_is_let_pass(place: Path) -> None:
         "architectures": ["T5Model"], "id2label": {"0": "a"},
     }  # fmt: skip
     for kind in ("generative", "dense", "st5"):
-        before = load(place / kind, CPU).retrieve(QUERIES, 5)
+        before = load_retriever(place / kind, CPU).retrieve(QUERIES, 5)
         edit(place / kind / "model" / "config.json", **harmless)
         if kind != "dense":
             edit(place / kind / "model" / "generation_config.json", max_length=3, transformers_version="9")
         tokenizer = place / kind / "model" / "tokenizer_config.json"
         edit(tokenizer, transformers_version="9.0", name_or_path="x", model_max_length=10**9)
         for verify in (None, False):
-            assert load(place / kind, Opening(device="cpu", verify=verify)).retrieve(QUERIES, 5) == before
+            assert (
+                load_retriever(place / kind, Opening(device="cpu", verify=verify)).retrieve(QUERIES, 5)
+                == before
+            )
 
 
 def test_a_folder_that_does_not_know_its_settings_opens(place: Path, caplog: Any) -> None:
@@ -113,7 +116,7 @@ def test_a_folder_that_does_not_know_its_settings_opens(place: Path, caplog: Any
         assert "config.json" in manifest.pop("settings")
         manifest.pop("sha256", None)
         (place / kind / "grls.json").write_text(json.dumps(manifest))
-        assert load(place / kind, CPU).retrieve(QUERIES, 2)
+        assert load_retriever(place / kind, CPU).retrieve(QUERIES, 2)
     assert not caplog.records
 
 
@@ -121,10 +124,10 @@ def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> Non
     file = place / "dense" / "model" / "config.json"
     file.write_text("[]")
     with pytest.raises(DataError, match=r"model/config.json: expected an object"):
-        load(place / "dense", CPU)
+        load_retriever(place / "dense", CPU)
     edit(place / "dense" / "grls.json", settings=["config.json"])
     with pytest.raises(DataError, match=r"grls.json: settings: expected the settings of the model"):
-        load(place / "dense", CPU)
+        load_retriever(place / "dense", CPU)
 
 
 @pytest.mark.parametrize("value", ["x", "0", -1, 10**9, [0], 1.5, True, float("nan")])
@@ -137,7 +140,7 @@ def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: 
     edit(model / name, decoder_start_token_id=value)
     opens: list[Callable[[], Any]] = [
         lambda: GenerativeRetriever.from_pretrained(place / "generative", "cpu"),
-        lambda: BiEncoder.load(str(model), "st5", "cpu"),
+        lambda: BiEncoderModel.load(str(model), "st5", "cpu"),
         lambda: load_language_model(str(model), "cpu"),
     ]
     for opened in opens:
@@ -171,9 +174,9 @@ def test_a_language_model_whose_config_alone_names_the_start_writes(place: Path)
 def test_embeddings_of_other_settings_are_not_gone_on_with(place: Path) -> None:
     corpus = Corpus.read(place / "data")
     work = work_folder(place / "new")
-    rows = [encode_to_disk(BiEncoder.load(str(place / "bert"), device="cpu"), corpus, work).read_bytes()]
+    rows = [encode_to_disk(BiEncoderModel.load(str(place / "bert"), device="cpu"), corpus, work).read_bytes()]
     edit(place / "bert" / "config.json", layer_norm_eps=0.1)
-    other = BiEncoder.load(str(place / "bert"), device="cpu")
+    other = BiEncoderModel.load(str(place / "bert"), device="cpu")
     rows.append(encode_to_disk(other, corpus, work).read_bytes())
     assert rows[0] != rows[1]
     expected = DenseRetriever.assemble(other, corpus).embeddings
@@ -188,8 +191,8 @@ def test_the_saved_tokenizer_does_not_depend_on_what_was_embedded(place: Path, k
     saved = []
     for name in ("at once", "again"):
         if name == "again":
-            encode_to_disk(BiEncoder.load(str(place / kind), how, "cpu"), corpus, place / "work")  # type: ignore[arg-type]
-        biencoder = BiEncoder.load(str(place / kind), how, "cpu")  # type: ignore[arg-type]
+            encode_to_disk(BiEncoderModel.load(str(place / kind), how, "cpu"), corpus, place / "work")  # type: ignore[arg-type]
+        biencoder = BiEncoderModel.load(str(place / kind), how, "cpu")  # type: ignore[arg-type]
         DenseRetriever.assemble(biencoder, corpus, place / "work").save_pretrained(place / name)
         files = sorted(file for file in (place / name).rglob("*") if file.is_file())
         saved.append({str(file.relative_to(place / name)): file.read_bytes() for file in files})

@@ -14,7 +14,7 @@ from small_data import scratch, small_retriever, tiny_bert, write_small
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.models.biencoder import DONE_TEXT, BiEncoder
+from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.retrieve.dense import retriever as dense
 from grls.retrieve.dense.encode import EMBEDDINGS, PLAN, encode_corpus, encode_to_disk, work_folder
@@ -39,13 +39,13 @@ def corpus(data: Path) -> Corpus:
 
 
 @pytest.fixture(scope="module")
-def biencoder(tmp_path_factory: pytest.TempPathFactory) -> BiEncoder:
+def biencoder(tmp_path_factory: pytest.TempPathFactory) -> BiEncoderModel:
     torch.manual_seed(0)
-    return BiEncoder.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
+    return BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
 
 
 @pytest.fixture(scope="module")
-def retriever(biencoder: BiEncoder, corpus: Corpus) -> DenseRetriever:
+def retriever(biencoder: BiEncoderModel, corpus: Corpus) -> DenseRetriever:
     return DenseRetriever.assemble(biencoder, corpus)
 
 
@@ -55,19 +55,19 @@ def saved(retriever: DenseRetriever, tmp_path: Path) -> Path:
     return tmp_path / "retriever"
 
 
-def other(biencoder: BiEncoder, folder: Path) -> BiEncoder:
+def other(biencoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
     """The same network with one weight changed."""
     biencoder.save(folder)
-    changed = BiEncoder.load(str(folder), device="cpu")
+    changed = BiEncoderModel.load(str(folder), device="cpu")
     with torch.no_grad():
         next(iter(changed.model.parameters())).view(-1)[5] += 0.5
     return changed
 
 
-class Counted(BiEncoder):
+class Counted(BiEncoderModel):
     """Counts the passages it embeds; is killed after ``budget`` of them."""
 
-    def __init__(self, biencoder: BiEncoder, budget: int = 10**6):
+    def __init__(self, biencoder: BiEncoderModel, budget: int = 10**6):
         super().__init__(biencoder.model, biencoder.max_tokens)
         self.seen: list[str] = []
         self.budget = budget
@@ -188,13 +188,13 @@ def test_a_folder_holds_the_whole_retriever(retriever: DenseRetriever, saved: Pa
 
 
 def test_a_generator_as_a_biencoder_keeps_its_stages(data: Path, corpus: Corpus, tmp_path: Path) -> None:
-    made = BiEncoder.from_generator(scratch(data).load(), 64, ["memorise"])
+    made = BiEncoderModel.from_generator(scratch(data).load(), 64, ["memorise"])
     DenseRetriever.assemble(made, corpus).save_pretrained(tmp_path / "r")
     opened = open_retriever(tmp_path / "r", "cpu")
     assert isinstance(opened, DenseRetriever)
     assert (opened.stages, opened.biencoder.max_tokens) == (("memorise",), 64)
     assert opened.learned_done is False
-    learned = BiEncoder(made.model, 64, ["biencoder"], learned_done=True)
+    learned = BiEncoderModel(made.model, 64, ["biencoder"], learned_done=True)
     DenseRetriever.assemble(learned, corpus).save_pretrained(tmp_path / "r")
     assert DenseRetriever.from_pretrained(tmp_path / "r", "cpu").learned_done is True
 
@@ -220,7 +220,9 @@ def edit(folder: Path, change: Any) -> None:
     (folder / "grls.json").write_text(json.dumps(manifest))
 
 
-def test_what_does_not_belong_together_is_refused(saved: Path, biencoder: BiEncoder, tmp_path: Path) -> None:
+def test_what_does_not_belong_together_is_refused(
+    saved: Path, biencoder: BiEncoderModel, tmp_path: Path
+) -> None:
     text = (saved / "corpus.jsonl").read_text()
     (saved / "corpus.jsonl").write_text(text.replace("otter is calm", "otter is sad"))
     with pytest.raises(MismatchError, match=r"made with another corpus.*grls index"):
@@ -277,7 +279,7 @@ def test_embeddings_of_another_shape_are_refused(retriever: DenseRetriever, corp
         DenseRetriever(retriever.biencoder, corpus, retriever.embeddings[:-1])
 
 
-def test_a_model_trained_on_must_refresh(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+def test_a_model_trained_on_must_refresh(biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path) -> None:
     changed = other(biencoder, tmp_path / "m")
     retriever = DenseRetriever.assemble(changed, corpus, truncate_queries=True)
     before = retriever.retrieve(QUERIES, 10)
@@ -292,7 +294,9 @@ def test_a_model_trained_on_must_refresh(biencoder: BiEncoder, corpus: Corpus, t
     fresh.save_pretrained(tmp_path / "r")
 
 
-def test_a_killed_run_goes_on_where_it_stopped(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_stopped(
+    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
+) -> None:
     whole = encode_corpus(biencoder, corpus)
     killed = Counted(biencoder, budget=7)
     with pytest.raises(KeyboardInterrupt):
@@ -311,7 +315,7 @@ def test_a_killed_run_goes_on_where_it_stopped(biencoder: BiEncoder, corpus: Cor
 
 
 def test_a_run_that_was_killed_before_its_plan_goes_on(
-    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
 ) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / EMBEDDINGS).write_bytes(b"half a header")
@@ -323,7 +327,7 @@ def test_a_run_that_was_killed_before_its_plan_goes_on(
     "left", [[], [f".{PLAN}.x.tmp"], [EMBEDDINGS], [EMBEDDINGS, f".{PLAN}.x.tmp"], [PLAN], [PLAN, EMBEDDINGS]]
 )
 def test_a_run_that_died_at_its_beginning_is_begun_anew(
-    left: list[str], biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+    left: list[str], biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
 ) -> None:
     """Wherever it died; also with the files in the order in which they were made once."""
     whole = np.load(encode_to_disk(biencoder, corpus, tmp_path / "whole", shard=3))
@@ -338,7 +342,7 @@ def test_a_run_that_died_at_its_beginning_is_begun_anew(
 @pytest.mark.parametrize("place", [8, 200, -50, None])
 def test_damaged_rows_are_embedded_anew(
     place: int | None,
-    biencoder: BiEncoder,
+    biencoder: BiEncoderModel,
     corpus: Corpus,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -357,7 +361,9 @@ def test_damaged_rows_are_embedded_anew(
     assert "embedded anew" in caplog.text
 
 
-def test_a_plan_without_a_hash_is_gone_on_with(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+def test_a_plan_without_a_hash_is_gone_on_with(
+    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         encode_to_disk(Counted(biencoder, budget=7), corpus, tmp_path / "w", shard=3)
     plan = json.loads((tmp_path / "w" / PLAN).read_text())
@@ -369,7 +375,9 @@ def test_a_plan_without_a_hash_is_gone_on_with(biencoder: BiEncoder, corpus: Cor
 
 
 @pytest.mark.parametrize("shard", [1, 5, 10, 11, 12])
-def test_every_row_is_written_once(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path, shard: int) -> None:
+def test_every_row_is_written_once(
+    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path, shard: int
+) -> None:
     counted = Counted(biencoder)
     rows = np.load(encode_to_disk(counted, corpus, tmp_path / "w", shard=shard))
     assert counted.seen == [*(passage_text(passage) for passage in corpus), DONE_TEXT]
@@ -377,13 +385,13 @@ def test_every_row_is_written_once(biencoder: BiEncoder, corpus: Corpus, tmp_pat
 
 
 def test_passages_that_are_cut_are_told_of_once(
-    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Facts have 5 words, the two rules 9, and there are 2 special tokens; DONE does not count."""
     encode_corpus(biencoder, corpus)
     assert not caplog.records
     biencoder.save(tmp_path / "m")
-    short = BiEncoder.load(str(tmp_path / "m"), device="cpu", max_tokens=8)
+    short = BiEncoderModel.load(str(tmp_path / "m"), device="cpu", max_tokens=8)
     encode_corpus(short, corpus, shard=3)
     encode_to_disk(short, corpus, tmp_path / "w", shard=3)
     for record in caplog.records:
@@ -393,9 +401,9 @@ def test_passages_that_are_cut_are_told_of_once(
 
 
 def test_shards_of_another_model_or_corpus_are_dropped(
-    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
 ) -> None:
-    def killed(model: BiEncoder, passages: Corpus) -> int:
+    def killed(model: BiEncoderModel, passages: Corpus) -> int:
         counted = Counted(model, budget=8)
         with pytest.raises(KeyboardInterrupt):
             encode_to_disk(counted, passages, tmp_path / "w", shard=4)
@@ -412,7 +420,7 @@ def test_shards_of_another_model_or_corpus_are_dropped(
 
 
 def test_the_work_folder_goes_when_the_retriever_stands(
-    biencoder: BiEncoder, corpus: Corpus, retriever: DenseRetriever, tmp_path: Path
+    biencoder: BiEncoderModel, corpus: Corpus, retriever: DenseRetriever, tmp_path: Path
 ) -> None:
     work = work_folder(tmp_path / "r")
     made = DenseRetriever.assemble(biencoder, corpus, work)
@@ -426,7 +434,7 @@ def test_the_work_folder_goes_when_the_retriever_stands(
         DenseRetriever.assemble(biencoder, corpus, work_folder(tmp_path / "s"))
 
 
-def test_bad_queries_are_refused_or_cut(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+def test_bad_queries_are_refused_or_cut(biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path) -> None:
     retriever = DenseRetriever.assemble(biencoder, corpus)
     long = [Query("x", "otter " * 70)]
     with pytest.raises(DataError, match="query 'x' has 72 tokens, the limit is 64"):
@@ -441,7 +449,7 @@ def test_bad_queries_are_refused_or_cut(biencoder: BiEncoder, corpus: Corpus, tm
         DenseRetriever.assemble(biencoder, corpus, batch_size=0)
 
 
-def test_a_corpus_that_cannot_be_used_is_refused(biencoder: BiEncoder) -> None:
+def test_a_corpus_that_cannot_be_used_is_refused(biencoder: BiEncoderModel) -> None:
     with pytest.raises(DataError, match="the corpus is empty"):
         DenseRetriever.assemble(biencoder, Corpus.from_passages([]))
     with pytest.raises(DataError, match="'DONE' is reserved"):

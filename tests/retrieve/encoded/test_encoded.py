@@ -20,7 +20,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import FindsChains, ScoresAll, TakesEvidence, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
@@ -32,7 +32,7 @@ from grls.retrieve.multi_vector.encode import LateTexts
 from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
 from grls.retrieve.multi_vector.search import MaxSimSearch, maxsim
 from grls.retrieve.multi_vector.vectors import TokenVectors
-from grls.retrieve.registry import Opening, load
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse.encode import SparseTexts
 from grls.retrieve.sparse.retriever import SparseRetriever
 from grls.retrieve.spec import update_spec
@@ -62,7 +62,7 @@ def model_of(root: Path, kind: str) -> Path:
 
 
 def opened(folder: Path, **options: Any) -> Any:
-    return load(folder, Opening("cpu", **options))
+    return load_retriever(folder, Opening("cpu", **options))
 
 
 def truth(model: Any, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
@@ -314,7 +314,7 @@ def test_other_models_are_refused(kind: str, root: Path, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=rf"it is a \w+Encoder, not a {LIBRARY[kind].__name__}"):
         encoders[kind].load(str(other), "cpu")
     with pytest.raises(ConfigError, match=rf"it is a {LIBRARY[kind].__name__}, which gives no single vector"):
-        BiEncoder.load(str(model_of(root, kind)), device="cpu")
+        BiEncoderModel.load(str(model_of(root, kind)), device="cpu")
     with pytest.raises(ConfigError, match="no such folder"):
         encoders[kind].load("./nosuch", "cpu")
     for lost, message in (("modules.json", "lacks modules.json"), ("model.safetensors", "no weights")):

@@ -20,7 +20,7 @@ from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError
 from grls.evaluation.evaluate import evaluate_run
 from grls.io.files import write_json
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.dense.retriever import DenseRetriever
@@ -193,7 +193,7 @@ def test_commands_refuse_what_cannot_rescore(
     assert main(["index", f"{llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
     assert "has not learned to rescore" in fails(capsys, *given, tmp_path / "plain")
     dense = DenseRetriever.assemble(
-        BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu"), Corpus.read(data)
+        BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu"), Corpus.read(data)
     )
     dense.save_pretrained(tmp_path / "dense")
     assert "rescores nothing" in fails(capsys, *given, tmp_path / "dense")
@@ -231,7 +231,7 @@ def test_priors_come_first_and_then_rescores(
 ) -> None:
     """What tuning measures with a weight is what the folder retrieves with it, with a bi-encoder."""
     opened(data, llama, 3).save_pretrained(tmp_path / "kept")
-    biencoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(tmp_path / "dense")
     priors = [{"retriever": "../dense"}, {"retriever": "bm25"}]
     hybrid = tmp_path / "hybrid"

@@ -12,7 +12,7 @@ from small_data import queries, small_retriever, tiny_bert, write_small
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.answer.ralm.generate import _write
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.causal.plain import CausalGenerator
 from grls.models.head import Head
 from grls.retrieve.bm25 import BM25Retriever
@@ -65,7 +65,7 @@ def test_chains_and_priors(retriever: GenerativeRetriever) -> None:
 
 
 def test_others_are_used_by_threads_as_well(retriever: GenerativeRetriever, tmp_path: Path) -> None:
-    biencoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
     dense = DenseRetriever.assemble(biencoder, retriever.corpus)
     words, asked = BM25Retriever(retriever.corpus), queries()
     same_as_alone(lambda n: [r.retrieve([asked[n % len(asked)]], 3) for r in (dense, words)])

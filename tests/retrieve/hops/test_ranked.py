@@ -16,7 +16,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
-from grls.retrieve.registry import create, load
+from grls.retrieve.registry import create, load_retriever
 
 CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
 
@@ -225,7 +225,7 @@ def test_a_folder_goes_so(tmp_path: Path) -> None:
     BM25Retriever(CORPUS).save_pretrained(tmp_path / "bm25")
     spec = {"retriever": "../bm25", "hops": {"steps": "ranked", "max": 2}}
     create(tmp_path / "hops", "hops", spec)
-    opened = load(tmp_path / "hops")
+    opened = load_retriever(tmp_path / "hops")
     assert isinstance(opened, RankedHops)
     assert opened.describe().steps == "single"
     assert opened.fingerprint() != hop_by_hop(opened, HopOptions("ranked", max=3)).fingerprint()

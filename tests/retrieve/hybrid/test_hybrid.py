@@ -13,7 +13,7 @@ from grls.data.types import Passage, Query
 from grls.decode import DeviceDecoder
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, MismatchError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
@@ -43,7 +43,7 @@ def generator(data: Path) -> GenerativeRetriever:
 @pytest.fixture(scope="module")
 def dense(data: Path, tmp_path_factory: pytest.TempPathFactory) -> DenseRetriever:
     torch.manual_seed(0)
-    biencoder = BiEncoder.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
     return DenseRetriever.assemble(biencoder, Corpus.read(data))
 
 

@@ -19,7 +19,7 @@ from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions
 from grls.io.progress import showing
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import Description, ScoresAll, TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
@@ -29,7 +29,7 @@ from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
-from grls.retrieve.registry import Opening, load
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.rescore import rank_again
 from grls.retrieve.rescored.retriever import RescoredHops, RescoredRetriever, over
@@ -58,7 +58,7 @@ def scorer(model: Path) -> PairScorer:
 @pytest.fixture(scope="module")
 def dense(data: Path) -> Path:
     torch.manual_seed(0)
-    biencoder = BiEncoder.load(str(tiny_bert(data.parent / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
     return data.parent / "dense"
 
@@ -131,7 +131,7 @@ def saved(
     data: Path, dense: Path, model: Path, folder: Path, weight: float | None = 0.5
 ) -> RescoredRetriever:
     """A folder beside the dense retriever's, with a copy of the cross-encoder."""
-    made = over(load(dense, CPU), PairScorer.load(str(model), "cpu"), Rereading(4, weight))
+    made = over(load_retriever(dense, CPU), PairScorer.load(str(model), "cpu"), Rereading(4, weight))
     made.save_pretrained(folder, dense)
     return made
 
@@ -146,7 +146,7 @@ def test_a_folder_opens_as_it_was_saved_and_moves(
         "format": 1, "kind": "rescored", "retriever": "../dense", "model": "model", "passages": 4,
         "weight": 0.5, "fingerprint": made.encoder.fingerprint(),
     }  # fmt: skip
-    opened = load(tmp_path / "b" / "again", CPU)
+    opened = load_retriever(tmp_path / "b" / "again", CPU)
     assert isinstance(opened, RescoredHops)
     assert opened.retrieve(ASKED, 6) == made.retrieve(ASKED, 6)
     assert opened.fingerprint() == made.fingerprint()
@@ -155,7 +155,7 @@ def test_a_folder_opens_as_it_was_saved_and_moves(
     with pytest.raises(
         DataError, match=r"again/grls\.json: model names model, and there is no cross-encoder at"
     ):
-        load(tmp_path / "b" / "again", CPU)
+        load_retriever(tmp_path / "b" / "again", CPU)
 
 
 def test_the_model_may_be_named_and_the_first_retriever_embedded(
@@ -168,11 +168,11 @@ def test_the_model_may_be_named_and_the_first_retriever_embedded(
     stored = json.loads((tmp_path / "r" / "grls.json").read_text())
     assert (stored["model"], stored["retriever"]) == ("../models/m", spec)
     assert "weight" not in stored
-    opened = load(tmp_path / "r", CPU)
+    opened = load_retriever(tmp_path / "r", CPU)
     assert opened.retrieve(ASKED, 5) == made.retrieve(ASKED, 5)
     assert opened.fingerprint() == made.fingerprint()
     update_spec(tmp_path / "r", {"weight": 2.0, "passages": 2})
-    other = load(tmp_path / "r", CPU)
+    other = load_retriever(tmp_path / "r", CPU)
     assert other.describe().options["cross_encoder_weight"] == 2.0
     assert other.fingerprint() != made.fingerprint()
     assert other.describe().score_mode == "bm25 + cross_encoder"
@@ -183,10 +183,10 @@ def test_another_model_in_its_place_is_refused(data: Path, dense: Path, model: P
     shutil.rmtree(tmp_path / "r" / "model")
     cross_encoder(tmp_path / "r" / "model", seed=1)
     with pytest.raises(MismatchError, match=r"r/grls\.json: model is another cross-encoder"):
-        load(tmp_path / "r", CPU)
-    assert load(tmp_path / "r", Opening("cpu", verify=False)).kind == "rescored"
+        load_retriever(tmp_path / "r", CPU)
+    assert load_retriever(tmp_path / "r", Opening("cpu", verify=False)).kind == "rescored"
     update_spec(tmp_path / "r", {"fingerprint": None})
-    assert load(tmp_path / "r", CPU).kind == "rescored"
+    assert load_retriever(tmp_path / "r", CPU).kind == "rescored"
 
 
 @pytest.mark.parametrize(
@@ -209,20 +209,20 @@ def test_a_field_that_cannot_be_is_named(
     saved(data, dense, model, tmp_path / "r")
     update_spec(tmp_path / "r", fields)
     with pytest.raises(DataError, match=rf"r/grls\.json: {says}"):
-        load(tmp_path / "r", CPU)
+        load_retriever(tmp_path / "r", CPU)
 
 
 def test_options_of_search_are_heeded(data: Path, dense: Path, model: Path, tmp_path: Path) -> None:
     saved(data, dense, model, tmp_path / "r")
     update_spec(tmp_path / "r", {"search": {"batch_size": 3, "truncate_queries": True}})
-    opened = load(tmp_path / "r", CPU)
+    opened = load_retriever(tmp_path / "r", CPU)
     assert isinstance(opened, RescoredRetriever)
     sizes: list[int] = []
     opened.encoder.model.register_forward_hook(lambda _, __, out: sizes.append(len(out["scores"])))
     opened.retrieve(ASKED, 5)
     assert max(sizes) == 3
     assert sum(sizes) == 4 * len(ASKED)
-    short = load(tmp_path / "r", Opening("cpu", "bfloat16", SearchOptions()))
+    short = load_retriever(tmp_path / "r", Opening("cpu", "bfloat16", SearchOptions()))
     assert isinstance(short, RescoredRetriever)
     assert short.encoder.model.dtype == torch.bfloat16
     assert short.fingerprint() == opened.fingerprint()
@@ -253,7 +253,7 @@ def test_it_describes_itself(data: Path, dense: Path, scorer: PairScorer) -> Non
     alone = over(bm25, scorer, Rereading(4), name="m").describe()
     options = {"cross_encoder": "m", "cross_encoder_passages": 4, "cross_encoder_weight": None}
     assert alone == Description("rescored", "cross_encoder", options, "bm25, rescored")
-    both = over(load(dense, CPU), scorer, Rereading(4, 1.0)).describe()
+    both = over(load_retriever(dense, CPU), scorer, Rereading(4, 1.0)).describe()
     assert both.score_mode == "inner_product + cross_encoder"
     assert both.options["max_input_tokens"] == 64
     assert not isinstance(over(bm25, scorer, Rereading(4, 1.0)), ScoresAll | TakesEvidence)
@@ -283,7 +283,7 @@ def best(found: dict[str, float]) -> Any:
 
 
 def first_of(kind: str, data: Path, dense: Path) -> Any:
-    return load(dense, CPU) if kind == "dense" else small_retriever(data, beams=20)
+    return load_retriever(dense, CPU) if kind == "dense" else small_retriever(data, beams=20)
 
 
 @pytest.mark.parametrize("kind", ["dense", "generative"])
@@ -319,7 +319,7 @@ def test_hops_until_done_with_a_retriever_that_takes_evidence(
 
 
 def test_evidence_may_be_cut_and_the_query_may_not(data: Path, dense: Path, scorer: PairScorer) -> None:
-    made = over(load(dense, CPU), scorer, Rereading(3, 0.5))
+    made = over(load_retriever(dense, CPU), scorer, Rereading(3, 0.5))
     assert isinstance(made, RescoredHops)
     long = [Passage("x", "calm " * 40)]
     assert len(made.retrieve_hop(ASKED[:1], [long], 3)[0].hits) == 3
@@ -334,7 +334,7 @@ def test_it_is_a_member_like_any(data: Path, dense: Path, model: Path, tmp_path:
     (tmp_path / "grls.json").write_text(
         json.dumps({"format": 1, "kind": "fusion", "members": ["one", twice, "bm25"]})
     )
-    opened = load(tmp_path, CPU)
+    opened = load_retriever(tmp_path, CPU)
     assert isinstance(opened, FusionRetriever)
     one, deep, words = opened.members
     expected = over(
@@ -349,7 +349,7 @@ def test_the_shipped_folder_opens(data: Path, model: Path, tmp_path: Path) -> No
     shutil.copytree(ROOT / "configs" / "rescored", tmp_path / "configs" / "rescored")
     shutil.copytree(data, tmp_path / "data" / "nq")
     update_spec(tmp_path / "configs" / "rescored", {"model": str(model)})  # the shipped one is on the hub
-    opened = load(tmp_path / "configs" / "rescored", CPU)
+    opened = load_retriever(tmp_path / "configs" / "rescored", CPU)
     assert opened.describe().options["cross_encoder_passages"] == 100
     found = opened.retrieve(ASKED, 3)
     own = [logits(model, q.text, BM25Retriever(opened.corpus).retrieve([q], 20)[0]) for q in ASKED]
@@ -373,7 +373,7 @@ def test_a_folder_is_built_over_bm25_by_the_index_command(data: Path, model: Pat
     """The folder is whole: it holds the passages and the model, wherever it is moved."""
     asked = ["index", f"{model}", f"--corpus={data}", f"--output={tmp_path / 'r'}", "--device=cpu"]
     assert main(asked) == 0
-    opened = load((tmp_path / "r").rename(tmp_path / "moved"), CPU)
+    opened = load_retriever((tmp_path / "r").rename(tmp_path / "moved"), CPU)
     scorer = PairScorer.load(str(model), "cpu")
     expected = over(BM25Retriever(Corpus.read(data)), scorer, Rereading(100))
     assert opened.retrieve(ASKED, 5) == expected.retrieve(ASKED, 5)

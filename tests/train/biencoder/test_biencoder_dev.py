@@ -8,7 +8,7 @@ from biencoder_helpers import made_place
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.dev import Split, dev_evaluator
 from grls.train.biencoder.options import BiEncoderOptions
 
@@ -18,9 +18,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_place(tmp_path_factory.mktemp("dev"))
 
 
-def opened(place: Path) -> tuple[BiEncoder, Split]:
+def opened(place: Path) -> tuple[BiEncoderModel, Split]:
     corpus = Corpus.read(place / "data")
-    return BiEncoder.load(str(place / "bert"), device="cpu"), Split(
+    return BiEncoderModel.load(str(place / "bert"), device="cpu"), Split(
         *read_split(place / "data", "train", corpus), corpus
     )
 

@@ -13,7 +13,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.models.biencoder import DONE_TEXT, BiEncoder
+from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Pair, PairOptions
 from grls.train.biencoder.loss import MaskedRankingLoss, false_negatives
 
@@ -26,12 +26,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> BiEncoder:
-    return BiEncoder.load(str(tiny_bert(tmp_path_factory.mktemp("pairs") / "bert")), device="cpu")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> BiEncoderModel:
+    return BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("pairs") / "bert")), device="cpu")
 
 
 def examples(
-    data: Path, encoder: BiEncoder, rankings: list[list[str]] | None = None, **options: object
+    data: Path, encoder: BiEncoderModel, rankings: list[list[str]] | None = None, **options: object
 ) -> BiEncoderExamples:
     """The pairs of one query with two gold passages."""
     corpus = Corpus.read(data)
@@ -45,7 +45,7 @@ def texts(made: BiEncoderExamples, epoch: int = 0) -> list[tuple[str, str]]:
     return [(pair.query, pair.passages[0]) for pair in pairs]
 
 
-def test_a_pair_a_hop_and_done_at_the_end(data: Path, encoder: BiEncoder) -> None:
+def test_a_pair_a_hop_and_done_at_the_end(data: Path, encoder: BiEncoderModel) -> None:
     query, fact, rule = TWO_HOPS.text, "the otter is calm .", "if something is calm then it is kind ."
     assert texts(examples(data, encoder)) == [
         (query, fact),
@@ -56,7 +56,7 @@ def test_a_pair_a_hop_and_done_at_the_end(data: Path, encoder: BiEncoder) -> Non
 
 
 def test_without_hops_every_gold_passage_is_paired_with_the_query_alone(
-    data: Path, encoder: BiEncoder
+    data: Path, encoder: BiEncoderModel
 ) -> None:
     made = texts(examples(data, encoder, multistep=False))
     assert made == [
@@ -65,7 +65,7 @@ def test_without_hops_every_gold_passage_is_paired_with_the_query_alone(
     ]
 
 
-def test_where_any_order_is_right_it_is_drawn(data: Path, encoder: BiEncoder) -> None:
+def test_where_any_order_is_right_it_is_drawn(data: Path, encoder: BiEncoderModel) -> None:
     free = TWO_HOPS._replace(metadata='{"any_order": true}')
     qrels: Qrels = {free.id: dict.fromkeys(free.evidence, 1)}
     made = BiEncoderExamples([free], qrels, Corpus.read(data), encoder, PairOptions())
@@ -73,7 +73,7 @@ def test_where_any_order_is_right_it_is_drawn(data: Path, encoder: BiEncoder) ->
 
 
 def test_a_shuffled_order_is_the_same_for_all_hops_and_another_in_another_epoch(
-    data: Path, encoder: BiEncoder
+    data: Path, encoder: BiEncoderModel
 ) -> None:
     made = examples(data, encoder, shuffle=True)
     firsts = set()
@@ -86,7 +86,7 @@ def test_a_shuffled_order_is_the_same_for_all_hops_and_another_in_another_epoch(
     assert len(firsts) == 2
 
 
-def test_equally_good_proofs_are_drawn_and_are_all_gold(data: Path, encoder: BiEncoder) -> None:
+def test_equally_good_proofs_are_drawn_and_are_all_gold(data: Path, encoder: BiEncoderModel) -> None:
     other = Query("q", "is it so ?", ("otter-calm",), metadata='{"proofs": [["heron-calm"]]}')
     made = BiEncoderExamples(
         [other], {"q": {"otter-calm": 1}}, Corpus.read(data), encoder, PairOptions(done=False)
@@ -96,7 +96,7 @@ def test_equally_good_proofs_are_drawn_and_are_all_gold(data: Path, encoder: BiE
     assert len([key for key in made.draw(0, 0).gold if key != NO_KEY]) == 2
 
 
-def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: BiEncoder) -> None:
+def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: BiEncoderModel) -> None:
     corpus = Corpus.from_passages(
         [Passage(f"p{n}", f"text {n}") for n in range(30)]
         + [Passage("gold", "gold"), Passage("copy of gold", "gold"), Passage("copy of p3", "text 3")]
@@ -116,7 +116,7 @@ def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: Bi
     assert all(len(set(pair.passages)) == 3 for pair in pairs)
 
 
-def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoder) -> None:
+def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoderModel) -> None:
     made = examples(data, encoder, [["lynx-calm"]], hard_negatives=4)
     pair = made.draw(0, 0)
     assert "the lynx is calm ." in pair.passages[1:]
@@ -128,7 +128,7 @@ def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoder) 
         examples(data, encoder, [[]], hard_negatives=9)
 
 
-def test_refusals(data: Path, encoder: BiEncoder) -> None:
+def test_refusals(data: Path, encoder: BiEncoderModel) -> None:
     corpus = Corpus.read(data)
     with pytest.raises(DataError, match="holds no query"):
         BiEncoderExamples([], {}, corpus, encoder, PairOptions())
@@ -156,7 +156,7 @@ def naive_false_negatives(pairs: list[Pair]) -> list[list[bool]]:
     return rows
 
 
-def test_gold_passages_and_copies_are_no_negatives(data: Path, encoder: BiEncoder) -> None:
+def test_gold_passages_and_copies_are_no_negatives(data: Path, encoder: BiEncoderModel) -> None:
     corpus = Corpus.read(data)
     some, qrels = read_split(data, "train", corpus)
     rankings = [[p.id for p in corpus]] * len(some)
@@ -175,7 +175,7 @@ def test_a_masked_batch_by_hand() -> None:
     assert mask.tolist() == [[False, True, False, True], [False, False, False, True]]
 
 
-def test_the_loss_is_the_librarys_where_nothing_is_masked(encoder: BiEncoder) -> None:
+def test_the_loss_is_the_librarys_where_nothing_is_masked(encoder: BiEncoderModel) -> None:
     torch.manual_seed(0)
     embeddings = [torch.randn(5, 8) for _ in range(3)]
     keys = torch.arange(10).view(2, 5).T
@@ -188,7 +188,7 @@ def test_the_loss_is_the_librarys_where_nothing_is_masked(encoder: BiEncoder) ->
     )
 
 
-def test_the_loss_leaves_masked_passages_out(encoder: BiEncoder) -> None:
+def test_the_loss_leaves_masked_passages_out(encoder: BiEncoderModel) -> None:
     torch.manual_seed(0)
     queries, passages = torch.randn(3, 8), torch.randn(3, 8)
     # The second passage is gold for the first query: its softmax has two terms.
@@ -205,7 +205,7 @@ def test_the_loss_leaves_masked_passages_out(encoder: BiEncoder) -> None:
 
 
 def test_data_of_one_passage_a_query_train_neither_hops_nor_done(
-    data: Path, encoder: BiEncoder, caplog: pytest.LogCaptureFixture
+    data: Path, encoder: BiEncoderModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     corpus = Corpus.read(data)
     single = {"a": {"r0": 1}, "b": {"r1": 1}}

@@ -21,7 +21,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split, write_dataset
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.io.files import write_json
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder import dev
@@ -50,12 +50,12 @@ def test_training_lowers_the_loss_and_writes_a_model_that_loads(place: Path, tra
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
     assert json.loads((trained / "model" / TRAINING).read_text()) == {"stages": ["biencoder"], "done": True}
     assert not [f for f in (trained / "model").rglob("*") if f.suffix in (".bin", ".pt", ".pth", ".pkl")]
-    before = BiEncoder.load(str(place / "bert"), device="cpu").encode_queries(["is the otter kind ?"])
-    after = BiEncoder.load(str(trained / "model"), device="cpu").encode_queries(["is the otter kind ?"])
+    before = BiEncoderModel.load(str(place / "bert"), device="cpu").encode_queries(["is the otter kind ?"])
+    after = BiEncoderModel.load(str(trained / "model"), device="cpu").encode_queries(["is the otter kind ?"])
     assert abs(before - after).max() > 1e-3
 
 
-def own_recall(encoder: BiEncoder, data: Path, k: int) -> float:
+def own_recall(encoder: BiEncoderModel, data: Path, k: int) -> float:
     """Recall over the whole corpus, by hand."""
     corpus = Corpus.read(data)
     some, qrels = read_split(data, "dev", corpus)
@@ -91,7 +91,7 @@ def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tm
             break
     else:
         pytest.fail("the last epoch is always the best: no proof")
-    kept = BiEncoder.load(str(output / "model"), device="cpu")
+    kept = BiEncoderModel.load(str(output / "model"), device="cpu")
     assert own_recall(kept, tmp_path / "data", 3) == pytest.approx(max(recalls), abs=1e-6)
 
 
@@ -175,8 +175,8 @@ def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
     output = train(place, tmp_path / "out", f"--source={tmp_path / 'generator'}", "--fit.hard_negatives=2")
     losses = list(logged(output, "loss").values())
     assert sum(losses[-8:]) < sum(losses[:8])
-    assert BiEncoder.load(str(tmp_path / "generator"), "st5", device="cpu").learned_done is False
-    made = BiEncoder.load(str(output / "model"), "st5", device="cpu")
+    assert BiEncoderModel.load(str(tmp_path / "generator"), "st5", device="cpu").learned_done is False
+    made = BiEncoderModel.load(str(output / "model"), "st5", device="cpu")
     assert made.stages == ("memorise", "biencoder")
     assert made.dimension == 32
 
@@ -191,7 +191,7 @@ def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> Non
     )  # fmt: skip
     assert main(given) == 0
     assert logged(tmp_path / "out", "dev_recall@1") == {}
-    assert BiEncoder.load(str(tmp_path / "out" / "model"), device="cpu").learned_done is False
+    assert BiEncoderModel.load(str(tmp_path / "out" / "model"), device="cpu").learned_done is False
     last = torch.load(tmp_path / "out" / "checkpoints" / "checkpoint-3" / "optimizer.pt", weights_only=True)
     assert last["state"]
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
