@@ -1,0 +1,60 @@
+"""Temporary folders of objects: what an object keeps on disk goes when the object goes.
+
+A retriever is a folder. The folder of one that is made without ``output`` is temporary, and belongs to the
+object that users hold. What a killed process leaves is removed when the next temporary folder is made.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from grls.errors import WriteError
+from grls.io.temporary import NEW, temporary
+
+
+def temporary_folder(owner: object) -> Path:
+    """A new empty folder that is removed with its owner, or at the end of the process.
+
+    A forked process does not remove the folders of its parent.
+
+    Args:
+        owner: The object that the folder belongs to; it must allow weak references.
+
+    Raises:
+        WriteError: The folder cannot be made.
+    """
+    held = ExitStack()
+    try:
+        folder = held.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+        folder.mkdir()
+    except OSError as error:
+        held.close()
+        raise WriteError(
+            f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can be "
+            "written, or say where by output=."
+        ) from error
+    weakref.finalize(owner, _close, held.close, os.getpid())
+    return folder
+
+
+def folder_of(owner: object, output: str | Path | None) -> Path:
+    """The folder of a retriever that is made: ``output``, or a temporary folder without it.
+
+    Args:
+        owner: The object that a temporary folder belongs to.
+        output: The folder that the user has named; it may not exist yet.
+
+    Raises:
+        WriteError: A temporary folder cannot be made.
+    """
+    return temporary_folder(owner) if output is None else Path(output)
+
+
+def _close(close: Callable[[], None], process: int) -> None:
+    if os.getpid() == process:
+        close()
