@@ -19,6 +19,7 @@ nq                 question -> gold passage, with short answers; a sample
 dpr                Natural Questions in full: DPR's 21 million passages
 hotpotqa           question -> two gold passages in retrieval order; a sample
 hotpotqa_full      HotpotQA in full: five million abstracts
+twowiki            2WikiMultihopQA: question -> two or four paragraphs
 beir               any BEIR folder, or a pair of JSONL files
 texts              a folder of texts -> passages to retrieve, and texts to read
 theory             subjects, predicates and rules of RuleTaker-Open, drawn at random

@@ -65,6 +65,7 @@ VERBS = {
             "explagraphs": _data_set("belief and argument -> paths of a graph", "explagraphs"),
             "hotpotqa": _data_set("question -> two paragraphs; a sample", "hotpotqa"),
             "hotpotqa_full": _data_set("HotpotQA in full: five million abstracts", "hotpotqa_full"),
+            "twowiki": _data_set("2WikiMultihopQA: question -> two or four paragraphs", "twowiki"),
             "nq": _data_set("Natural Questions, a sample", "nq"),
             "dpr": _data_set("Natural Questions in full: 21 million passages", "dpr"),
             "neighbours": Verb("the nearest passages of each passage", "neighbours:neighbours"),

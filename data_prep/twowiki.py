@@ -1,0 +1,165 @@
+"""2WikiMultihopQA: question -> two or four paragraphs, in the order of its supporting facts.
+
+The raw files are those of the release: ``train.json`` and ``dev.json``, lists of questions, each with ten
+paragraphs in ``context``. The corpus is all paragraphs of the questions that are taken. The questions of the
+release's test file have no gold passages, so ``dev.json`` is our test split where it is there, and ``dev`` is
+held out of training. Without ``dev.json`` all three splits come from ``train.json``.
+
+The supporting facts of a compositional question are in retrieval order: its second paragraph is named in the
+first one. Of a comparison the release's order is kept, too, though any order is right. The answers "yes" and
+"no" stand only in the metadata: a passage does not answer a question because it holds the word "yes".
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data_prep import common
+from data_prep.raw import find_raw, read_json_list
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError
+
+TRAIN, TEST = "train.json", "dev.json"
+KINDS = ("compositional", "comparison", "inference", "bridge_comparison")
+
+
+class Question(NamedTuple):
+    """A question with its paragraphs.
+
+    Attributes:
+        id: Its id in the release.
+        text: The question.
+        kind: One of :data:`KINDS`.
+        answer: The answer.
+        gold: Titles of the supporting facts, each once, in their order.
+        context: (title, text) of its paragraphs.
+    """
+
+    id: str
+    text: str
+    kind: str
+    answer: str
+    gold: tuple[str, ...]
+    context: tuple[tuple[str, str], ...]
+
+
+def prepare(
+    raw: Path,
+    out: Path,
+    sample: int | None = None,
+    seed: int = 0,
+    ratios: Sequence[float] = (0.56, 0.12, 0.32),
+    dev_share: float = 0.02,
+    tokenizer: Path | None = None,
+) -> None:
+    """Prepare 2WikiMultihopQA.
+
+    Args:
+        raw: Folder with train.json and, for the official split, dev.json.
+        out: Folder to write; an earlier one is replaced.
+        sample: Number of questions to draw from each file; the corpus is their paragraphs. Null: all.
+        seed: Seed of the sample and of the split.
+        ratios: Shares of train, dev and test where there is no dev.json; they add up to 1.
+        dev_share: Share of train.json that becomes the dev split where dev.json is the test split.
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    if len(ratios) != 3:
+        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    if not 0 < dev_share < 1:
+        raise ConfigError(f"expected dev_share to lie between 0 and 1, got {dev_share}.")
+    train = _drawn(list(_questions(find_raw(raw, TRAIN))), sample, seed)
+    test_file = find_raw(raw, TEST)
+    test = _drawn(list(_questions(test_file)), sample, seed) if test_file.is_file() else []
+    pool = common.PassagePool()
+    for question in (*train, *test):
+        for title, text in question.context:
+            pool.add(text, title)
+    find = pool.finder()
+    shares = (1 - dev_share, dev_share) if test else ratios
+    parts = common.split(train, shares, seed, group=lambda q: common.query_key(q.text))
+    splits = dict(zip(common.SPLITS, [*parts, test] if test else parts, strict=True))
+    judged = {name: [_query(q, find) for q in questions] for name, questions in splits.items()}
+    common.finish(out, common.dataset(pool.passages(), judged), tokenizer)
+
+
+def _drawn(questions: list[Question], sample: int | None, seed: int) -> list[Question]:
+    """A sample of the questions, in their order.
+
+    Raises:
+        ConfigError: There are fewer questions, or the number is not positive.
+    """
+    if sample is None:
+        return questions
+    if not 0 < sample <= len(questions):
+        raise ConfigError(
+            f"--sample {sample}: expected a number from 1 to {len(questions)}, those of a file."
+        )
+    return [questions[n] for n in sorted(random.Random(seed).sample(range(len(questions)), sample))]
+
+
+def _questions(file: Path) -> Iterator[Question]:
+    """The questions of a file of the release."""
+    seen: set[str] = set()
+    for place, record in read_json_list(file):
+        name, text, answer, kind = (
+            common.field(record, key, str, file, place) for key in ("_id", "question", "answer", "type")
+        )
+        if kind not in KINDS:
+            raise DataError(f"{place}: expected 'type' to be one of {', '.join(KINDS)}, got {kind!r}.", file)
+        if name in seen:
+            raise DataError(f"{place}: the id {name!r} is used twice.", file)
+        seen.add(name)
+        context = tuple(_paragraphs(record, file, place))
+        gold = _gold(record, {title for title, _ in context}, file, place)
+        yield Question(name, " ".join(text.split()), kind, answer, gold, context)
+
+
+def _paragraphs(record: dict[str, Any], file: Path, place: str) -> Iterator[tuple[str, str]]:
+    """(title, text) of the paragraphs of a question, each title once."""
+    seen: set[str] = set()
+    for entry in common.field(record, "context", list, file, place):
+        match entry:
+            case [str(title), list(sentences)] if title.strip() and all(
+                isinstance(s, str) for s in sentences
+            ):
+                text = " ".join(" ".join(sentences).split())
+            case _:
+                raise DataError(
+                    f"{place}: expected 'context' as [title, [sentences]], got {entry!r:.80}.", file
+                )
+        if text and title not in seen:  # some paragraphs of the release have no sentence
+            seen.add(title)
+            yield title, text
+
+
+def _gold(record: dict[str, Any], titles: set[str], file: Path, place: str) -> tuple[str, ...]:
+    """The titles of the supporting facts, which are pairs (title, sentence number)."""
+    facts = common.field(record, "supporting_facts", list, file, place)
+    for fact in facts:
+        if not (isinstance(fact, list) and fact and isinstance(fact[0], str)):
+            raise DataError(
+                f"{place}: expected supporting facts as [title, sentence], got {fact!r:.80}.", file
+            )
+        if fact[0] not in titles:
+            raise DataError(
+                f"{place}: the supporting fact {fact[0]!r} is no paragraph of its 'context'.", file
+            )
+    return tuple(dict.fromkeys(fact[0] for fact in facts))
+
+
+def _query(question: Question, find: common.Finder) -> Query:
+    texts = dict(question.context)
+    return Query(
+        id=question.id,
+        text=question.text,
+        evidence=find((texts[title], title) for title in question.gold),
+        answers=() if question.answer.lower() in ("yes", "no") else (question.answer,),
+        metadata=common.metadata(type=question.kind, answer=question.answer),
+    )
+
+
+if __name__ == "__main__":
+    common.run(prepare)

@@ -1,0 +1,98 @@
+"""2WikiMultihopQA's files, in their format, small and of our own making."""
+
+import json
+
+import pytest
+from prep_helpers import fails, load
+
+from data_prep.twowiki import prepare
+from grls.data.corpus import Corpus
+
+PARAGRAPHS = {
+    "Mill Lane": ["Mill Lane is a film.", "Ada Reed directed it."],
+    "Ada Reed": ["Ada Reed is a director  from York."],
+    "York": ["York is a city."],
+    "Nothing": [],
+}
+
+
+def question(
+    name, text="Where is the director of Mill Lane from?", titles=("Mill Lane", "Ada Reed"), **changes
+):
+    record = {"_id": name, "question": text, "answer": "York", "type": "compositional"}
+    facts = [[title, n] for title in titles for n in (0, 1)]
+    context = [[title, sentences] for title, sentences in PARAGRAPHS.items()]
+    return {**record, "supporting_facts": facts, "context": context, "evidences": [], **changes}
+
+
+TRAIN = [question(f"t{n}", f"Question {n}?") for n in range(50)]
+
+
+def write(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, records in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(records))
+    return folder
+
+
+def test_evidence_in_the_order_of_the_supporting_facts(tmp_path):
+    asked = [question("b"), question("y", "Same?", ("York", "Mill Lane"), type="comparison", answer="yes")]
+    prepare(write(tmp_path / "raw", train=TRAIN, dev=asked), tmp_path / "out", dev_share=0.1)
+    corpus = list(Corpus.read(tmp_path / "out"))
+    assert sorted(passage[1:] for passage in corpus) == [
+        ("Ada Reed is a director from York.", "Ada Reed"),
+        ("Mill Lane is a film. Ada Reed directed it.", "Mill Lane"),
+        ("York is a city.", "York"),
+    ]
+    titles = {passage.id: passage.title for passage in corpus}
+    _, splits = load(tmp_path / "out")
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 45, "dev": 5, "test": 2}
+    bridge, compared = splits["test"]
+    assert [titles[p] for p in bridge.evidence] == ["Mill Lane", "Ada Reed"]
+    assert [titles[p] for p in compared.evidence] == ["York", "Mill Lane"]
+    assert (bridge.answers, compared.answers) == (("York",), ())
+    assert json.loads(compared.metadata) == {"type": "comparison", "answer": "yes"}
+
+
+def test_a_sample_of_one_file_is_split_in_three(tmp_path):
+    raw = write(tmp_path / "raw", train=TRAIN)
+    prepare(raw, tmp_path / "out", sample=25)
+    _, splits = load(tmp_path / "out")
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 14, "dev": 3, "test": 8}
+    first = [query.id for query in splits["test"]]
+    prepare(raw, tmp_path / "again", sample=25)
+    assert [query.id for query in load(tmp_path / "again")[1]["test"]] == first
+    prepare(raw, tmp_path / "other", sample=25, seed=1)
+    assert [query.id for query in load(tmp_path / "other")[1]["test"]] != first
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"type": "bridge"}, "record 2: expected 'type' to be one of compositional, comparison"),
+        ({"_id": "t0"}, "record 2: the id 't0' is used twice"),
+        ({"context": [["York", "a text"]]}, "record 2: expected 'context' as [title, [sentences]]"),
+        ({"supporting_facts": ["York"]}, "record 2: expected supporting facts as [title, sentence]"),
+        ({"supporting_facts": [["Nothing", 0]]}, "record 2: the supporting fact 'Nothing' is no paragraph"),
+        ({"answer": ""}, "record 2: expected 'answer' to be a non-empty str"),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, capsys, changes, complaint):
+    raw = write(tmp_path / "raw", train=[TRAIN[0], {**question("x", "Other?"), **changes}])
+    text = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert complaint in text
+    assert str(raw / "train.json") in text
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--sample", "51"), "--sample 51: expected a number from 1 to 50"),
+        (("--dev_share", "1"), "expected dev_share to lie between 0 and 1"),
+        (("--ratios", "[0.5, 0.5]"), "expected three ratios"),
+    ],
+)
+def test_options_that_cannot_be(tmp_path, capsys, options, complaint):
+    raw = write(tmp_path / "raw", train=TRAIN)
+    assert complaint in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out", *options)
