@@ -6,10 +6,8 @@ object that users hold. What a killed process leaves is removed when the next te
 
 from __future__ import annotations
 
-import os
 import tempfile
 import weakref
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -38,7 +36,7 @@ def temporary_folder(owner: object) -> Path:
             f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can be "
             "written, or say where by output=."
         ) from error
-    weakref.finalize(owner, _close, held.close, os.getpid())
+    weakref.finalize(owner, held.close)
     return folder
 
 
@@ -53,8 +51,3 @@ def folder_of(owner: object, output: str | Path | None) -> Path:
         WriteError: A temporary folder cannot be made.
     """
     return temporary_folder(owner) if output is None else Path(output)
-
-
-def _close(close: Callable[[], None], process: int) -> None:
-    if os.getpid() == process:
-        close()

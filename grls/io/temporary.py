@@ -53,12 +53,15 @@ _EXCHANGE, _HERE = 2, -100
 def temporary(final: Path) -> Iterator[Path]:
     """Yield a new empty folder beside ``final``; it is removed when the block ends, also after an error.
 
+    A process that is forked within the block does not remove it.
+
     Raises:
         OSError: The folder cannot be made.
     """
     clean(final)
     final.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{_stem(final)}.{_machine()}-{os.getpid()}."
+    process = os.getpid()
+    prefix = f".{_stem(final)}.{_machine()}-{process}."
     folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=final.parent))
     try:
         with (folder / _LOCK).open("wb") as lock:
@@ -69,7 +72,8 @@ def temporary(final: Path) -> Iterator[Path]:
             lock.flush()
             yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.getpid() == process:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def clean(final: Path) -> None:
