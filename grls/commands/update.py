@@ -33,11 +33,12 @@ def update(
     from grls.io.files import refuse_foreign
     from grls.io.logs import quiet
     from grls.retrieve.generative.retriever import GenerativeRetriever
-    from grls.retrieve.spec import MANIFEST
+    from grls.retrieve.spec import MANIFEST, followed
 
     quiet()
     if add is None and remove is None and not merge:
         raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
+    retriever = str(followed(retriever))
     final = output or retriever
     refuse_foreign(final, MANIFEST)
     opened = GenerativeRetriever.from_pretrained(retriever, "cpu")

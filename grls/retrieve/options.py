@@ -10,7 +10,7 @@ from typing import Any
 from grls.errors import DataError
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.spec import MANIFEST, is_retriever, made, read_spec
+from grls.retrieve.spec import MANIFEST, followed, is_retriever, made, read_spec
 
 _SECTIONS: dict[str, type[Any]] = {"search": SearchOptions, "hops": HopOptions}
 
@@ -66,7 +66,7 @@ def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
         DataError: The folder cannot be read, or an option in it cannot be used.
     """
     options: dict[str, dict[str, Any]] = {}
-    path, seen = Path(folder), set[Path]()
+    path, seen = followed(folder), set[Path]()
     sections = tuple(_SECTIONS)
     while is_retriever(path) and path.resolve() not in seen:
         seen.add(path.resolve())
@@ -79,5 +79,5 @@ def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
         member = spec.get("retriever", spec.get("generator"))
         if not isinstance(member, str):
             break
-        path = path / member
+        path = followed(path / member)
     return options

@@ -18,7 +18,17 @@ from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.retrieve.base import Retriever
-from grls.retrieve.spec import FORMAT, MANIFEST, Member, is_retriever, member_path, read_spec, write_spec
+from grls.retrieve.spec import (
+    FORMAT,
+    LINK,
+    MANIFEST,
+    Member,
+    followed,
+    is_retriever,
+    member_path,
+    read_spec,
+    write_spec,
+)
 
 if TYPE_CHECKING:
     from grls.retrieve.generative.options import SearchOptions
@@ -35,6 +45,7 @@ KINDS: dict[str, str] = {
     "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
     "rescored": "grls.retrieve.rescored.retriever:RescoredRetriever",
     "cut": "grls.retrieve.fusion.cut:CutRetriever",
+    LINK: "grls.retrieve.link:Link",
 }
 """Kind -> ``module:class``."""
 
@@ -138,7 +149,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
 def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
     """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json`` (absent: generative).
 
-    Where the file has ``hops``, the retriever works hop by hop.
+    Where the file has ``hops``, the retriever works hop by hop. A link opens as the folder that it names.
 
     Args:
         folder: A folder that ``grls index`` or a retriever's ``save_pretrained`` wrote.
@@ -149,7 +160,7 @@ def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
         DataError: The folder is not a retriever, or of an unknown kind, or a member is missing.
         MismatchError: Its parts do not belong together.
     """
-    path = Path(folder)
+    path = followed(folder)
     how = how or Opening()
     return open_spec(path, read_spec(path), replace(how, within=(*how.within, path.resolve())))
 
@@ -267,6 +278,7 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
             "path.",
             file,
         )
+    path = followed(path)
     place = path.resolve()
     if place in how.within:
         raise DataError(

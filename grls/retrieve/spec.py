@@ -28,8 +28,11 @@ MANIFEST = "grls.json"
 FORMAT = 1
 """The format of composite retrievers; those that hold data of their own have others."""
 
+LINK = "link"
+"""The kind of a folder that only names another one."""
+
 OPTIONS = ("search", "hops")
-"""Sections of options that any folder may have."""
+"""Sections of options that any folder may have, a link excepted."""
 
 Member = str | dict[str, Any]
 """The path of a retriever folder, or an embedded specification."""
@@ -50,6 +53,55 @@ def read_spec(folder: str | Path) -> dict[str, Any]:
     if not isinstance(spec, dict):
         raise DataError("expected an object with the kind of the retriever; make it again.", file)
     return spec
+
+
+def followed(folder: str | Path) -> Path:
+    """The folder that a link leads to; a folder of another kind, or none, as it is.
+
+    Raises:
+        DataError: A link leads to itself, to no retriever, or has options.
+    """
+    place, seen = Path(folder), set[Path]()
+    while is_retriever(place) and (spec := read_spec(place)).get("kind") == LINK:
+        file = place / MANIFEST
+        seen.add(place.resolve())
+        target = linked(spec, file)
+        place = member_path(target, place)
+        if place.resolve() in seen:
+            raise DataError(f"retriever names {target}, which leads back here: name another folder.", file)
+        if not is_retriever(place):
+            raise DataError(
+                f"retriever names {target}, but there is no retriever at {place}: move it back, or write its "
+                "new path.",
+                file,
+            )
+    return place
+
+
+def linked(spec: Mapping[str, Any], file: Path) -> str:
+    """The path of the retriever that a link names, relative to the folder of the link.
+
+    Raises:
+        DataError: It names none, or holds more than that.
+    """
+    check_fields(spec, ("retriever",), (), file)
+    stored = [name for name in OPTIONS if name in spec]
+    if stored:
+        raise DataError(f"a link has no {stored[0]}: write it into the folder that `retriever` names.", file)
+    if not isinstance(spec["retriever"], str):
+        raise DataError("retriever: expected the path of a retriever folder.", file)
+    return spec["retriever"]
+
+
+def write_link(folder: str | Path, retriever: str | Path) -> None:
+    """Make a folder open as another retriever, atomically; its other content stays.
+
+    Args:
+        folder: The folder; its ``grls.json`` is replaced.
+        retriever: The folder that it opens as; it may lie within.
+    """
+    content = {"format": FORMAT, "kind": LINK, "retriever": relative(retriever, folder)}
+    write_json(Path(folder) / MANIFEST, content)
 
 
 def is_retriever(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from grls.errors import ConfigError
 from grls.io.progress import duration
 from grls.retrieve.registry import Opening
-from grls.retrieve.spec import read_spec, update_spec
+from grls.retrieve.spec import followed, read_spec, update_spec
 from grls.runs.manifest import fingerprint_queries
 from grls.tune.chains import ends_chains, tune_chains
 from grls.tune.cross_encoder import tune_cross_encoder
@@ -47,7 +47,7 @@ def tune_folder(
     Measurements stand in ``FOLDER.tune.jsonl`` until then, so that a killed run goes on.
 
     Args:
-        folder: The retriever folder, of any kind.
+        folder: The retriever folder, of any kind; of a link the folder that it names.
         dev: The development queries.
         grid: What is tried.
         how: How the folder is opened.
@@ -59,7 +59,7 @@ def tune_folder(
     Raises:
         ConfigError: There is nothing to tune.
     """
-    path = Path(folder)
+    path = followed(folder)
     changes: dict[str, Any] = dict(options or {})
     spec = read_spec(path) | changes
     journal = Journal(f"{path}.tune.jsonl", _settings(spec, dev, how, fingerprint))
