@@ -1,13 +1,24 @@
-"""The plan of ``grls fit``: its stages in order, each with an estimate of its time, and what is skipped."""
+"""The plan of ``grls fit``: its stages in order, each with an estimate of its time, and what is skipped.
+
+Systems are what is compared at the end: ``bm25``; ``dense``, the bi-encoder in a single step; ``dense-hops``,
+the bi-encoder ranked by hops (a folder of kind hops over ``dense``); ``hybrid``, the generator with its
+priors, ranked by hops where that is better; ``fusion`` of them all. The module only describes what is done.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from grls.fitting.facts import DataFacts
+from grls.fitting.machine import Machine
+from grls.fitting.models import BaseModels
+from grls.io.progress import duration
+
+System = Literal["bm25", "dense", "dense-hops", "hybrid", "fusion"]
 StageName = Literal[
-    "biencoder", "dense", "generator", "index", "hybrid", "tune", "fusion", "compare", "report"
+    "biencoder", "dense", "generator", "index", "hybrid", "tune", "compare", "fusion", "report"
 ]
 
 
@@ -15,17 +26,31 @@ StageName = Literal[
 class Stage:
     """One step of a plan.
 
+    Options are those of a command, by dotted name, with JSON values. The name of a system as a value stands
+    for the folder of that system (``bm25`` also for itself). Data, output and earlier stages are left out.
+
+    ==========  ============================================================================================
+    name        options
+    ==========  ============================================================================================
+    biencoder   of ``grls train biencoder``
+    dense       of ``grls index``: embed the corpus; ``model``: the model, where it is not trained
+    generator   of ``grls train chains``
+    index       of ``grls index``: the constraint index of the generator
+    hybrid      of ``grls index hybrid``; ``priors`` is a list of systems
+    tune        of ``grls tune`` for the folder of ``system``; it writes hops into the folder
+    compare     ``systems``, ``k``, ``precision``, ``dev_limit`` and ``test_limit`` (null: all): rank the dev
+                and test queries with every system
+    fusion      of ``grls index fusion``; ``members`` is a list of systems, their weights from the dev runs
+    report      ``systems`` and ``baselines``: the page that compares, and the model card
+    ==========  ============================================================================================
+
     Args:
-        name: What is done. ``biencoder``: train it; ``dense``: embed the corpus with it; ``generator``: train
-            it; ``index``: its constraint index; ``hybrid``: the generator with its priors; ``tune``: tune the
-            ``system``; ``fusion``: fuse the systems, weights from dev; ``compare``: retrieve with all
-            systems; ``report``: the page and the model card.
-        what: What is done, in one line for people.
-        options: The overrides on the recipes, by dotted option name as the command takes them
-            (``fit.max_steps``). Folders that the run chooses (data, output, earlier stages) are left out.
+        name: What is done.
+        what: The same in one line, for people.
+        options: The overrides on the recipes.
         seconds: The estimate of its time.
         recipes: The recipes that the options override, in order (``chains``, ``default/chains``).
-        system: The system that is made or tuned: ``bm25``, ``dense``, ``generator``, ``hybrid``, ``fusion``.
+        system: The system that the stage is a part of; empty: all of them.
     """
 
     name: StageName
@@ -33,11 +58,11 @@ class Stage:
     options: Mapping[str, Any]
     seconds: float
     recipes: tuple[str, ...] = ()
-    system: str = ""
+    system: System | Literal[""] = ""
 
     @property
     def key(self) -> str:
-        """Name and system: one stage of a plan."""
+        """Name and system; no other stage of a plan has it."""
         return f"{self.name} {self.system}".strip()
 
 
@@ -46,8 +71,8 @@ class Skipped:
     """What a plan leaves out.
 
     Args:
-        name: What is left out: the name of a stage, or a part of one.
-        why: The reason, with what would change it.
+        name: What is left out: a stage, or a part of one.
+        why: The reason, and what would change it.
     """
 
     name: str
@@ -59,16 +84,51 @@ class Plan:
     """What ``grls fit`` does.
 
     Args:
+        facts: What the data are like.
+        machine: What the machine can do.
+        models: The models to begin with.
         stages: The stages in order.
         skipped: What is left out.
         budget: The time for everything, in seconds; None: no limit.
+        measured: The time that planning itself took, in seconds.
     """
 
+    facts: DataFacts
+    machine: Machine
+    models: BaseModels
     stages: tuple[Stage, ...]
-    skipped: tuple[Skipped, ...] = field(default=())
+    skipped: tuple[Skipped, ...] = ()
     budget: float | None = None
+    measured: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """The estimate of the time of all stages."""
-        return sum(stage.seconds for stage in self.stages)
+        """The estimate of the time of all stages and of planning."""
+        return self.measured + sum(stage.seconds for stage in self.stages)
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """The systems that are compared, without their fusion."""
+        (compare,) = (stage for stage in self.stages if stage.name == "compare")
+        systems: Sequence[str] = compare.options["systems"]
+        return tuple(systems)
+
+    def text(self) -> str:
+        """The plan for people: data, machine, models, stages with their times, and what is skipped."""
+        heads = ["Data", *[""] * (len(self.facts.lines()) - 1), "Machine", "Models"]
+        tails = [*self.facts.lines(), self.machine.line(), self.models.line()]
+        lines = [f"{head:<9}{tail}" for head, tail in zip(heads, tails, strict=True)]
+        width = max(len(stage.key) for stage in self.stages)
+        lines += ["", "Stages"]
+        lines += [
+            f"  {stage.key:<{width}}  {_about(stage.seconds):>8}  {stage.what}" for stage in self.stages
+        ]
+        limit = "no limit" if self.budget is None else f"of {duration(self.budget)}"
+        lines.append(f"  {'all':<{width}}  {_about(self.seconds):>8}  {limit}")
+        if self.skipped:
+            lines += ["", "Skipped", *(f"  {one.name}: {one.why}" for one in self.skipped)]
+        return "\n".join(lines)
+
+
+def _about(seconds: float) -> str:
+    return "-" if seconds < 1 else duration(seconds)
