@@ -220,7 +220,7 @@ def test_what_docstrings_refer_to_exists() -> None:
 
 def test_folders_and_files_that_texts_name_are_there() -> None:
     path = re.compile(r"`((?:grls|data_prep|benchmarks|tests|docs)/[\w/.-]*)`")
-    texts = [*FILES, ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "tests").rglob("*.py")]
+    texts = [*FILES, ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.py")]
     named = {(file.name, one) for file in texts for one in path.findall(file.read_text(encoding="utf-8"))}
     assert sorted((file, one) for file, one in named if not (ROOT / one).exists()) == []
     assert len(named) > 10

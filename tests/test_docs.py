@@ -1,0 +1,32 @@
+"""What the README and the pages of ``docs/`` refer to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as its readers' browsers name them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def test_the_readme_is_short_and_leads_to_every_guide() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 160
+    linked = {Path(target.partition("#")[0]) for target in LINK.findall(text)}
+    assert {file.relative_to(ROOT) for file in (ROOT / "docs" / "guides").glob("*.md")} <= linked
