@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
-
-from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
-from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError
-from grls.io.files import refuse_foreign
-from grls.io.logs import quiet
 from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
-from grls.retrieve.judge import open_judge
-from grls.retrieve.registry import BM25, Opening
+from grls.retrieve.registry import BM25
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-
-if TYPE_CHECKING:
-    from grls.models.biencoder import BiEncoderModel
-    from grls.train.biencoder.dev import Split
 
 
 def train_biencoder(
@@ -39,6 +23,7 @@ def train_biencoder(
     negatives: str = BM25,
     analyzer: Analyzer = USUAL,
     resume: bool = False,
+    max_seconds: float | None = None,
 ) -> None:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
@@ -63,87 +48,24 @@ def train_biencoder(
             same corpus, or ``bm25``.
         analyzer: How BM25 splits texts into words, for hard negatives.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
+        max_seconds: Longest time of the run in seconds; null: no limit. When it is over, dev is measured once
+            more and the best epoch is kept.
     """
-    import torch
+    from grls.train.biencoder.run import run_biencoder
 
-    from grls.models.load.sentence_folder import MODULES
-    from grls.train.biencoder.examples import BiEncoderExamples
-    from grls.train.biencoder.fit import check_negatives, fit_biencoder
-
-    quiet()
-    begun = perf_counter()
-    check_negatives(fit.batch_size, fit.hard_negatives)
-    refuse_foreign(Path(output) / "model", MODULES)
-    corpus = Corpus.read(data)
-    train = _split(data, train_split, corpus, "train_split")
-    dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
-    torch.manual_seed(fit.seed)  # for random weights of a new model
-    encoder = _encoder(source, generator, kind, max_tokens)
-    rankings = _rankings(train.queries, corpus, fit, negatives, analyzer)
-    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, rankings)
-    settings: dict[str, Any] = {
-        "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
-        "dev_split": dev_split, "max_tokens": encoder.max_tokens,
-    }  # fmt: skip
-    files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
-    if negatives != BM25:
-        settings["negatives"] = negatives
-    if words := analyzer.settings():
-        settings["analyzer"] = words
-    fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files)
-    print(f"{output}/model: {len(examples):,} examples, {perf_counter() - begun:.0f} s")
-
-
-def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
-    from grls.train.biencoder.dev import Split
-
-    file = Path(data) / "qrels" / f"{split}.tsv"
-    if not file.is_file():
-        without = ", or null to train without dev" if option == "dev_split" else ""
-        raise DataError(f"no such file; give another {option}{without}.", file)
-    queries, qrels = read_split(data, split, corpus)
-    return Split(queries, qrels, corpus)
-
-
-def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
-    """Fingerprints of the data, by file."""
-    from grls.train.core.datamodule import digest
-
-    prints = {}
-    for name, split in splits.items():
-        prints[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
-        prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
-        prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
-    return prints
-
-
-def _encoder(
-    source: str | None, generator: GeneratorSpec | None, kind: Kind, max_tokens: int | None
-) -> BiEncoderModel:
-    from grls.models.biencoder import BiEncoderModel
-
-    if (source is None) == (generator is None):
-        raise ConfigError("give either --source (a folder or hub name) or --generator (a class of models).")
-    if source is not None:
-        return BiEncoderModel.load(source, kind, device="cpu", max_tokens=max_tokens)
-    assert generator is not None
-    if kind == "sentence":
-        raise ConfigError("a generator makes a bi-encoder of kind st5; give --source for kind sentence.")
-    return BiEncoderModel.from_generator(generator.load(), max_tokens, generator.stages())
-
-
-def _rankings(
-    queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions, negatives: str, analyzer: Analyzer
-) -> list[list[str]]:
-    """The passages that a retriever ranks for each query, for hard negatives."""
-    if not options.hard_negatives:
-        return []
-    most = max(len(query.evidence) for query in queries)
-    miner = open_judge(negatives, corpus, Opening(), analyzer, "--negatives")
-    rankings = miner.retrieve(queries, options.ranked + most)
-    if not any(rankings):
-        raise DataError(
-            f"no training query shares a word with {corpus.source}, so "
-            f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: set hard_negatives to 0."
-        )
-    return [[hit.id for hit in hits] for hits in rankings]
+    trained = run_biencoder(
+        data=data,
+        output=output,
+        source=source,
+        generator=generator,
+        kind=kind,
+        train_split=train_split,
+        dev_split=dev_split,
+        max_tokens=max_tokens,
+        fit=fit,
+        negatives=negatives,
+        analyzer=analyzer,
+        resume=resume,
+        max_seconds=max_seconds,
+    )
+    print(f"{output}/model: {trained.examples:,} examples, {trained.seconds:.0f} s")

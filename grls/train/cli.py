@@ -41,11 +41,13 @@ from grls.train.core.checkpoints import (
     refuse_unfinished,
     tell_changed,
 )
+from grls.train.core.clock import TrainingClock
 from grls.train.core.datamodule import FitData
 from grls.train.core.finite import RefuseNaN
 from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.module import GeneratorModule
+from grls.train.core.time_limit import TimeLimit
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
 
@@ -208,18 +210,33 @@ def train(arguments: Sequence[str], called: str = "grls train") -> None:
     """
     quiet()
     try:
-        _fit(["fit", *arguments], type("StageParser", (Parser,), {"called": called}))
+        fit_stage(arguments, type("StageParser", (Parser,), {"called": called}))
     except SIGTERMException as end:
         remedy = " ".join(getattr(end, "__notes__", ["start it again."]))  # SaveModel adds the note
         print(f"error: the run was ended by SIGTERM before it was done; {remedy}", file=sys.stderr)
         raise SystemExit(128 + signal.SIGTERM) from None
 
 
-def _fit(arguments: list[str], parser: type[Parser]) -> None:
-    TrainCLI(
+def fit_stage(
+    arguments: Sequence[str], parser: type[Parser] = Parser, clock: TrainingClock | None = None
+) -> TrainCLI:
+    """Train a stage, and return the trainer, the model and the data with their options.
+
+    Args:
+        arguments: The arguments of Lightning's ``fit``.
+        parser: Reads the arguments.
+        clock: Counts the steps and limits the time; its reports replace lines and bars. None: no limit.
+
+    Raises:
+        SIGTERMException: SIGTERM ended the run.
+    """
+    progress: list[L.Callback] = [TrainingLines()]
+    if clock is not None:
+        progress = [TimeLimit(clock), *([] if clock.meter else progress)]
+    return TrainCLI(
         GeneratorModule,
         FitData,
-        args=arguments,
+        args=["fit", *arguments],
         subclass_mode_model=True,
         subclass_mode_data=True,
         seed_everything_default=0,
@@ -228,7 +245,7 @@ def _fit(arguments: list[str], parser: type[Parser]) -> None:
         trainer_defaults={
             "use_distributed_sampler": False,
             "num_sanity_val_steps": 0,
-            "callbacks": [GiveBackFreed(), RefuseNaN(), TrainingLines()],
+            "callbacks": [GiveBackFreed(), RefuseNaN(), *progress],
         },
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from lightning.pytorch.cli import LightningArgumentParser
 
+from grls.errors import ConfigError
 from grls.io.terminal import visible
 
 _NOISE = ("Given value type:", "Does not validate", "Errors:", "Expected a <class 'NoneType'>")
@@ -44,6 +45,22 @@ class Parser(LightningArgumentParser):
         line = visible(plain_error(message, self.called))
         print(f"error: {line}\n`{self.called} --help` lists the options.", file=sys.stderr)
         raise SystemExit(2) from ex
+
+
+class RaisingParser(Parser):
+    """The parser of calls from Python, which raises its errors."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raise the error with its remedy.
+
+        Raises:
+            ConfigError: Always, but for a parser within a parser, whose error the outer one reports.
+        """
+        if not self.exit_on_error:
+            super().error(message, ex)
+        raise ConfigError(
+            f"{visible(plain_error(message, self.called))} `{self.called} --help` lists the options."
+        ) from ex
 
 
 def plain_error(message: str, called: str = "grls train") -> str:

@@ -2,5 +2,6 @@
 
 ``examples`` are pairs of query and passage, ``collate`` makes tensors of them, ``loss`` keeps gold passages
 out of the negatives, ``dev`` measures recall and ``callbacks`` log it. ``fit`` runs the trainer with its
-``options`` and keeps the best epoch; ``resume`` finds the checkpoint to resume from.
+``options`` and keeps the best epoch; ``resume`` finds the checkpoint to resume from. ``run`` reads data and
+model and calls it, with the hard negatives of ``mining``.
 """

@@ -17,9 +17,11 @@ class WriteLog(TrainerCallback):
     Args:
         file: The file.
         settings: The settings of the run, which are written as well.
+        shown: Print them, too.
     """
 
-    def __init__(self, file: Path, settings: Mapping[str, Any]):
+    def __init__(self, file: Path, settings: Mapping[str, Any], shown: bool = True):
+        self.shown = shown
         self.file = file
         self.settings = dict(settings)
 
@@ -30,7 +32,7 @@ class WriteLog(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Print a line."""
         values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
-        if values:
+        if values and self.shown:
             print(
                 f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
                 flush=True,

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
@@ -29,11 +29,26 @@ from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions as BiEncoderOptions
 from grls.train.biencoder.resume import FILES, LOGS, begin_anew, checkpoint_to_resume
 from grls.train.biencoder.trainer import BiEncoderTrainer, refuse_broken
+from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import folder_damage
 
 log = logging.getLogger(__name__)
 
 _DEV = "dev"
+
+
+class TrainedBiEncoder(NamedTuple):
+    """What a training leaves.
+
+    Attributes:
+        model: The bi-encoder that was written.
+        steps: Optimizer steps of the run.
+        best: Dev recall of the best epoch; None: dev was not measured.
+    """
+
+    model: BiEncoderModel
+    steps: int
+    best: float | None
 
 
 def check_negatives(batch_size: int, hard_negatives: int, examples: int | None = None) -> None:
@@ -59,7 +74,8 @@ def fit_biencoder(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     files: Mapping[str, str] | None = None,
-) -> BiEncoderModel:
+    clock: TrainingClock | None = None,
+) -> TrainedBiEncoder:
     """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
     The losses are a function of the seed; a resumed run has the losses of an uninterrupted one.
@@ -74,9 +90,7 @@ def fit_biencoder(
             same.
         resume: Resume from the last whole checkpoint in ``output/checkpoints``.
         files: Fingerprints of the data, by file name; they are logged, and a resumed run must have the same.
-
-    Returns:
-        The bi-encoder that was written.
+        clock: Counts the steps and limits the time. None: no limit.
 
     Raises:
         ConfigError: There are no negatives or no checkpoint to resume, or loss or weights are not finite; an
@@ -110,6 +124,7 @@ def fit_biencoder(
         evaluator=evaluator,
         log=folder / LOGS,
         settings=known,
+        clock=clock,
     )
     trainer.run(start)
     trained = _best(trainer, encoder, folder / "checkpoints")
@@ -118,7 +133,7 @@ def fit_biencoder(
     trained.learned_done = examples.done
     trained.evidence_words = encoder.evidence_words
     trained.save(folder / "model")
-    return trained
+    return TrainedBiEncoder(trained, trainer.state.global_step, trainer.state.best_metric)
 
 
 def _best(trainer: BiEncoderTrainer, encoder: BiEncoderModel, checkpoints: Path) -> BiEncoderModel:

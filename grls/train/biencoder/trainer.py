@@ -26,9 +26,11 @@ from grls.train.biencoder.callbacks import WriteLog
 from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.core.batching import LengthBucketedSampler
+from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import HASHES, write_hashes
 from grls.train.core.finite import spoiled
 from grls.train.core.lines import StepLines
+from grls.train.core.time_limit import StepLimit
 
 _REMEDY = "lower the learning rate or the scale, or compute in float32."
 
@@ -55,6 +57,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         evaluator: Measures the encoder after each epoch.
         log: JSON file for settings, losses and measures.
         settings: The settings of the run, for the log.
+        clock: Counts the steps and limits the time; its reports replace the lines. None: no limit.
     """
 
     def __init__(
@@ -67,7 +70,10 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         evaluator: Any | None,
         log: Path,
         settings: Mapping[str, Any],
+        clock: TrainingClock | None = None,
     ):
+        self._clock = clock or TrainingClock("biencoder")
+        quiet = self._clock.meter is not None
         self._lengths = examples.lengths()
         self._length_pool = length_pool
         self._lines = StepLines()
@@ -78,7 +84,11 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             loss=loss,
             evaluator=evaluator,
             data_collator=PairCollator(encoder, examples),
-            callbacks=[WriteLog(log, settings), self._lines],
+            callbacks=[
+                WriteLog(log, settings, shown=not quiet),
+                StepLimit(self._clock),
+                *([] if quiet else [self._lines]),
+            ],
         )
         self.remove_callback(PrinterCallback)
 
@@ -124,7 +134,8 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ConfigError: A weight is not finite.
         """
         refuse_broken(self.model, self.state.global_step)
-        measures: dict[str, float] = super().evaluate(*args, **kwargs)
+        with self._clock.measuring():
+            measures: dict[str, float] = super().evaluate(*args, **kwargs)
         return measures
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:

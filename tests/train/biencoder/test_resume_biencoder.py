@@ -16,11 +16,11 @@ from failing import fails
 from transformers import TrainerCallback
 
 from grls.cli import main
-from grls.commands.train_biencoder import _fingerprints
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.io.files import write_json
 from grls.train.biencoder.dev import Split
+from grls.train.biencoder.run import _fingerprints
 from grls.train.biencoder.trainer import BiEncoderTrainer
 from grls.train.core.damage import HASHES
 

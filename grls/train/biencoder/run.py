@@ -1,0 +1,132 @@
+"""Trains a bi-encoder on a data set folder: reads the data and the model, mines negatives, and fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.words import USUAL, Analyzer
+from grls.errors import ConfigError, DataError
+from grls.io.files import refuse_foreign
+from grls.io.logs import quiet
+from grls.models.biencoder import BiEncoderModel
+from grls.models.biencoder_kinds import Kind
+from grls.models.load.build import GeneratorSpec
+from grls.models.load.sentence_folder import MODULES
+from grls.train.biencoder.dev import Split
+from grls.train.biencoder.examples import BiEncoderExamples
+from grls.train.biencoder.fit import check_negatives, fit_biencoder
+from grls.train.biencoder.mining import BM25, mined_rankings
+from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
+from grls.train.biencoder.resume import LOGS
+from grls.train.core.clock import Meter, TrainingClock
+from grls.train.core.datamodule import digest
+from grls.train.result import TrainingResult
+
+
+def run_biencoder(
+    *,
+    data: str,
+    output: str,
+    source: str | None = None,
+    generator: GeneratorSpec | None = None,
+    kind: Kind = "auto",
+    train_split: str = "train",
+    dev_split: str | None = "dev",
+    max_tokens: int | None = None,
+    fit: BiEncoderOptions = USUAL_FIT,
+    negatives: str = BM25,
+    analyzer: Analyzer = USUAL,
+    resume: bool = False,
+    max_seconds: float | None = None,
+    meter: Meter | None = None,
+) -> TrainingResult:
+    """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
+
+    Writes ``output/model``, ``output/logs.json`` and ``output/checkpoints``.
+
+    Args:
+        data: Data set folder.
+        output: Folder for everything that the run writes.
+        source: Folder or hub name of the model to start from, or ``all-MiniLM-L6-v2``.
+        generator: An encoder-decoder to start from, in place of ``source``.
+        kind: Kind of ``source``: ``sentence``, ``st5`` or ``auto``.
+        train_split: Split of the training queries.
+        dev_split: Split of the queries that choose the best epoch; None: the last epoch is kept.
+        max_tokens: Longest text in tokens; None: the limit of the model.
+        fit: Options of pairs and training.
+        negatives: Retriever that ranks passages for hard negatives: a folder, or ``bm25``.
+        analyzer: How BM25 splits texts into words.
+        resume: Resume from the last checkpoint in ``output``; options and data must be the same.
+        max_seconds: Longest time of the call, with reading of data and measurements on dev; None: no limit.
+            When it is over, dev is measured once more and the best weights are kept.
+        meter: Called with every step, in place of printed lines.
+
+    Raises:
+        ConfigError: An option cannot work, there is no such model, or the training has diverged.
+        DataError: The data set is malformed, or lacks a split.
+        MismatchError: The run to resume had other settings or other data.
+        WriteError: The output cannot be written.
+    """
+    quiet()
+    clock = TrainingClock("biencoder", max_seconds, meter)
+    check_negatives(fit.batch_size, fit.hard_negatives)
+    refuse_foreign(Path(output) / "model", MODULES)
+    corpus = Corpus.read(data)
+    train = _split(data, train_split, corpus, "train_split")
+    dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
+    torch.manual_seed(fit.seed)  # for random weights of a new model
+    encoder = _encoder(source, generator, kind, max_tokens)
+    rankings = mined_rankings(train.queries, corpus, fit, negatives, analyzer)
+    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, rankings)
+    settings: dict[str, Any] = {
+        "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
+        "dev_split": dev_split, "max_tokens": encoder.max_tokens,
+    }  # fmt: skip
+    files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+    if negatives != BM25:
+        settings["negatives"] = negatives
+    if words := analyzer.settings():
+        settings["analyzer"] = words
+    trained = fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
+    return TrainingResult(
+        Path(output) / "model", Path(output) / LOGS, f"recall@{fit.k}", trained.best, trained.steps,
+        len(examples), clock.seconds, clock.time_is_up,
+    )  # fmt: skip
+
+
+def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
+    file = Path(data) / "qrels" / f"{split}.tsv"
+    if not file.is_file():
+        without = ", or null to train without dev" if option == "dev_split" else ""
+        raise DataError(f"no such file; give another {option}{without}.", file)
+    queries, qrels = read_split(data, split, corpus)
+    return Split(queries, qrels, corpus)
+
+
+def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
+    """Fingerprints of the data, by file."""
+    prints = {}
+    for name, split in splits.items():
+        prints[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
+        prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
+        prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
+    return prints
+
+
+def _encoder(
+    source: str | None, generator: GeneratorSpec | None, kind: Kind, max_tokens: int | None
+) -> BiEncoderModel:
+    if (source is None) == (generator is None):
+        raise ConfigError("give either --source (a folder or hub name) or --generator (a class of models).")
+    if source is not None:
+        return BiEncoderModel.load(source, kind, device="cpu", max_tokens=max_tokens)
+    assert generator is not None
+    if kind == "sentence":
+        raise ConfigError("a generator makes a bi-encoder of kind st5; give --source for kind sentence.")
+    return BiEncoderModel.from_generator(generator.load(), max_tokens, generator.stages())

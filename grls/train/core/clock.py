@@ -1,0 +1,125 @@
+"""The time of a training: its limit in seconds, and a report of every step.
+
+A training counts its steps here and asks whether its time is up. The module does not know what is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import NamedTuple
+
+from grls.errors import ConfigError
+
+
+class TrainingStep(NamedTuple):
+    """How far a training is.
+
+    Attributes:
+        stage: The training, such as ``biencoder`` or ``chains``.
+        step: Optimizer steps so far.
+        of: Optimizer steps of the whole training; None: unknown.
+        seconds_left: Expected time to the end, within the limit; None: not known yet.
+    """
+
+    stage: str
+    step: int
+    of: int | None
+    seconds_left: float | None
+
+
+Meter = Callable[[TrainingStep], None]
+"""Called when the first step begins, and after every step."""
+
+
+class TrainingClock:
+    """Counts the steps and the seconds of a training, from the moment it is made.
+
+    Args:
+        stage: The training, for the reports.
+        max_seconds: Longest time of the whole training, with reading of data, measurements on dev and
+            checkpoints; None: no limit. At least one step is made.
+        meter: Called with every step; None: no reports.
+        now: The time in seconds.
+
+    Raises:
+        ConfigError: The limit is not above 0.
+    """
+
+    def __init__(
+        self,
+        stage: str,
+        max_seconds: float | None = None,
+        meter: Meter | None = None,
+        now: Callable[[], float] = monotonic,
+    ):
+        if max_seconds is not None and not max_seconds > 0:
+            raise ConfigError(f"max_seconds must be above 0, or null for no limit, got {max_seconds}.")
+        self.stage = stage
+        self.max_seconds = max_seconds
+        self.meter = meter
+        self.time_is_up = False
+        """Whether the limit ended the training before its last step."""
+        self._now = now
+        self._begun = now()
+        self._steps_begun = self._begun
+        self._before = self._step = 0
+        self._of: int | None = None
+        self._measured: list[float] = []
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the training began."""
+        return self._now() - self._begun
+
+    def start(self, step: int, of: int | None) -> None:
+        """The first step begins.
+
+        Args:
+            step: Steps of the run that is resumed, else 0.
+            of: Steps of the whole training; None: unknown.
+        """
+        self._before = self._step = step
+        self._of = of
+        self._steps_begun = self._now()
+        self._report()
+
+    def stepped(self, step: int) -> bool:
+        """A step has ended; returns whether the training has no time for another one.
+
+        Time is kept for one more measurement on dev, as long as the longest so far.
+        """
+        self._step = step
+        self._report()
+        if self.max_seconds is None or (self._of is not None and step >= self._of):
+            return False
+        needed = self._step_seconds() + max(self._measured, default=0.0)
+        self.time_is_up = self.seconds + needed > self.max_seconds
+        return self.time_is_up
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """The time within is that of a measurement on dev."""
+        begun = self._now()
+        try:
+            yield
+        finally:
+            self._measured.append(self._now() - begun)
+
+    def _step_seconds(self) -> float:
+        """Mean time of a step, without measurements."""
+        steps = max(self._step - self._before, 1)
+        return max(self._now() - self._steps_begun - sum(self._measured), 0.0) / steps
+
+    def _report(self) -> None:
+        if self.meter is not None:
+            self.meter(TrainingStep(self.stage, self._step, self._of, self._left()))
+
+    def _left(self) -> float | None:
+        limit = None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
+        done = self._step - self._before
+        if self._of is None or not done:
+            return limit
+        left = (self._now() - self._steps_begun) / done * (self._of - self._step)
+        return left if limit is None else min(left, limit)

@@ -1,0 +1,85 @@
+"""A bi-encoder that is trained from Python: result, reports and the limit of time."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from biencoder_helpers import logged, made_place
+
+from grls.errors import ConfigError, DataError
+from grls.models.biencoder import BiEncoderModel
+from grls.train.biencoder import run
+from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.run import run_biencoder
+from grls.train.core.clock import TrainingClock, TrainingStep
+from grls.train.result import TrainingResult
+
+FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, log_every=1, k=1, device="cpu")
+"""30 pairs, 4 a batch: 8 steps an epoch."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_place(tmp_path_factory.mktemp("run-biencoder"))
+
+
+def trained(place: Path, output: Path, fit: BiEncoderOptions = FIT, **more: object) -> TrainingResult:
+    data, source = str(place / "data"), str(place / "bert")
+    return run_biencoder(data=data, source=source, output=str(output), fit=fit, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path) -> tuple[TrainingResult, list[TrainingStep]]:
+    steps: list[TrainingStep] = []
+    return trained(place, place / "whole", meter=steps.append), steps
+
+
+def test_the_result_and_the_reports(
+    place: Path, whole: tuple[TrainingResult, list[TrainingStep]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, steps = whole
+    assert (result.model, result.logs) == (place / "whole" / "model", place / "whole" / "logs.json")
+    assert (result.steps, result.examples, result.monitor) == (24, 30, "recall@1")
+    assert result.best == max(logged(place / "whole", "dev_recall@1").values())
+    assert not result.time_is_up
+    assert [(step.stage, step.step, step.of) for step in steps] == [
+        ("biencoder", step, 24) for step in range(25)
+    ]
+
+
+def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
+    place: Path, tmp_path: Path, whole: tuple[TrainingResult, list[TrainingStep]],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    time = [0.0]
+    monkeypatch.setattr(run, "TrainingClock", lambda *given: TrainingClock(*given, now=lambda: time[0]))
+
+    def meter(step: TrainingStep) -> None:
+        time[0] = float(step.step)
+
+    ended = trained(place, tmp_path, max_seconds=13.5, meter=meter)
+    assert (ended.steps, ended.time_is_up) == (13, True)
+    assert sorted(logged(tmp_path, "dev_recall@1")) == [8, 13]
+    assert ended.best == max(logged(tmp_path, "dev_recall@1").values())
+    assert BiEncoderModel.load(str(ended.model), device="cpu").stages[-1] == "biencoder"
+    assert capsys.readouterr().out == ""  # the meter's reports are the only ones
+
+    rest = trained(place, tmp_path, resume=True)
+    assert (rest.steps, rest.time_is_up) == (24, False)
+    losses = logged(place / "whole", "loss")
+    went_on = logged(tmp_path, "loss")
+    assert list(went_on) == list(losses)
+    assert [went_on[step] for step in range(1, 14)] == [losses[step] for step in range(1, 14)]
+
+
+def test_without_dev_there_is_no_best(place: Path, tmp_path: Path) -> None:
+    fit = replace(FIT, epochs=1, max_steps=2)
+    result = trained(place, tmp_path, fit, dev_split=None)
+    assert (result.best, result.steps) == (None, 2)
+
+
+def test_refusals(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="max_seconds must be above 0"):
+        trained(place, tmp_path, max_seconds=-1)
+    with pytest.raises(DataError, match="no such file; give another dev_split"):
+        trained(place, tmp_path, dev_split="other")

@@ -1,0 +1,65 @@
+"""The time of a training."""
+
+import pytest
+
+from grls.errors import ConfigError
+from grls.train.core.clock import TrainingClock, TrainingStep
+
+
+class Time:
+    """A time that passes when a test says so."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_it_ends_where_another_step_and_a_measurement_do_not_fit() -> None:
+    time = Time()
+    clock = TrainingClock("chains", 20, now=time)
+    time.now += 4  # reading the data
+    clock.start(0, 10)
+    time.now += 2
+    assert not clock.stepped(1)
+    with clock.measuring():
+        time.now += 5
+    time.now += 2
+    assert not clock.stepped(2)  # at 13 s: 2 s for a step and 5 s for a measurement fit exactly
+    time.now += 2
+    assert clock.stepped(3)
+    assert clock.time_is_up
+    assert clock.seconds == 15
+
+
+def test_the_last_step_is_no_interruption() -> None:
+    time = Time()
+    clock = TrainingClock("chains", 1, now=time)
+    clock.start(0, 1)
+    time.now += 5
+    assert not clock.stepped(1)
+    assert not clock.time_is_up
+
+
+def test_reports_name_the_stage_and_the_time_left() -> None:
+    time, steps = Time(), list[TrainingStep]()
+    clock = TrainingClock("memorise", None, steps.append, time)
+    clock.start(4, 10)  # a resumed run
+    time.now += 3
+    clock.stepped(5)
+    assert steps == [TrainingStep("memorise", 4, 10, None), TrainingStep("memorise", 5, 10, 15.0)]
+
+
+def test_the_time_left_is_within_the_limit() -> None:
+    time, steps = Time(), list[TrainingStep]()
+    clock = TrainingClock("memorise", 8, steps.append, time)
+    clock.start(0, 10)
+    time.now += 3
+    clock.stepped(1)
+    assert [step.seconds_left for step in steps] == [8, 5]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_limit_of_no_time_is_refused(seconds: float) -> None:
+    with pytest.raises(ConfigError, match="max_seconds must be above 0, or null for no limit, got"):
+        TrainingClock("chains", seconds)

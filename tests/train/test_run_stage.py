@@ -1,0 +1,160 @@
+"""Stages that are trained from Python: results, the limit of time, reports and errors."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_data import write_small
+from train_helpers import Spoil, arguments, logged
+
+from grls.errors import ConfigError, DataError
+from grls.models.load.build import Pretrained
+from grls.train import run
+from grls.train.core.clock import TrainingClock, TrainingStep
+from grls.train.result import TrainingResult
+from grls.train.run import run_stage
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("stage") / "data")
+
+
+def options(data: Path, output: Path, **more: Any) -> dict[str, Any]:
+    """The options of a tiny run as a mapping: 30 examples, 4 a batch, 3 epochs: 24 steps."""
+    words = arguments("retrieve", data, output)[1:]
+    return dict(word[2:].split("=", 1) for word in words) | more
+
+
+def a_second_a_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainingStep], None]:
+    """Make time pass only by steps; returns the meter that lets it pass."""
+    time = [0.0]
+    monkeypatch.setattr(run, "TrainingClock", lambda *given: TrainingClock(*given, now=lambda: time[0]))
+
+    def meter(step: TrainingStep) -> None:
+        time[0] = float(step.step)
+
+    return meter
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path) -> tuple[Path, TrainingResult, list[TrainingStep]]:
+    steps: list[TrainingStep] = []
+    output = data.parent / "whole"
+    return output, run_stage("retrieve", options(data, output), meter=steps.append), steps
+
+
+def test_the_result_says_where_the_model_is_and_how_good(
+    whole: tuple[Path, TrainingResult, list[TrainingStep]],
+) -> None:
+    output, result, _ = whole
+    assert (result.model, result.logs) == (output / "model", output / "logs" / "version_0")
+    assert (result.steps, result.examples, result.monitor) == (24, 30, "dev_recall")
+    assert result.best == max(logged(output, "dev_recall").values())
+    assert 0 < result.seconds < 300
+    assert not result.time_is_up
+    assert Pretrained(str(result.model)).load()[0] is not None
+
+
+def test_the_meter_hears_of_every_step(whole: tuple[Path, TrainingResult, list[TrainingStep]]) -> None:
+    steps = whole[2]
+    assert [(step.stage, step.step, step.of) for step in steps] == [
+        ("retrieve", step, 24) for step in range(25)
+    ]
+    assert steps[0].seconds_left is None
+    assert steps[-1].seconds_left == 0
+
+
+def test_a_run_whose_time_is_up_has_a_model_and_goes_on_to_the_same_losses(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: tuple[Path, TrainingResult, list[TrainingStep]],
+) -> None:
+    meter = a_second_a_step(monkeypatch)
+    ended = run_stage("retrieve", options(data, tmp_path / "run"), max_seconds=13.5, meter=meter)
+    assert (ended.steps, ended.time_is_up) == (13, True)
+    assert sorted(logged(tmp_path / "run", "dev_recall")) == [7, 12]  # once more, at the end
+    assert ended.best is not None
+    assert (ended.model / "config.json").is_file()
+
+    rest = run_stage("retrieve", options(data, tmp_path / "run", resume=True))
+    assert (rest.steps, rest.time_is_up) == (24, False)
+    losses = logged(whole[0], "train_loss")
+    assert list(logged(tmp_path / "run", "train_loss").values()) == [losses[step] for step in range(13)]
+    went_on = list(logged(tmp_path / "run", "train_loss", 1).values())
+    assert went_on == pytest.approx([losses[step] for step in range(13, 24)], abs=1e-6)
+
+
+def test_dev_is_measured_at_the_end_of_the_time_however_rarely_it_is_otherwise(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rarely = {
+        "trainer.check_val_every_n_epoch": 3,
+        "trainer.min_epochs": 2,
+        "trainer.accumulate_grad_batches": 2,
+    }
+    given = options(data, tmp_path / "run", **rarely)
+    ended = run_stage("retrieve", given, max_seconds=3.5, meter=a_second_a_step(monkeypatch))
+    assert (ended.steps, ended.time_is_up) == (3, True)
+    assert ended.best is not None
+    assert list(logged(tmp_path / "run", "dev_recall")) == [2]
+
+
+def test_recipes_and_values_of_all_types(data: Path, tmp_path: Path) -> None:
+    given = options(data, tmp_path / "run") | {
+        "trainer.max_epochs": 1, "data.data": data, "data.seed": None, "recall": {"k": 2, "beams": 3},
+        "trainer.limit_train_batches": 2, "data.multistep": False, "data.done": False,
+    }  # fmt: skip
+    assert run_stage("retrieve", given, ["retrieve"]).steps == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "recipes", "told"),
+    [
+        ("chain", {}, [], "there is no training stage 'chain'; take chains."),
+        ("xyz", {}, [], "'xyz'; take memorise or retrieve or chains or riches or doc2query."),
+        ("retrieve", {}, ["retreive"], "no recipe of that name. Near names: .*retrieve"),
+        ("retrieve", {"data.batch_sise": 3}, [], "did you mean --data.batch_size?"),
+        ("retrieve", {"trainer.max_epochs": "many"}, [], "--trainer.max_epochs: expected .*int.*, got many"),
+        ("retrieve", {"resume": True}, [], "last.ckpt"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_trained_is_an_error_of_grls(
+    data: Path, tmp_path: Path, name: str, more: dict[str, Any], recipes: list[str], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        run_stage(name, options(data, tmp_path / "run", **more), recipes)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_other_refusals(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs the option output, the folder that it writes"):
+        run_stage("retrieve", {})
+    with pytest.raises(ConfigError, match="max_seconds must be above 0"):
+        run_stage("retrieve", options(data, tmp_path / "run"), max_seconds=0)
+    with pytest.raises(DataError, match=r"corpus\.jsonl"):
+        run_stage("retrieve", options(tmp_path, tmp_path / "run", **{"model.generator.data": str(data)}))
+
+
+def test_a_training_that_diverges_is_an_error_of_grls(data: Path, tmp_path: Path) -> None:
+    spoil = {"class_path": f"train_helpers.{Spoil.__name__}", "init_args": {"step": 3}}
+    with pytest.raises(ConfigError, match="the training has diverged: the loss is nan at step 3"):
+        run_stage("retrieve", options(data, tmp_path / "run") | {"trainer.callbacks+": spoil})
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_ctrl_c_stays_ctrl_c(data: Path, tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def press(step: TrainingStep) -> None:
+        if step.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_stage("retrieve", options(data, tmp_path / "run"), meter=press)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert torch.is_grad_enabled()
