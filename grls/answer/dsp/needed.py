@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import os
 
-from grls.errors import ConfigError
+from grls.io.extras import importing
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
-try:
+with importing("dsp", "the programs of demonstrate-search-predict need DSPy"):
     import dspy
-except ImportError as error:
-    raise ConfigError(
-        f"the programs of demonstrate-search-predict need DSPy, which cannot be imported ({error}); run "
-        "`pip install 'grls[dsp]'`, or `pip install -e '.[dsp]'` in a checkout."
-    ) from None
 
 __all__ = ["dspy"]

@@ -1,0 +1,120 @@
+"""A retriever as a component of Haystack."""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from collections.abc import Sequence
+from typing import Any, Self
+
+from grls.adapters.documents import titled, with_metadata
+from grls.api.opening import load
+from grls.api.searcher import Searcher
+from grls.data.corpus import Corpus
+from grls.data.types import Hit
+from grls.io.extras import importing
+from grls.retrieve.queries import check_counts
+
+with importing("haystack", "the component of Haystack needs haystack-ai"):
+    from haystack import Document, component, default_from_dict, default_to_dict
+    from haystack.utils.filters import document_matches_filter
+
+
+@component
+class HaystackRetriever:
+    """A Haystack component over a searcher: ``query`` in, ``documents`` out.
+
+    A document has the id and the text of its passage, and its metadata with the title as ``title``. In a
+    pipeline that is saved, the component stands for the folder of its retriever.
+
+    Args:
+        retriever: The retriever, or its folder.
+        top_k: Largest number of documents.
+        filters: A filter of Haystack, which sees passages as such documents; None: no filter.
+        where: A filter over the metadata of passages (:mod:`grls.data.where`); None: no filter.
+
+    Raises:
+        ConfigError: ``top_k`` is below 1.
+    """
+
+    def __init__(
+        self,
+        retriever: Searcher | str,
+        top_k: int = 10,
+        filters: dict[str, Any] | None = None,
+        where: str | None = None,
+    ):
+        check_counts(top_k=top_k)
+        self.retriever = retriever
+        self.top_k = top_k
+        self.filters = filters
+        self.where = where
+
+    def warm_up(self) -> None:
+        """Open the folder of the retriever."""
+        self._opened()
+
+    def _opened(self) -> Searcher:
+        if not isinstance(self.retriever, Searcher):
+            self.retriever = load(self.retriever)
+        return self.retriever
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query: str,
+        top_k: int | None = None,
+        filters: dict[str, Any] | None = None,
+        where: str | None = None,
+    ) -> dict[str, list[Document]]:
+        """The best passages of a query; the other arguments replace those of the component."""
+        searcher = self._opened()
+        rule = self.filters if filters is None else filters
+        allow = _matching(rule, searcher.corpus) if rule else None
+        if allow == []:
+            return {"documents": []}
+        k = self.top_k if top_k is None else top_k
+        hits = searcher.search(query, k, where=self.where if where is None else where, allow=allow)
+        return {"documents": _documents(hits, searcher.corpus)}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query: str,
+        top_k: int | None = None,
+        filters: dict[str, Any] | None = None,
+        where: str | None = None,
+    ) -> dict[str, list[Document]]:
+        """:meth:`run` in asynchronous code."""
+        result: dict[str, list[Document]] = await to_thread(self.run, query, top_k, filters, where)
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component as data; a retriever is its folder."""
+        folder = self.retriever.folder if isinstance(self.retriever, Searcher) else self.retriever
+        options = {"top_k": self.top_k, "filters": self.filters, "where": self.where}
+        data: dict[str, Any] = default_to_dict(self, retriever=str(folder), **options)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """A component from :meth:`to_dict`; its folder is opened when it is used."""
+        made: Self = default_from_dict(cls, data)
+        return made
+
+
+def _documents(hits: Sequence[Hit], corpus: Corpus) -> list[Document]:
+    return [
+        Document(id=hit.id, content=hit.text, meta=metadata, score=hit.score)
+        for hit, metadata in with_metadata(hits, corpus)
+    ]
+
+
+def _matching(filters: dict[str, Any], corpus: Corpus) -> list[str]:
+    """The ids of the passages that a filter of Haystack matches."""
+    return [
+        one["_id"]
+        for one in corpus.records()
+        if document_matches_filter(
+            filters, Document(id=one["_id"], content=one["text"], meta=titled(one["metadata"], one["title"]))
+        )
+    ]

@@ -1,0 +1,62 @@
+"""A retriever for LangChain, which needs ``langchain-core`` alone."""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from collections.abc import Sequence
+
+from grls.adapters.documents import with_metadata
+from grls.api.searcher import Searcher
+from grls.data.types import Hit
+from grls.io.extras import importing
+
+with importing("langchain", "the retriever for LangChain needs langchain-core"):
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+
+
+class LangChainRetriever(BaseRetriever):
+    """A LangChain retriever over a searcher.
+
+    ``invoke`` takes ``k`` and ``where`` for one query. A document has the id and the text of its passage, and
+    its metadata with ``id``, ``score`` and ``title``, which replace fields of the same names.
+    """
+
+    searcher: Searcher
+    """The retriever."""
+    k: int = 10
+    """Largest number of documents."""
+    where: str | None = None
+    """A filter over the metadata of passages (:mod:`grls.data.where`); None: no filter."""
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        where: str | None = None,
+    ) -> list[Document]:
+        """The best passages of a query; ``k`` and ``where`` override those of the retriever."""
+        k, where = self.k if k is None else k, self.where if where is None else where
+        return self._documents(self.searcher.search(query, k, where=where))
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        where: str | None = None,
+    ) -> list[Document]:
+        """The same in asynchronous code."""
+        k, where = self.k if k is None else k, self.where if where is None else where
+        return self._documents(await to_thread(self.searcher.search, query, k, where=where))
+
+    def _documents(self, hits: Sequence[Hit]) -> list[Document]:
+        documents = []
+        for hit, metadata in with_metadata(hits, self.searcher.corpus):
+            metadata = {"title": "", **metadata, "id": hit.id, "score": hit.score}
+            documents.append(Document(hit.text, id=hit.id, metadata=metadata))
+        return documents

@@ -1,0 +1,53 @@
+"""A retriever for LlamaIndex, which needs ``llama-index-core`` alone."""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from collections.abc import Sequence
+from typing import Any
+
+from grls.adapters.documents import with_metadata
+from grls.api.searcher import Searcher
+from grls.data.types import Hit
+from grls.io.extras import importing
+from grls.retrieve.queries import check_counts
+
+with importing("llama-index", "the retriever for LlamaIndex needs llama-index-core"):
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+
+class LlamaIndexRetriever(BaseRetriever):
+    """A LlamaIndex retriever over a searcher.
+
+    A node has the id and the text of its passage, and its metadata with the title as ``title``.
+
+    Args:
+        searcher: The retriever.
+        k: Largest number of nodes.
+        where: A filter over the metadata of passages (:mod:`grls.data.where`); None: no filter.
+        options: Those of LlamaIndex's own class: ``callback_manager``, ``verbose``, …
+
+    Raises:
+        ConfigError: ``k`` is below 1.
+    """
+
+    def __init__(self, searcher: Searcher, k: int = 10, where: str | None = None, **options: Any):
+        check_counts(k=k)
+        super().__init__(**options)
+        self.searcher = searcher
+        self.k = k
+        self.where = where
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._nodes(self.searcher.search(query_bundle.query_str, self.k, where=self.where))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        hits = await to_thread(self.searcher.search, query_bundle.query_str, self.k, where=self.where)
+        return self._nodes(hits)
+
+    def _nodes(self, hits: Sequence[Hit]) -> list[NodeWithScore]:
+        return [
+            NodeWithScore(node=TextNode(id_=hit.id, text=hit.text, metadata=metadata), score=hit.score)
+            for hit, metadata in with_metadata(hits, self.searcher.corpus)
+        ]

@@ -1,0 +1,148 @@
+"""Retrievers in MTEB's search protocol, so that its tasks (BEIR among them) score them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from grls.api.searcher import Searcher
+from grls.data.corpus import Corpus
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError, MismatchError
+from grls.io.extras import importing
+from grls.retrieve.base import Retriever
+from grls.retrieve.queries import check_counts
+from grls.runs.portions import PORTION
+
+with importing("mteb", "MTEB's search protocol needs mteb"):
+    from mteb.models import ModelMeta
+
+Rows = Iterable[Mapping[str, Any]]
+"""A data set of MTEB."""
+
+
+class MTEBSearch:
+    """A retriever as ``mteb.evaluate`` takes it.
+
+    MTEB reads scores, not ranks, so it decides among equal scores by itself.
+
+    Args:
+        retriever: A searcher, for tasks over its corpus, or a function that makes a retriever of a corpus.
+        name: Name in MTEB's results; None: that of the searcher.
+        revision: Version in MTEB's results. MTEB skips tasks that have results of this name and version.
+            None: the fingerprint of the searcher; for a function a new one, so nothing is skipped.
+        k: Largest number of passages of a query; None: as many as MTEB asks for, mostly 1,000. The beam of a
+            generator is as wide.
+
+    Raises:
+        ConfigError: A function comes without a name, or ``k`` is below 1.
+    """
+
+    def __init__(
+        self,
+        retriever: Searcher | Callable[[Corpus], Searcher | Retriever],
+        name: str | None = None,
+        revision: str | None = None,
+        k: int | None = None,
+    ):
+        check_counts(k=1 if k is None else k)
+        self._source = retriever
+        self._retriever: Retriever | None = None
+        self._k = k
+        if isinstance(retriever, Searcher):
+            name = name or retriever.describe().name
+            settings = f"{retriever.retriever.fingerprint()} {k}"
+            revision = revision or sha256(settings.encode()).hexdigest()[:16]
+        if not name:
+            raise ConfigError('a function that makes retrievers needs a name for MTEB\'s results: name="…".')
+        about = {"name": _title(name), "revision": revision or uuid.uuid4().hex[:16]}
+        self.mteb_model_meta = ModelMeta.create_empty(about)
+
+    def index(self, corpus: Rows, *, task_metadata: Any = None, **task: Any) -> None:
+        """Make the retriever of a task's corpus, or check that the searcher searches this corpus.
+
+        Raises:
+            ConfigError: The corpus has no texts.
+            MismatchError: The searcher has another corpus.
+        """
+        source = f"the corpus of {getattr(task_metadata, 'name', 'the task')}"
+        passages = Corpus.from_passages(map(_passage, corpus), source)
+        if isinstance(self._source, Searcher):
+            _check_same(self._source.corpus, passages)
+            self._retriever = self._source.retriever
+        else:
+            made = self._source(passages)
+            self._retriever = made.retriever if isinstance(made, Searcher) else made
+
+    def search(
+        self,
+        queries: Rows,
+        *,
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        **task: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Scores of the best passages of each query, by query id and passage id.
+
+        Args:
+            queries: The queries of the task.
+            top_k: Largest number of passages of a query.
+            top_ranked: The allowed passages of each query, in tasks of reranking.
+            task: The other arguments of MTEB, which a retriever does not need.
+
+        Raises:
+            ConfigError: There was no :meth:`index`, or a query is a conversation.
+        """
+        if self._retriever is None:
+            raise ConfigError("there is nothing to search yet: call index(corpus, ...) first.")
+        k = top_k if self._k is None else min(top_k, self._k)
+        scores: dict[str, dict[str, float]] = {str(row["id"]): {} for row in queries}
+        asked = [query for query in map(_query, queries) if query.text.strip()]
+        for start in range(0, len(asked), PORTION):
+            part = asked[start : start + PORTION]
+            allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]
+            for query, hits in zip(part, self._retriever.retrieve(part, k, allow), strict=True):
+                scores[query.id] = {hit.id: float(hit.score) for hit in hits}
+        return scores
+
+
+def _title(name: str) -> str:
+    """A name as MTEB writes it, ``organization/model``."""
+    return name if "/" in name else "grls/" + re.sub(r"[^\w.+-]+", "-", name)
+
+
+def _passage(row: Mapping[str, Any]) -> Passage:
+    if "text" not in row:
+        raise ConfigError(f"MTEB: a passage has no text, only {', '.join(row)}; retrievers search texts.")
+    return Passage(str(row["id"]), row["text"] or "", row.get("title") or "")
+
+
+def _query(row: Mapping[str, Any]) -> Query:
+    """A query, followed by its instruction as for encoders of MTEB."""
+    text = row.get("text")
+    if not isinstance(text, str):
+        raise ConfigError(f"MTEB: query {row['id']!r} has no text but {text!r}; retrievers take texts.")
+    return Query(str(row["id"]), f"{text} {row['instruction']}" if row.get("instruction") else text)
+
+
+def _check_same(searched: Corpus, passages: Corpus) -> None:
+    """Refuse a corpus that is not the searcher's, white space and the order of passages aside."""
+    remedy = "index the passages of the task, or give a function that makes a retriever of a corpus."
+    if len(searched) != len(passages):
+        raise MismatchError(
+            f"the searcher has {len(searched):,} passages, {passages.source} has {len(passages):,}: {remedy}"
+        )
+    for batch in passages.batches():
+        numbers = searched.numbers([passage.id for passage in batch])
+        for passage, number in zip(batch, numbers, strict=True):
+            held = None if number is None else searched[number]
+            if held is None or _words(held) != _words(passage):
+                what = "is not in the corpus of the searcher" if held is None else "has another text there"
+                raise MismatchError(f"the passage {passage.id!r} of {passages.source} {what}: {remedy}")
+
+
+def _words(passage: Passage) -> list[str]:
+    return f"{passage.title} {passage.text}".split()

@@ -1,0 +1,67 @@
+"""A retriever as a transformer of PyTerrier, for pipelines and ``pt.Experiment``; it needs no Java."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from grls.api.searcher import Searcher
+from grls.data.types import Hit, Query
+from grls.io.extras import importing
+from grls.retrieve.queries import check_counts
+
+with importing("pyterrier", "the transformer for PyTerrier needs pyterrier"):
+    import pyterrier as pt
+
+
+class PyTerrierRetriever(pt.Transformer):
+    """A PyTerrier transformer over a searcher: a frame of queries in, a frame of results out.
+
+    The columns ``docno``, ``score`` and ``rank`` (from 0) follow those of the queries. Ranks are in the order
+    of the searcher, which also decides among equal scores.
+
+    Args:
+        searcher: The retriever.
+        k: Largest number of results of a query. The beam of a generator is at least as wide.
+        where: A filter over the metadata of passages (:mod:`grls.data.where`); None: no filter.
+        texts: Also return ``text`` and ``title``.
+
+    Raises:
+        ConfigError: ``k`` is below 1.
+    """
+
+    def __init__(self, searcher: Searcher, k: int = 1000, where: str | None = None, texts: bool = False):
+        super().__init__()
+        check_counts(k=k)
+        self.searcher = searcher
+        self.k = k
+        self.where = where
+        self.texts = texts
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.searcher!r}, k={self.k}, where={self.where!r})"
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """The results of a frame of queries with the columns ``qid`` and ``query``."""
+        pt.validate.query_frame(inp, extra_columns=["query"])
+        queries = [Query(str(name), text) for name, text in zip(inp["qid"], inp["query"], strict=True)]
+        rankings = self.searcher.search(queries, self.k, where=self.where) if queries else []
+        results = self._results(rankings)
+        places = [place for place, hits in enumerate(rankings) for _ in hits]
+        asked = inp.drop(columns=list(results.columns), errors="ignore").iloc[places].reset_index(drop=True)
+        return pd.concat([asked, results], axis=1)
+
+    def _results(self, rankings: Sequence[Sequence[Hit]]) -> pd.DataFrame:
+        """The results of all queries, one below the other."""
+        rows = [(rank, hit) for hits in rankings for rank, hit in enumerate(hits, pt.model.FIRST_RANK)]
+        columns: dict[str, Any] = {
+            "docno": pd.Series([hit.id for _, hit in rows], dtype=object),
+            "score": pd.Series([hit.score for _, hit in rows], dtype=float),
+            "rank": pd.Series([rank for rank, _ in rows], dtype=int),
+        }
+        if self.texts:
+            columns["text"] = pd.Series([hit.text for _, hit in rows], dtype=object)
+            columns["title"] = pd.Series([hit.title for _, hit in rows], dtype=object)
+        return pd.DataFrame(columns)

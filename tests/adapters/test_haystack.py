@@ -1,0 +1,111 @@
+"""The component of Haystack, with haystack-ai."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grls.api.searcher import Searcher
+from grls.errors import ConfigError, DataError
+
+pytest.importorskip("haystack", reason="the extra haystack is not installed")
+
+from haystack import Document, Pipeline
+from haystack.components.builders import PromptBuilder
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.errors import FilterError
+
+from grls.adapters import HaystackRetriever
+
+SINCE_2000 = {"field": "meta.year", "operator": ">=", "value": 2000}
+
+
+def ids(result: dict[str, list[Document]]) -> list[str]:
+    return [document.id for document in result["documents"]]
+
+
+def test_documents_are_the_hits_with_texts_and_metadata(searcher: Searcher) -> None:
+    hits = searcher.search("flies live green ponds", 2)
+    result = HaystackRetriever(searcher, top_k=2).run("flies live green ponds")
+    assert [(d.id, d.score, d.content) for d in result["documents"]] == [
+        (h.id, h.score, h.text) for h in hits
+    ]
+    assert [document.meta for document in result["documents"]] == [
+        {"year": 2001, "title": "Insects", "score": 3, "id": "x"},
+        {"year": 2005, "title": "Ponds"},
+    ]
+
+
+def test_arguments_of_a_query_replace_those_of_the_component(searcher: Searcher) -> None:
+    component = HaystackRetriever(searcher, top_k=1, where="year<2000")
+    assert ids(component.run("green ponds")) == ["p1"]
+    assert ids(component.run("green ponds", where="year>=2000", top_k=5)) == ["p3", "p2"]
+    component = HaystackRetriever(searcher, filters=SINCE_2000)
+    assert ids(component.run("green ponds")) == ["p3", "p2"]
+    assert ids(component.run("green ponds", filters=SINCE_2000 | {"operator": "<"})) == ["p1"]
+    assert ids(component.run("green ponds", filters={})) == ["p3", "p1", "p2"]
+
+
+FILTERS: list[dict[str, Any]] = [
+    SINCE_2000,
+    {"field": "meta.year", "operator": "!=", "value": 1999},
+    {"field": "meta.year", "operator": "not in", "value": [1999, 2001]},
+    {"field": "meta.title", "operator": "==", "value": "Insects"},
+    {"field": "id", "operator": "in", "value": ["p1", "p4"]},
+    {"field": "content", "operator": "==", "value": "stone walls"},
+    {"operator": "NOT", "conditions": [SINCE_2000]},
+    {"operator": "OR", "conditions": [SINCE_2000, {"field": "id", "operator": "==", "value": "p4"}]},
+    {"field": "meta.year", "operator": "==", "value": 1},
+]
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_filters_mean_what_they_mean_in_haystack(filters: dict[str, Any], searcher: Searcher) -> None:
+    """Its document store is the reference."""
+    query = "green ponds flies stone"
+    store = InMemoryDocumentStore()
+    store.write_documents(HaystackRetriever(searcher).run(query)["documents"])
+    expected = [document.id for document in store.filter_documents(filters)]
+    assert sorted(ids(HaystackRetriever(searcher).run(query, filters=filters))) == sorted(expected)
+
+
+def test_filters_and_where_hold_both(searcher: Searcher) -> None:
+    result = HaystackRetriever(searcher).run("green ponds", filters=SINCE_2000, where="year<2003")
+    assert ids(result) == ["p2"]
+
+
+def test_the_asynchronous_form_finds_the_same(searcher: Searcher) -> None:
+    component = HaystackRetriever(searcher, top_k=2)
+
+    async def together() -> list[dict[str, list[Document]]]:
+        return await asyncio.gather(*(component.run_async(query) for query in ("green ponds", "stone")))
+
+    assert asyncio.run(together()) == [component.run("green ponds"), component.run("stone")]
+    assert ids(asyncio.run(component.run_async("green ponds", 5, SINCE_2000))) == ["p3", "p2"]
+
+
+def test_a_pipeline_runs_it_and_is_saved_with_its_folder(searcher: Searcher, folder: Path) -> None:
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", HaystackRetriever(searcher, 1, SINCE_2000, "year<2003"))
+    pipeline.add_component("prompt", PromptBuilder("{{ documents[0].content }}?", required_variables="*"))
+    pipeline.connect("retriever.documents", "prompt.documents")
+    asked = {"retriever": {"query": "green ponds"}}
+    answer = pipeline.run(asked)
+    assert answer == {"prompt": {"prompt": "flies live near ponds?"}}
+
+    loaded = Pipeline.loads(pipeline.dumps(), allowed_modules=["grls.*"])
+    component = loaded.get_component("retriever")
+    assert component.retriever == str(folder)  # opened when it is used
+    assert loaded.run(asked) == answer
+    assert isinstance(component.retriever, Searcher)
+    assert loaded.dumps() == pipeline.dumps()
+
+
+def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="top_k must be at least 1"):
+        HaystackRetriever(searcher, top_k=0)
+    with pytest.raises(FilterError):
+        HaystackRetriever(searcher).run("stone", filters={"field": "meta.year", "operator": "~", "value": 1})
+    with pytest.raises(DataError, match="nowhere"):
+        HaystackRetriever(str(tmp_path / "nowhere")).warm_up()

@@ -1,0 +1,172 @@
+"""MTEB's search protocol, with mteb and tasks that are made here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_data import tiny_bert
+
+from grls.api.searcher import Searcher
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.models.biencoder import BiEncoderModel
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+
+pytest.importorskip("mteb", reason="the extra mteb is not installed")
+
+import mteb
+from mteb.abstasks import AbsTaskRetrieval
+from mteb_tasks import retrieval_task
+
+from grls.adapters import MTEBSearch
+
+QUERIES = [
+    {"id": "a", "text": "green ponds"},
+    {"id": "b", "text": "zebras"},
+    {"id": "c", "text": "stone"},
+]
+QRELS = {"a": {"p1": 1}, "b": {"p1": 1}, "c": {"p4": 1}}
+
+
+def rows(corpus: Corpus) -> list[dict[str, Any]]:
+    """As MTEB's loader gives them: in another order, with a little more white space."""
+    return [{"id": p.id, "title": p.title, "text": f"{p.text} "} for p in reversed(list(corpus))]
+
+
+def task(passages: list[dict[str, Any]], **options: Any) -> AbsTaskRetrieval:
+    return retrieval_task(passages, QUERIES, QRELS, **options)
+
+
+MEASURES = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
+
+
+def scores(search: MTEBSearch, *tasks: AbsTaskRetrieval, cache: Any = None) -> list[dict[str, float]]:
+    result = mteb.evaluate(search, list(tasks), cache=cache, show_progress_bar=False)
+    return [{name: one.scores["test"][0][name] for name in MEASURES} for one in result.task_results]
+
+
+def test_a_searcher_is_scored_on_its_corpus(searcher: Searcher, corpus: Corpus) -> None:
+    search = MTEBSearch(searcher)
+    assert isinstance(search, mteb.SearchProtocol)
+    assert not isinstance(search, mteb.EncoderProtocol)
+    assert search.mteb_model_meta.name == "grls/bm25"
+    (found,) = scores(search, task(rows(corpus)))
+    assert found["mrr_at_10"] == pytest.approx((1 / 2 + 0 + 1) / 3, abs=1e-5)
+    assert found["recall_at_1"] == pytest.approx(1 / 3, abs=1e-5)
+    assert found["recall_at_10"] == pytest.approx(2 / 3, abs=1e-5)
+
+
+def test_its_scores_are_those_of_the_searcher(searcher: Searcher, corpus: Corpus) -> None:
+    search = MTEBSearch(searcher)
+    search.index(rows(corpus))
+    expected = {
+        query["id"]: {hit.id: hit.score for hit in searcher.search(query["text"], 2)} for query in QUERIES
+    }
+    assert search.search(QUERIES, top_k=2) == expected
+    assert expected["b"] == {}
+
+
+def test_a_function_makes_a_retriever_of_every_corpus(corpus: Corpus, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    other = [row for row in rows(corpus) if row["id"] != "p3"]
+    tasks = (task(rows(corpus)), task(other, name="Without"))
+    for make in (BM25Retriever, lambda passages: DenseRetriever.assemble(model, passages)):
+        for made, one in zip(
+            scores(MTEBSearch(make, name="made"), *tasks), (rows(corpus), other), strict=True
+        ):
+            retriever = make(Corpus.from_passages([Passage(r["id"], r["text"], r["title"]) for r in one]))
+            hits = retriever.retrieve([query["text"] for query in QUERIES], 1)
+            right = [bool(top) and top[0].id in QRELS[q["id"]] for top, q in zip(hits, QUERIES, strict=True)]
+            assert made["recall_at_1"] == pytest.approx(sum(right) / 3, abs=1e-5)
+
+
+def test_a_function_may_make_searchers(searcher: Searcher, corpus: Corpus) -> None:
+    search = MTEBSearch(lambda passages: searcher, name="team/mine", revision="2")
+    assert (search.mteb_model_meta.name, search.mteb_model_meta.revision) == ("team/mine", "2")
+    assert scores(search, task(rows(corpus))) == scores(MTEBSearch(searcher), task(rows(corpus)))
+
+
+def test_reranking_finds_only_the_passages_of_a_query(searcher: Searcher, corpus: Corpus) -> None:
+    ranked = {"a": ["p2", "p1"], "b": ["p3"], "c": ["p1", "p4"]}
+    (found,) = scores(MTEBSearch(searcher), task(rows(corpus), top_ranked=ranked))
+    assert found["mrr_at_10"] == pytest.approx((1 + 0 + 1) / 3, abs=1e-5)
+    search = MTEBSearch(searcher)
+    search.index(rows(corpus))
+    found = search.search(QUERIES, top_k=10, top_ranked={"a": ["p2"]})
+    assert {name: list(hits) for name, hits in found.items()} == {"a": ["p2"], "b": [], "c": []}
+
+
+def test_k_holds_back_what_is_asked_for(searcher: Searcher, corpus: Corpus) -> None:
+    search = MTEBSearch(searcher, k=1)
+    search.index(rows(corpus))
+    assert list(search.search(QUERIES, top_k=1000)["a"]) == ["p3"]
+
+
+def test_instructions_follow_queries_and_empty_queries_find_nothing(
+    searcher: Searcher, corpus: Corpus
+) -> None:
+    search = MTEBSearch(searcher, k=1)
+    search.index(rows(corpus))
+    queries = [{"id": "a", "text": "zebras", "instruction": "stone"}, {"id": "b", "text": " "}]
+    found = search.search([*queries, {"id": "c", "text": "stone", "instruction": None}], top_k=9)
+    assert {name: list(hits) for name, hits in found.items()} == {"a": ["p4"], "b": [], "c": ["p4"]}
+
+
+def test_results_are_kept_for_one_retriever_alone(
+    searcher: Searcher, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MTEB skips a task with results of the same name and revision; so another retriever has another one."""
+    cache = mteb.ResultCache(tmp_path)
+    changed = BM25Retriever(Corpus.from_passages(list(corpus)), k1=0.9)
+    changed.save_pretrained(tmp_path / "changed")
+    others = [
+        MTEBSearch(Searcher(changed, tmp_path / "changed")),
+        MTEBSearch(searcher, k=1),
+        *(MTEBSearch(BM25Retriever, name="bm25") for _ in range(2)),
+    ]
+    first = scores(MTEBSearch(searcher), task(rows(corpus)), cache=cache)
+    asked = []
+    monkeypatch.setattr(
+        MTEBSearch, "index", lambda self, *a, **o: asked.append(self) or _index(self, *a, **o)
+    )
+    assert scores(MTEBSearch(searcher), task(rows(corpus)), cache=cache) == first
+    assert asked == []
+    for other in others:
+        scores(other, task(rows(corpus)), cache=cache)
+    assert asked == others
+
+
+_index = MTEBSearch.index
+
+
+def test_another_corpus_is_refused(searcher: Searcher, corpus: Corpus) -> None:
+    search, passages = MTEBSearch(searcher), rows(corpus)
+    with pytest.raises(
+        MismatchError, match=r"the searcher has 4 passages, the corpus of Frogs has 3: .*function"
+    ):
+        scores(search, task(passages[1:]))
+    with pytest.raises(MismatchError, match="the passage 'q' of the corpus of the task is not in the corpus"):
+        search.index([passages[0] | {"id": "q"}, *passages[1:]])
+    with pytest.raises(MismatchError, match=r"the passage 'p1' .* has another text there"):
+        search.index([row | {"text": "blue frogs"} if row["id"] == "p1" else row for row in passages])
+
+
+def test_bad_input_is_refused(searcher: Searcher, corpus: Corpus) -> None:
+    with pytest.raises(ConfigError, match="needs a name"):
+        MTEBSearch(BM25Retriever)
+    with pytest.raises(ConfigError, match="k must be at least 1"):
+        MTEBSearch(searcher, k=0)
+    search = MTEBSearch(searcher)
+    with pytest.raises(ConfigError, match="call index"):
+        search.search(QUERIES, top_k=1)
+    with pytest.raises(ConfigError, match="a passage has no text, only id, image"):
+        search.index([{"id": "p", "image": None}])
+    search.index(rows(corpus))
+    with pytest.raises(ConfigError, match="query 'a' has no text"):
+        search.search([{"id": "a", "text": [{"role": "user", "content": "stone"}]}], top_k=1)
+    with pytest.raises(DataError, match="'p9'"):
+        search.search(QUERIES, top_k=1, top_ranked={"a": ["p9"]})

@@ -1,0 +1,75 @@
+"""The transformer for PyTerrier, with pyterrier and without Java."""
+
+import pandas as pd
+import pytest
+
+from grls.api.searcher import Searcher
+from grls.errors import ConfigError
+
+pytest.importorskip("pyterrier", reason="the extra pyterrier is not installed")
+
+import pyterrier as pt
+
+from grls.adapters import PyTerrierRetriever
+
+TOPICS = pd.DataFrame(
+    {"qid": ["a", "b", "c"], "query": ["green ponds", "zebras", "stone"], "lang": ["en"] * 3}
+)
+QRELS = pd.DataFrame({"qid": ["a", "b", "c"], "docno": ["p1", "p1", "p4"], "label": [1, 1, 1]})
+
+
+def test_results_are_the_hits_beside_the_columns_of_the_queries(searcher: Searcher) -> None:
+    results = PyTerrierRetriever(searcher, k=2)(TOPICS)
+    assert list(results.columns) == ["qid", "query", "lang", "docno", "score", "rank"]
+    assert results[["qid", "docno", "rank"]].values.tolist() == [
+        ["a", "p3", 0],
+        ["a", "p1", 1],
+        ["c", "p4", 0],
+    ]
+    assert results["query"].tolist() == ["green ponds", "green ponds", "stone"]
+    first, third = searcher.search(["green ponds", "stone"], 2)
+    assert results["score"].tolist() == [hit.score for hit in first + third]
+
+
+def test_texts_and_filters(searcher: Searcher) -> None:
+    results = PyTerrierRetriever(searcher, where="year<2000", texts=True).search("green ponds")
+    assert results[["docno", "text", "title"]].values.tolist() == [["p1", "green frogs eat flies", ""]]
+
+
+@pytest.mark.parametrize("topics", [TOPICS[:0], TOPICS[1:2]], ids=["no query", "no hit"])
+def test_an_empty_result_has_the_columns_and_types(topics: pd.DataFrame, searcher: Searcher) -> None:
+    full, empty = (PyTerrierRetriever(searcher)(frame) for frame in (TOPICS, topics))
+    assert len(empty) == 0
+    assert list(empty.columns) == list(full.columns)
+    assert empty[["score", "rank"]].dtypes.tolist() == full[["score", "rank"]].dtypes.tolist()
+
+
+def test_the_index_of_the_frame_and_earlier_results_do_not_matter(searcher: Searcher) -> None:
+    transformer = PyTerrierRetriever(searcher, k=1)
+    shuffled = TOPICS.iloc[[2, 0]].assign(score=7.0, rank=5)
+    assert transformer(shuffled)[["qid", "docno", "rank"]].values.tolist() == [["c", "p4", 0], ["a", "p3", 0]]
+
+
+def test_an_experiment_measures_it_without_java(searcher: Searcher) -> None:
+    everything, first = PyTerrierRetriever(searcher), PyTerrierRetriever(searcher, k=1)
+    measures = ["recip_rank", "recall_1"]
+    table = pt.Experiment([everything, first], TOPICS, QRELS, measures, ["all", "one"], validate="error")
+    assert table.set_index("name").loc["all"].tolist() == pytest.approx([(1 / 2 + 0 + 1) / 3, 1 / 3])
+    assert table.set_index("name").loc["one"].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert (everything % 1)(TOPICS)["docno"].tolist() == ["p3", "p4"]
+    assert not pt.java.started()
+
+
+def test_it_composes_with_other_transformers(searcher: Searcher) -> None:
+    retriever = PyTerrierRetriever(searcher, k=2)
+    both = 0.5 * retriever + 0.5 * PyTerrierRetriever(searcher, k=2, where="year>=2000")
+    scores = dict(both.search("green ponds")[["docno", "score"]].values.tolist())
+    hits = {hit.id: hit.score for hit in searcher.search("green ponds", 3)}
+    assert scores == pytest.approx({"p3": hits["p3"], "p1": hits["p1"] / 2, "p2": hits["p2"] / 2})
+
+
+def test_bad_input_is_refused(searcher: Searcher) -> None:
+    with pytest.raises(ConfigError, match="k must be at least 1"):
+        PyTerrierRetriever(searcher, k=0)
+    with pytest.raises(pt.validate.InputValidationError):
+        PyTerrierRetriever(searcher)(TOPICS.drop(columns="query"))
