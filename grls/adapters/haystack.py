@@ -11,10 +11,10 @@ from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.types import Hit
-from grls.io.extras import importing
+from grls.io.extras import needing
 from grls.retrieve.queries import check_counts
 
-with importing("haystack", "the component of Haystack needs haystack-ai"):
+with needing("haystack", "the component of Haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
     from haystack.utils.filters import document_matches_filter
 

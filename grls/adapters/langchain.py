@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from grls.adapters.documents import with_metadata
 from grls.api.searcher import Searcher
 from grls.data.types import Hit
-from grls.io.extras import importing
+from grls.io.extras import needing
 
-with importing("langchain", "the retriever for LangChain needs langchain-core"):
+with needing("langchain", "the retriever for LangChain"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever

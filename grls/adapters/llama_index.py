@@ -9,10 +9,10 @@ from typing import Any
 from grls.adapters.documents import with_metadata
 from grls.api.searcher import Searcher
 from grls.data.types import Hit
-from grls.io.extras import importing
+from grls.io.extras import needing
 from grls.retrieve.queries import check_counts
 
-with importing("llama-index", "the retriever for LlamaIndex needs llama-index-core"):
+with needing("llama-index", "the retriever for LlamaIndex"):
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 

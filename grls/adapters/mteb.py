@@ -12,12 +12,12 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.io.extras import importing
+from grls.io.extras import needing
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
 from grls.runs.portions import PORTION
 
-with importing("mteb", "MTEB's search protocol needs mteb"):
+with needing("mteb", "the search protocol of MTEB"):
     from mteb.models import ModelMeta
 
 Rows = Iterable[Mapping[str, Any]]

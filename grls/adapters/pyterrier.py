@@ -9,10 +9,10 @@ import pandas as pd
 
 from grls.api.searcher import Searcher
 from grls.data.types import Hit, Query
-from grls.io.extras import importing
+from grls.io.extras import needing
 from grls.retrieve.queries import check_counts
 
-with importing("pyterrier", "the transformer for PyTerrier needs pyterrier"):
+with needing("pyterrier", "the transformer for PyTerrier"):
     import pyterrier as pt
 
 

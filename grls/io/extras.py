@@ -9,20 +9,20 @@ from grls.errors import ConfigError
 
 
 @contextmanager
-def importing(extra: str, who: str) -> Iterator[None]:
-    """Import the packages of an extra within this context.
+def needing(extra: str, what: str) -> Iterator[None]:
+    """A block of imports that need an extra.
 
     Args:
-        extra: The extra of ``pyproject.toml`` that brings them.
-        who: What needs which package, such as ``the retriever for LangChain needs langchain-core``.
+        extra: The extra.
+        what: What needs it, for the error.
 
     Raises:
-        ConfigError: A package cannot be imported.
+        ConfigError: A package of the extra is not installed, or cannot be imported.
     """
     try:
         yield
     except ImportError as error:
         raise ConfigError(
-            f"{who}, which cannot be imported ({error}); run `pip install 'grls[{extra}]'`, or "
+            f"{what} needs the extra {extra} ({error}); run `pip install 'grls[{extra}]'`, or "
             f"`pip install -e '.[{extra}]'` in a checkout."
         ) from None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from grls.io.extras import importing
+from grls.io.extras import needing
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
-with importing("dsp", "the programs of demonstrate-search-predict need DSPy"):
+with needing("dsp", "demonstrate-search-predict"):
     import dspy
 
 __all__ = ["dspy"]
