@@ -284,7 +284,7 @@ def _follow_ups(place: Place) -> Any:
     reader = IterativeReader(ScriptedWriter(reply), BM25Retriever(corpus), corpus, hops=2)
     read = reader.answer(ASKED)
     return [
-        [one.answer, [[*step] for step in one.steps], [[*hit] for hit in one.ranking], one.read]
+        [one.answer, [[*step] for step in one.steps], [[hit.id, hit.score] for hit in one.ranking], one.read]
         for one in read
     ]
 

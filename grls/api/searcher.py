@@ -6,15 +6,18 @@ searcher has no options of its own. It knows no kind of retriever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import overload
 
+from grls.api.batching import Batches
+from grls.api.streaming import StreamedHop, stream_hops
+from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only, both, where
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import check_counts
 
@@ -33,6 +36,7 @@ class Searcher:
         self.retriever = retriever
         self.folder = Path(folder)
         self._turn = RLock()
+        self._batches = Batches()
 
     def __repr__(self) -> str:
         what = f"{self.describe().name}, {len(self.corpus):,} passages"
@@ -91,23 +95,83 @@ class Searcher:
             DataError: A query is empty, or an allowed passage is not in the corpus.
         """
         check_counts(k=k)
-        alone = isinstance(queries, str | Query)
-        asked: list[str | Query] = [queries] if isinstance(queries, str | Query) else list(queries)
-        allowed = filter_of(where, allow)
-        with self._turn:
-            rankings = self.retriever.retrieve(asked, k, allowed)
-        found = self._with_texts(rankings)
-        return found[0] if alone else found
+        rankings = self._rankings(_listed(queries), k, filter_of(where, allow))
+        found = with_texts(rankings, self.corpus)
+        return found[0] if isinstance(queries, str | Query) else found
 
-    def _with_texts(self, rankings: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
-        """The hits with text and title of their passages."""
-        ids = list({hit.id for hits in rankings for hit in hits})
-        numbers = [number for number in self.corpus.numbers(ids) if number is not None]
-        passages = {passage.id: passage for passage in self.corpus.passages(numbers)} if numbers else {}
-        return [
-            [Hit(hit.id, hit.score, passages[hit.id].text, passages[hit.id].title) for hit in hits]
-            for hits in rankings
-        ]
+    @overload
+    async def asearch(  # type: ignore[overload-overlap]  # see search
+        self,
+        queries: str | Query,
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[Hit]: ...
+
+    @overload
+    async def asearch(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[list[Hit]]: ...
+
+    async def asearch(
+        self,
+        queries: str | Query | Sequence[str | Query],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[Hit] | list[list[Hit]]:
+        """:meth:`search` in asynchronous code; what comes in at the same time is searched as one batch.
+
+        Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
+        disturb the others. A thread searches, which starts with the first request and ends with the searcher.
+        """
+        check_counts(k=k)
+        allowed = filter_of(where, allow)
+        rankings = await self._batches.ask(self._rankings, _listed(queries), k, allowed)
+        found = with_texts(rankings, self.corpus)
+        return found[0] if isinstance(queries, str | Query) else found
+
+    def stream(
+        self, query: str | Query, *, where: str | None = None, allow: Collection[str] | None = None
+    ) -> Iterator[StreamedHop]:
+        """The hops of a query as they are found, until DONE or the most hops.
+
+        Where one chain is kept, every hop adds a passage to it. Where several are kept, each item holds the
+        best one so far; the last item holds the chain that the search chooses. Of ranked hops it is the
+        likeliest chain. A retriever of single steps has one hop, its best passage.
+
+        Args:
+            query: The query.
+            where: A filter over the metadata of passages.
+            allow: Ids of the passages that may be found; None: all.
+
+        Raises:
+            ConfigError: A filter cannot be read.
+            DataError: The query is empty (when the first hop is asked for).
+        """
+        if not isinstance(query, str | Query):
+            raise DataError(f"stream takes one query, a text or a Query, got {query!r}.")
+        return self._streamed(query, filter_of(where, allow))
+
+    def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
+        """The hops; it holds the searcher, and so its folder."""
+        yield from stream_hops(self.retriever, query, allow, self._turn)
+
+    def _rankings(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
+        with self._turn:
+            return self.retriever.retrieve(queries, k, allow)
+
+
+def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:
+    """Queries as a list; a query alone becomes a list of one."""
+    return [queries] if isinstance(queries, str | Query) else list(queries)
 
 
 def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | None:

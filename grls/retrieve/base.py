@@ -7,6 +7,7 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`TakesEvidence`: takes evidence as passages, and scores DONE;
 - :class:`WritesChains`: its scores are log-probabilities of passages and DONE, so the scores of hops add up;
 - :class:`FindsChains`: retrieves hop by hop;
+- :class:`WalksHops`: its hops can be watched, one after the other;
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
 - :class:`EndsRankings`: ends rankings as sets;
 - :class:`Tunable`: tuning changes a part of its fingerprint.
@@ -16,7 +17,7 @@ Kinds are registered in :mod:`grls.retrieve.registry`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -253,6 +254,34 @@ class FindsChains(Protocol):
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first, made of allowed passages."""
+        ...
+
+
+class SoFar(NamedTuple):
+    """The chains of queries after a hop.
+
+    Attributes:
+        hop: The number of hops so far, from 1.
+        last: No further hop follows.
+        chains: Makes the chains of each query so far, best first; a chain that goes on is not ``done``.
+    """
+
+    hop: int
+    last: bool
+    chains: Callable[[], list[list[Chain]]]
+
+
+@runtime_checkable
+class WalksHops(Protocol):
+    """A retriever whose hops can be watched, one after the other."""
+
+    def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
+        """Retrieve hop by hop, and stop after each hop; at least one hop is made.
+
+        Args:
+            queries: The queries.
+            allow: The filter of every hop.
+        """
         ...
 
 

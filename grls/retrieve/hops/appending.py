@@ -12,8 +12,9 @@ included.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from grls.data.codec import DONE_ID
@@ -21,7 +22,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.retrieve.base import HopHits, Retriever, TakesEvidence, Under, WritesChains
+from grls.retrieve.base import HopHits, Retriever, SoFar, TakesEvidence, Under, WritesChains
 from grls.retrieve.queries import check_counts, joined, queries_of
 
 log = logging.getLogger(__name__)
@@ -108,17 +109,28 @@ class AppendingMultistep:
             queries: The queries.
             allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`.
         """
+        *_, last = self.walk(queries, allow)
+        return last.chains()
+
+    def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
+        """:meth:`retrieve_chains`, hop by hop; see :class:`~grls.retrieve.base.WalksHops`."""
         queries = queries_of(queries)
         filters = resolved(one_each(allow, len(queries)), self.corpus)
         live = [_Path(n) for n in range(len(queries))]
         ended: list[list[_Path]] = [[] for _ in queries]
         for hop in range(self.hops):
-            if not live:
-                break
-            live = self._hop(queries, filters, live, hop, ended)
+            live = self._hop(queries, filters, live, hop, ended) if live else live
+            last = not live or hop + 1 == self.hops
+            yield SoFar(hop + 1, last, partial(self._all, ended, live))
+            if last:
+                return
+
+    def _all(self, ended: list[list[_Path]], live: Sequence[_Path]) -> list[list[Chain]]:
+        """The chains of each query, those that go on among them."""
+        paths = [[*own] for own in ended]
         for path in live:
-            ended[path.query].append(path)
-        return [self._ranked(paths) for paths in ended]
+            paths[path.query].append(path)
+        return [self._ranked(own) for own in paths]
 
     def _hop(
         self,

@@ -22,8 +22,9 @@ place to stop. It is approximate from the third passage on, since a set continue
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
-from grls.retrieve.base import NextHop, Under, WritesChains
+from grls.retrieve.base import NextHop, SoFar, Under, WritesChains
 from grls.retrieve.queries import check_counts, queries_of
 
 
@@ -115,6 +116,14 @@ class MultistepRetriever:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: A filter cannot be used, or no filter leaves a passage.
         """
+        *_, last = self.walk(queries, allow)
+        return last.chains()
+
+    def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
+        """:meth:`retrieve_chains`, hop by hop; see :class:`~grls.retrieve.base.WalksHops`.
+
+        A chain so far has the score of its hops so far, which further hops can only lower.
+        """
         queries = queries_of(queries)
         find = self.retriever.next_hop(queries, allow)
         if self.memory is not None:
@@ -122,12 +131,18 @@ class MultistepRetriever:
         live = [_Live(q, (), (), 0.0) for q in range(len(queries))]
         ended: list[list[tuple[_Live, bool]]] = [[] for _ in queries]
         for hop in range(self.hops):
-            if not live:
-                break
-            live = self._hop(find, live, hop, ended)
+            live = self._hop(find, live, hop, ended) if live else live
+            last = not live or hop + 1 == self.hops
+            yield SoFar(hop + 1, last, partial(self._all, ended, live))
+            if last:
+                return
+
+    def _all(self, ended: list[list[tuple[_Live, bool]]], live: Sequence[_Live]) -> list[list[Chain]]:
+        """The chains of each query, those that go on among them."""
+        chains = [[*own] for own in ended]
         for chain in live:
-            ended[chain.query].append((chain, False))
-        return [self._ranked(chains) for chains in ended]
+            chains[chain.query].append((chain, False))
+        return [self._ranked(own) for own in chains]
 
     def _hop(
         self,

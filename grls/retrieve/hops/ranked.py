@@ -22,8 +22,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, Filter, one_each, resolved
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError
 from grls.models.base import Floats
 from grls.retrieve.base import (
@@ -40,6 +41,7 @@ from grls.retrieve.base import (
     HopHits,
     Retriever,
     ScoresAll,
+    SoFar,
     TakesEvidence,
     WritesChains,
     untuned_fingerprint,
@@ -62,11 +64,13 @@ class _Chain(NamedTuple):
         query: Index of its query.
         ids: Its passages, in order.
         weight: Its probability.
+        shares: The probability of each passage, given those before it.
     """
 
     query: int
     ids: tuple[str, ...]
     weight: float
+    shares: tuple[float, ...] = ()
 
 
 @dataclass
@@ -161,16 +165,35 @@ class RankedHops:
     ) -> list[list[list[Hit]]]:
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
+        return [[_best(shares, k) for shares in mass] for _, mass in self._walked(queries, k, allow)]
+
+    def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
+        """The C likeliest chains of each query after every hop; see :class:`~grls.retrieve.base.WalksHops`.
+
+        The score of a hit is its probability given those before it, and that of a chain is their product.
+        Where a hop finds nothing, the chains are those of the hop before.
+        """
+        best: list[list[_Chain]] = [[] for _ in queries]
+        for hop, (live, _) in enumerate(self._walked(queries, 1, allow), 1):
+            longer = [[chain for chain in live if chain.query == place] for place in range(len(best))]
+            best = [own or before for own, before in zip(longer, best, strict=True)]
+            last = not live or hop == self.hops.count
+            yield SoFar(hop, last, partial(_as_chains, best))
+            if last:
+                return
+
+    def _walked(
+        self, queries: Sequence[Query | str], k: int, allow: Allow
+    ) -> Iterator[tuple[list[_Chain], list[dict[str, float]]]]:
+        """After every hop, the chains that go on, and the probability of each query's passages so far."""
         asked = queries_of(queries)
         filters = resolved(one_each(allow, len(asked)), self.corpus)
         mass: list[dict[str, float]] = [{} for _ in asked]
         live = [_Chain(place, (), 1.0) for place in range(len(asked))]
-        rankings = []
         for hop in range(self.hops.count):
             if live:
-                live = self._hop(asked, filters, live, max(k, _HITS) + hop, mass, hop + 1 < self.hops.count)
-            rankings.append([_best(shares, k) for shares in mass])
-        return rankings
+                live = self._hop(asked, filters, live, max(k, _HITS) + hop, mass)
+            yield live, mass
 
     def _hop(
         self,
@@ -179,7 +202,6 @@ class RankedHops:
         live: Sequence[_Chain],
         width: int,
         mass: list[dict[str, float]],
-        goes_on: bool,
     ) -> list[_Chain]:
         """Add the hits of a hop to ``mass``; returns the chains that the next hop continues."""
         longer: dict[int, dict[frozenset[str], _Chain]] = {}
@@ -187,12 +209,13 @@ class RankedHops:
         steps = self._steps(queries, filters, live, width)
         for chain, step in zip(live, steps, strict=True):
             hits = [hit for hit in step.hits if hit.id not in chain.ids]
-            shares = chain.weight * self._probabilities(hits, step, len(chain.ids))
+            given = self._probabilities(hits, step, len(chain.ids))
+            shares = chain.weight * given
             totals[chain.query] += shares.sum()
-            for hit, share in zip(hits, shares.tolist(), strict=True):
+            for hit, share, own in zip(hits, shares.tolist(), given.tolist(), strict=True):
                 mass[chain.query][hit.id] = mass[chain.query].get(hit.id, 0.0) + share
-                if goes_on:
-                    _add(longer.setdefault(chain.query, {}), _Chain(chain.query, (*chain.ids, hit.id), share))
+                one = _Chain(chain.query, (*chain.ids, hit.id), share, (*chain.shares, own))
+                _add(longer.setdefault(chain.query, {}), one)
         return [chain for query, sets in longer.items() for chain in self._kept(sets, float(totals[query]))]
 
     def _steps(
@@ -285,6 +308,15 @@ def _add(chains: dict[frozenset[str], _Chain], chain: _Chain) -> None:
         likelier = max(known, chain, key=lambda one: one.weight)
         chain = likelier._replace(weight=known.weight + chain.weight)
     chains[frozenset(chain.ids)] = chain
+
+
+def _as_chains(kept: Sequence[Sequence[_Chain]]) -> list[list[Chain]]:
+    """The chains of each query, the likeliest first; an empty one where nothing was found."""
+    return [
+        [Chain(tuple(map(Hit, one.ids, one.shares)), math.prod(one.shares), False) for one in chains]
+        or [Chain((), 0.0, False)]
+        for chains in kept
+    ]
 
 
 def _best(mass: dict[str, float], k: int) -> list[Hit]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
-from grls.retrieve.base import Description, FindsChains, Retriever, WritesChains, single_steps
+from grls.retrieve.base import Description, FindsChains, Retriever, SoFar, WritesChains, single_steps
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
@@ -142,8 +143,22 @@ class HopsRetriever:
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first; with ``expected-f1``, one set as a chain."""
-        chains = self.chains.retrieve_chains(queries, allow)
+        return self._chosen(self.chains.retrieve_chains(queries, allow))
+
+    def _chosen(self, chains: list[list[Chain]]) -> list[list[Chain]]:
         return [[expected_f1(beams)] for beams in chains] if self.hops.choose == "expected-f1" else chains
+
+    def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
+        """:meth:`retrieve_chains`, hop by hop; see :class:`~grls.retrieve.base.WalksHops`.
+
+        With ``expected-f1``, the set is chosen after the last hop; before it, chains are in order of their
+        probability.
+        """
+        for so_far in self.chains.walk(queries, allow):
+            yield so_far._replace(chains=partial(self._ended, so_far.chains)) if so_far.last else so_far
+
+    def _ended(self, chains: Callable[[], list[list[Chain]]]) -> list[list[Chain]]:
+        return self._chosen(chains())
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:

@@ -1,0 +1,88 @@
+"""Hops of one query as they are found, from a retriever of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import RLock
+from typing import NamedTuple
+
+from grls.api.texts import with_texts
+from grls.data.corpus import Corpus
+from grls.data.filters import Filter
+from grls.data.types import Chain, Hit, Query
+from grls.retrieve.base import FindsChains, Retriever, SoFar, WalksHops
+
+
+class StreamedHop(NamedTuple):
+    """A hop of a query, with the best chain so far.
+
+    Attributes:
+        number: The number of hops so far, from 1.
+        hit: The passage that the hop adds to the best chain, with text and title; None: the hop adds none
+            (the chain ended with DONE, or nothing more was found).
+        chain: The passages of the best chain so far, in the order of hops. Where several chains are kept, a
+            later hop may prefer another chain, with other passages from its first hop on.
+        score: The score of that chain so far.
+        done: DONE ended that chain.
+        last: No further hop follows: ``chain`` is the result.
+    """
+
+    number: int
+    hit: Hit | None
+    chain: tuple[Hit, ...]
+    score: float
+    done: bool
+    last: bool
+
+
+def stream_hops(
+    retriever: Retriever, query: str | Query, allow: Filter | None, turn: RLock
+) -> Iterator[StreamedHop]:
+    """The hops of a query, each as soon as it is known.
+
+    A retriever of single steps has one hop, its best passage. Of one that ends rankings as sets, or fuses
+    chains, all hops come at the end.
+
+    Args:
+        retriever: A retriever of any kind.
+        query: The query.
+        allow: The filter of every hop.
+        turn: Held while the retriever works, and not between two hops.
+    """
+    states = _states(retriever, query, allow)
+    while True:
+        with turn:
+            state = next(states, None)
+            chain = None if state is None else state.chains()[0][0]
+        if state is None or chain is None:
+            return
+        yield _hop(state, chain, retriever.corpus)
+
+
+def _states(retriever: Retriever, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
+    if isinstance(retriever, WalksHops):
+        return retriever.walk([query], allow)
+    if isinstance(retriever, FindsChains):
+        return _one_by_one(retriever, query, allow)
+    return _single(retriever, query, allow)
+
+
+def _single(retriever: Retriever, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
+    (hits,) = retriever.retrieve([query], 1, allow)
+    chain = Chain(tuple(hits), hits[0].score if hits else 0.0, False)
+    yield SoFar(1, True, lambda: [[chain]])
+
+
+def _one_by_one(retriever: FindsChains, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
+    """The passages of a chain that is known as a whole; scores are those of the whole chain."""
+    ((best, *_),) = retriever.retrieve_chains([query], allow)
+    count = max(1, len(best.hits))
+    for hop in range(1, count + 1):
+        part = best if hop == count else best._replace(hits=best.hits[:hop], done=False)
+        yield SoFar(hop, hop == count, lambda part=part: [[part]])  # type: ignore[misc]
+
+
+def _hop(state: SoFar, chain: Chain, corpus: Corpus) -> StreamedHop:
+    hits = tuple(with_texts([chain.hits], corpus)[0])
+    hit = hits[state.hop - 1] if len(hits) >= state.hop else None
+    return StreamedHop(state.hop, hit, hits, chain.score, chain.done, state.last)

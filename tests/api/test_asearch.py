@@ -1,0 +1,182 @@
+"""Searches at the same time: as one batch, with the results of a search alone."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import grls
+from grls.api.searcher import Searcher
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, DataError
+from grls.retrieve.queries import queries_of
+
+CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
+TEXTS = [f"is the {animal} {trait} ?" for animal in ("otter", "lynx", "heron") for trait in ("calm", "quick")]
+
+
+class Slow:
+    """Finds the passage that a query names; a query that is no passage fails the whole batch."""
+
+    kind, corpus = "slow", CORPUS
+
+    def __init__(self, seconds: float = 0.0):
+        self.seconds, self.batches = seconds, []
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        asked = [query.text for query in queries_of(queries)]
+        self.batches.append((asked, k))
+        time.sleep(self.seconds)
+        if bad := [text for text in asked if text not in "abcdef"]:
+            raise DataError(f"bad query {bad[0]!r}")
+        return [[Hit(text, 1.0)] for text in asked]
+
+
+def slow(seconds: float = 0.0) -> tuple[Searcher, Slow]:
+    retriever = Slow(seconds)
+    return Searcher(retriever, "nowhere"), retriever  # type: ignore[arg-type]
+
+
+def test_what_comes_in_together_is_one_batch() -> None:
+    searcher, retriever = slow()
+
+    async def run() -> list[list[Hit]]:
+        return await asyncio.gather(*(searcher.asearch(name) for name in "abcdef"))
+
+    assert [[hit.id for hit in hits] for hits in asyncio.run(run())] == [[name] for name in "abcdef"]
+    assert retriever.batches == [(list("abcdef"), 10)]
+
+
+def test_another_k_or_filter_is_another_batch() -> None:
+    searcher, retriever = slow()
+
+    async def run() -> list[object]:
+        some = [searcher.asearch("a", 1), searcher.asearch("b", 2), searcher.asearch(["c", "d"], 1)]
+        return await asyncio.gather(*some, searcher.asearch("e", 1, allow=["e"]))
+
+    found = asyncio.run(run())
+    assert found[2] == [[Hit("c", 1.0, "text c")], [Hit("d", 1.0, "text d")]]
+    assert retriever.batches == [(["a", "c", "d"], 1), (["b"], 2), (["e"], 1)]
+
+
+def test_what_comes_in_while_a_batch_runs_is_the_next_one() -> None:
+    searcher, retriever = slow(0.2)
+
+    async def run() -> None:
+        first = asyncio.create_task(searcher.asearch("a"))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(first, *(later(name) for name in "bcd"))
+
+    async def later(name: str) -> None:
+        await asyncio.sleep(0.02 * "bcd".index(name))
+        await searcher.asearch(name)
+
+    asyncio.run(run())
+    assert [batch for batch, _ in retriever.batches] == [["a"], ["b", "c", "d"]]
+
+
+def test_an_error_reaches_its_caller_alone() -> None:
+    searcher, retriever = slow()
+
+    async def run() -> list[object]:
+        asked = [searcher.asearch("a"), searcher.asearch("zzz"), searcher.asearch("b")]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    first, second, third = asyncio.run(run())
+    assert (first, third) == ([Hit("a", 1.0, "text a")], [Hit("b", 1.0, "text b")])
+    assert isinstance(second, DataError)
+    assert [batch for batch, _ in retriever.batches] == [["a", "zzz", "b"], ["a"], ["zzz"], ["b"]]
+
+
+def test_bad_options_are_refused_at_once() -> None:
+    searcher, retriever = slow()
+    with pytest.raises(ConfigError, match="k must be"):
+        asyncio.run(searcher.asearch("a", 0))
+    with pytest.raises(ConfigError):
+        asyncio.run(searcher.asearch("a", where="year>>"))
+    assert retriever.batches == []
+
+
+def test_a_cancelled_search_disturbs_no_other() -> None:
+    searcher, retriever = slow(0.15)
+
+    async def run() -> list[object]:
+        running = asyncio.create_task(searcher.asearch("a"))
+        await asyncio.sleep(0.05)
+        waiting, other = (asyncio.create_task(searcher.asearch(name)) for name in "bc")
+        await asyncio.sleep(0.02)
+        running.cancel()  # its batch runs
+        waiting.cancel()  # its batch has not begun
+        return await asyncio.gather(running, waiting, other, return_exceptions=True)
+
+    first, second, third = asyncio.run(run())
+    assert isinstance(first, asyncio.CancelledError)
+    assert isinstance(second, asyncio.CancelledError)
+    assert third == [Hit("c", 1.0, "text c")]
+    assert [batch for batch, _ in retriever.batches] == [["a"], ["c"]]
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("grls-search")}
+
+
+def test_the_thread_starts_late_and_ends_with_the_searcher() -> None:
+    before = threading.active_count()
+    searcher, _ = slow()
+    assert threading.active_count() == before
+    asyncio.run(searcher.asearch("a"))
+    assert threading.active_count() == before + 1
+    assert threads()
+    del searcher
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("name", ["generative", "dense", "bm25", "hybrid", "hops", "fusion", "rescored"])
+def test_results_are_those_of_search(kinds: Path, name: str) -> None:
+    searcher = grls.load(kinds / name, device="cpu")
+
+    async def run() -> list[list[Hit]]:
+        return await asyncio.gather(*(searcher.asearch(text, 4) for text in TEXTS))
+
+    assert_equal(asyncio.run(run()), [searcher.search(text, 4) for text in TEXTS])
+
+
+def assert_equal(found: list[list[Hit]], expected: list[list[Hit]]) -> None:
+    assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "dense", "ranked"])
+def test_threads_and_tasks_at_once_get_what_they_would_get_alone(kinds: Path, name: str) -> None:
+    searcher = grls.load(kinds / name, device="cpu")
+    serial = {(text, k): searcher.search(text, k) for text in TEXTS for k in (1, 4)}
+    chains = {text: list(searcher.stream(text)) for text in TEXTS}
+
+    def search(number: int) -> None:
+        for text in TEXTS[number:] + TEXTS[:number]:
+            for k in (1, 4):
+                assert_equal([searcher.search(text, k)], [serial[text, k]])
+            assert [hop.chain for hop in searcher.stream(text)] == [hop.chain for hop in chains[text]]
+
+    async def gathered() -> None:
+        keys = [*serial] * 3
+        found = await asyncio.gather(*(searcher.asearch(text, k) for text, k in keys))
+        assert_equal(found, [serial[key] for key in keys])
+
+    with ThreadPoolExecutor(6) as pool:
+        jobs = [pool.submit(search, number) for number in range(3)]
+        jobs += [pool.submit(lambda: asyncio.run(gathered())) for _ in range(3)]
+        for job in jobs:
+            job.result()

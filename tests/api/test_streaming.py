@@ -1,0 +1,129 @@
+"""Hops as they are found: they agree with the chains of the batch search, of every kind."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+import grls
+from grls.api.searcher import Searcher
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError
+from grls.retrieve.base import WalksHops
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.registry import load_retriever
+
+QUERIES = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
+
+
+def hops_of(folder: Path, **options: object) -> Searcher:
+    return Searcher(hop_by_hop(load_retriever(folder), HopOptions(**options)), folder)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("member", ["generative", "dense", "bm25"])
+@pytest.mark.parametrize("steps", ["fixed", "dynamic"])
+@pytest.mark.parametrize("chains", [1, 3])
+def test_the_last_hop_has_the_best_chain(kinds: Path, member: str, steps: str, chains: int) -> None:
+    if (member, steps) == ("bm25", "dynamic"):
+        pytest.skip("BM25 has no DONE")
+    searcher = hops_of(kinds / member, steps=steps, max=3, chains=chains, branch=chains)
+    for query in QUERIES:
+        found = list(searcher.stream(query))
+        ((best, *_),) = searcher.retriever.retrieve_chains([query])  # type: ignore[attr-defined]
+        assert [hop.number for hop in found] == list(range(1, len(found) + 1))
+        assert [hop.last for hop in found] == [False] * (len(found) - 1) + [True]
+        assert [(hit.id, hit.score) for hit in found[-1].chain] == [(h.id, h.score) for h in best.hits]
+        assert (found[-1].score, found[-1].done) == (best.score, best.done)
+        if chains == 1:  # greedy: every hop adds a passage, and none is taken back
+            added = [hop.hit for hop in found if hop.hit is not None]
+            assert tuple(added) == found[-1].chain
+            assert all(hop.chain == tuple(added[: hop.number]) for hop in found)
+        texts = {passage.id: passage.text for passage in searcher.corpus}
+        assert all(hit.text == texts[hit.id] for hop in found for hit in hop.chain)
+
+
+def test_hops_are_given_as_they_are_found(kinds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = hops_of(kinds / "dense", steps="fixed", max=3)
+    inner, asked = searcher.retriever.retriever, []  # type: ignore[attr-defined]
+    search = type(inner).retrieve_hop
+    monkeypatch.setattr(
+        type(inner), "retrieve_hop", lambda self, *more: asked.append(1) or search(self, *more)
+    )
+    hops = searcher.stream(QUERIES[0])
+    assert len(asked) == 0
+    for count in (1, 2, 3):
+        assert (next(hops).number, len(asked)) == (count, count)
+    assert list(hops) == []
+
+
+def test_the_batch_search_is_the_walk_of_many_queries(kinds: Path) -> None:
+    retriever = hops_of(kinds / "generative", steps="dynamic", max=3, chains=2).retriever
+    assert isinstance(retriever, WalksHops)
+    *_, last = retriever.walk(QUERIES)
+    assert last.chains() == retriever.retrieve_chains(QUERIES)  # type: ignore[attr-defined]
+
+
+def test_expected_f1_chooses_after_the_last_hop(kinds: Path) -> None:
+    searcher = hops_of(kinds / "generative", steps="dynamic", max=3, choose="expected-f1")
+    for query in QUERIES:
+        ((best,),) = searcher.retriever.retrieve_chains([query])  # type: ignore[attr-defined]
+        *_, last = searcher.stream(query)
+        assert ([hit.id for hit in last.chain], last.score) == ([hit.id for hit in best.hits], best.score)
+
+
+def test_ranked_hops_stream_the_likeliest_chain(kinds: Path) -> None:
+    searcher = grls.load(kinds / "ranked", device="cpu")
+    retriever = searcher.retriever
+    assert isinstance(retriever, RankedHops)
+    for query in QUERIES:
+        found = list(searcher.stream(query))
+        (first,) = retriever.retrieve_by_hops([query], 5)[0]
+        assert found[0].hit is not None
+        assert (found[0].hit.id, found[0].score) == (first[0].id, pytest.approx(first[0].score))
+        assert [len(hop.chain) for hop in found] == [1, 2, 3]
+        for hop in found:
+            assert hop.score == pytest.approx(math.prod(hit.score for hit in hop.chain))
+        assert [hop.last for hop in found] == [False, False, True]
+        assert all(len({hit.id for hit in hop.chain}) == hop.number for hop in found)
+
+
+def test_a_single_step_is_one_hop(kinds: Path) -> None:
+    for name in ("bm25", "dense", "generative", "hybrid", "fusion", "rescored"):
+        searcher = grls.load(kinds / name, device="cpu")
+        (hop,) = searcher.stream(QUERIES[0])
+        (best,) = searcher.search(QUERIES[0], 1)
+        assert (hop.hit, hop.chain, hop.score, hop.done, hop.last) == (best, (best,), best.score, False, True)
+
+
+def test_nothing_found_is_a_hop_without_a_passage(kinds: Path) -> None:
+    (hop,) = grls.load(kinds / "bm25").stream("nothing like this")
+    assert (hop.hit, hop.chain, hop.last) == (None, (), True)
+
+
+@pytest.mark.parametrize("name", ["cut", "chains"])
+def test_what_is_known_as_a_whole_comes_passage_by_passage(kinds: Path, name: str) -> None:
+    searcher = grls.load(kinds / name, device="cpu")
+    ((best, *_),) = searcher.retriever.retrieve_chains([QUERIES[0]])  # type: ignore[attr-defined]
+    found = list(searcher.stream(QUERIES[0]))
+    assert [hop.hit and hop.hit.id for hop in found] == [hit.id for hit in best.hits]
+    assert [(hop.last, hop.done) for hop in found[:-1]] == [(False, False)] * (len(found) - 1)
+    assert (found[-1].last, found[-1].done, found[-1].score) == (True, best.done, best.score)
+
+
+def test_filters_bind_every_hop(kinds: Path) -> None:
+    searcher = hops_of(kinds / "dense", steps="fixed", max=3)
+    allowed = ["otter-calm", "r0"]
+    found = list(searcher.stream(Query("q", QUERIES[0]), allow=allowed))
+    assert {hit.id for hit in found[-1].chain} == set(allowed)
+
+
+def test_bad_input(kinds: Path) -> None:
+    searcher = hops_of(kinds / "dense", steps="fixed", max=3)
+    with pytest.raises(DataError, match="one query"):
+        searcher.stream(["one", "two"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError):
+        searcher.stream("one", where="year>>")
+    with pytest.raises(DataError, match="empty"):
+        next(searcher.stream(" "))
