@@ -7,4 +7,5 @@ faults. ``codec`` turns text into tokens (``spelling``: texts that spell the tur
 ``evidence`` makes the excerpts of passages that a hop reads. ``spans`` are identifiers of n words;
 ``neighbours`` are passages similar to each other. ``filters`` says which passages a query may find
 (``filter_options``: the options of a command), and ``where`` reads a filter that is written as text.
+``inputs/`` makes passages, queries and judgements of Python objects.
 """

@@ -80,8 +80,8 @@ class Corpus:
             metadata: One object per passage; None: no metadata.
 
         Raises:
-            DataError: An id, title or text is no string; an id is empty, reserved or used twice; or JSON
-                cannot hold the metadata (NaN).
+            DataError: An id, title or text is no string, or holds half of a surrogate pair; an id is empty,
+                reserved or used twice; or JSON cannot hold the metadata (NaN).
         """
         entries = list(passages)
         objects = [{} for _ in entries] if metadata is None else metadata
@@ -245,7 +245,11 @@ class Corpus:
 
 def _is_text(name: str) -> bool:
     """Whether a name is whole characters: half of a surrogate pair is in no corpus and cannot be hashed."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in name)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
@@ -268,6 +272,12 @@ def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
             )
         if row[0] == DONE_ID:
             raise DataError(_RESERVED, source)
+        if not all(map(_is_text, row)):
+            raise DataError(
+                f"passage {number} ({row[0]!r}) holds half a character (a lone surrogate), which no UTF-8 "
+                "text can hold; remove or repair it.",
+                source,
+            )
         seen.add(row[0])
 
 

@@ -220,8 +220,8 @@ def query_record(query: Query) -> dict[str, Any]:
     return record
 
 
-def query_of(record: dict[str, Any], file: Path, line: int) -> Query:
-    """A query from the JSON object of a line of ``queries.jsonl``.
+def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) -> Query:
+    """A query from the JSON object of a line of ``queries.jsonl``; without a line, ``file`` says its place.
 
     Raises:
         DataError: A field is missing or malformed.

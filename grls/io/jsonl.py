@@ -39,7 +39,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(record, dict):
             raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
         if _SURROGATE.search(text):
-            _refuse_lone_surrogates(record, file, line)
+            refuse_half_characters(record, file, line)
         yield line, record
 
 
@@ -71,7 +71,12 @@ def write_line(stream: IO[str], record: dict[str, Any]) -> None:
 
 
 def string_of(
-    record: dict[str, Any], key: str, file: Path, line: int, default: str | None = None, empty: bool = False
+    record: dict[str, Any],
+    key: str,
+    file: str | Path,
+    line: int | None,
+    default: str | None = None,
+    empty: bool = False,
 ) -> str:
     """A field that is a string.
 
@@ -95,7 +100,7 @@ def string_of(
     raise DataError(f"expected {key!r} to be a {'' if empty else 'non-empty '}string, {what}.", file, line)
 
 
-def object_of(record: dict[str, Any], key: str, file: Path, line: int) -> dict[str, Any]:
+def object_of(record: dict[str, Any], key: str, file: str | Path, line: int | None) -> dict[str, Any]:
     """A field that is an object; an empty object if the field is missing or null.
 
     Raises:
@@ -109,7 +114,12 @@ def object_of(record: dict[str, Any], key: str, file: Path, line: int) -> dict[s
     return value
 
 
-def _refuse_lone_surrogates(record: dict[str, Any], file: Path, line: int) -> None:
+def refuse_half_characters(record: dict[str, Any], file: str | Path, line: int | None = None) -> None:
+    """Refuse an object with half of a surrogate pair, which JSON can escape and UTF-8 cannot hold.
+
+    Raises:
+        DataError: It holds one.
+    """
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

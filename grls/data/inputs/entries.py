@@ -1,0 +1,211 @@
+"""The form that passages and queries share: an id, a text, and further fields.
+
+Entries come from a list of texts or objects, from a dict by id, or from a table. Entries without ids get
+their places as ids: "0", "1", …
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from grls.data.inputs.tables import column_of, refuse_unnamed_index, required_column, table_from
+from grls.data.inputs.values import id_text, json_value, name_list, short_repr
+from grls.data.types import Passage, Query
+from grls.errors import DataError
+
+
+@dataclass(frozen=True)
+class EntryForm:
+    """What entries are, and where their fields stand.
+
+    Attributes:
+        type: The class of one entry.
+        noun: The name of one entry, for error texts.
+        source: The name of all, for error texts.
+        ids: The names under which the id may stand, the first that is there counts.
+        texts: The names under which the text may stand.
+    """
+
+    type: type[Passage] | type[Query]
+    noun: str
+    source: str
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+class InputEntry(NamedTuple):
+    """One passage or query.
+
+    Attributes:
+        id: Its id.
+        text: Its text.
+        fields: Its other fields, as JSON holds them; missing values are left out.
+        place: What it is called in error texts.
+    """
+
+    id: str
+    text: str
+    fields: dict[str, Any]
+    place: str
+
+
+def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
+    """The entries of a list, dict or table.
+
+    Raises:
+        DataError: It is something else; it is empty; a column or a text is missing; an id is used twice; or
+            only some entries have an id.
+    """
+    pairs = _pairs(value, form)
+    if not pairs:
+        raise DataError(f"there is no {form.noun}; expected at least one.", form.source)
+    parts = [_parts(key, content, f"{form.noun} {n}", form) for n, (key, content) in enumerate(pairs)]
+    without = [n for n, (name, _, _) in enumerate(parts) if name is None]
+    if without and len(without) < len(parts):
+        raise DataError(
+            f"{form.noun} {without[0]} has no id, and others have one (looked for {name_list(form.ids)}); "
+            "give every one an id, or none.",
+            form.source,
+        )
+    entries = [
+        InputEntry(name or str(n), text, fields, f"{form.noun} {n} ({name or str(n)!r})")
+        for n, (name, text, fields) in enumerate(parts)
+    ]
+    _refuse_repeated_ids(entries, form)
+    return entries
+
+
+def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dict[str, Any]:
+    """The metadata of an entry: the object in its field ``metadata``, and all fields that are left.
+
+    The object may be JSON text.
+
+    Args:
+        entry: The entry.
+        form: Its form.
+        but: Fields that are no metadata.
+
+    Raises:
+        DataError: ``metadata`` is no object, has another value for a field, or JSON cannot hold it.
+    """
+    fields = {name: value for name, value in entry.fields.items() if name not in but}
+    metadata = _object(fields.pop("metadata", {}))
+    if metadata is None:
+        given = short_repr(entry.fields["metadata"])
+        raise DataError(f"{entry.place}: expected metadata to be an object, got {given}.", form.source)
+    twice = [name for name in metadata.keys() & fields.keys() if metadata[name] != fields[name]]
+    if twice:
+        raise DataError(
+            f"{entry.place}: {min(twice)!r} is a field, and a key of metadata with another value; keep one.",
+            form.source,
+        )
+    try:
+        json.dumps({**metadata, **fields}, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"{entry.place}: expected metadata that JSON can hold ({error}); convert the value or leave the "
+            "column out.",
+            form.source,
+        ) from None
+    return {**metadata, **fields}
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    """An object, or the object that a JSON text holds; None for all else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
+    """(id or None, content) of every entry."""
+    _refuse_single(value, form)
+    table = table_from(value, form.source)
+    if table is not None:
+        required_column(table.columns, form.texts, f"the texts of {form.noun} entries", form.source)
+        refuse_unnamed_index(value, table, form.ids, form.source)
+        return [(None, row) for row in table.rows]
+    if isinstance(value, Mapping) or (hasattr(value, "items") and hasattr(value, "index")):  # a pandas series
+        return list(value.items())
+    if isinstance(value, Iterable) and not isinstance(value, set | frozenset):
+        return [(None, content) for content in value]
+    raise DataError(
+        f"expected a list of texts or objects, a dict from ids to texts, a data frame, a data set or a path; "
+        f"got {type(value).__name__} {short_repr(value)}.",
+        form.source,
+    )
+
+
+def _refuse_single(value: Any, form: EntryForm) -> None:
+    """Refuse a single entry where several are expected, and a dict of data sets."""
+    if isinstance(value, str | bytes):
+        raise DataError(
+            f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",
+            form.source,
+        )
+    alone = isinstance(value, Passage | Query)
+    if isinstance(value, Mapping):
+        alone = {column_of(value, form.ids), column_of(value, form.texts)}.isdisjoint({None})
+        splits = [name for name, one in value.items() if hasattr(one, "column_names")]
+        if splits:
+            raise DataError(
+                f"this is a dict of data sets; choose one, as in data[{splits[0]!r}] (there are "
+                f"{name_list(value)}).",
+                form.source,
+            )
+    if alone:
+        raise DataError(
+            f"this is a single {form.noun}; put it in a list: [{short_repr(value)}].", form.source
+        )
+
+
+def _parts(key: Any, content: Any, place: str, form: EntryForm) -> tuple[str | None, str, dict[str, Any]]:
+    """Id (None if there is none), text and other fields of an entry."""
+    fields = _fields(content, place, form)
+    text_key, id_key = column_of(fields, form.texts), column_of(fields, form.ids)
+    if text_key is None:
+        raise DataError(
+            f"{place} has no text: looked for {name_list(form.texts)}; there are {name_list(fields)}.",
+            form.source,
+        )
+    text, named = fields.pop(text_key), fields.pop(id_key) if id_key is not None else None
+    if not isinstance(text, str):
+        what = "its text is missing" if text is None else f"got {short_repr(text)}"
+        raise DataError(f"{place}: expected its text to be a string, {what}.", form.source)
+    names = [id_text(one, place, form.source) for one in (key, named) if one is not None]
+    if len(set(names)) > 1:
+        raise DataError(f"{place}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
+    present = {name: value for name, value in fields.items() if value is not None}
+    return (names[0] if names else None), text, present
+
+
+def _fields(content: Any, place: str, form: EntryForm) -> dict[str, Any]:
+    """All fields of an entry."""
+    if isinstance(content, str):
+        return {form.texts[0]: str(content)}
+    fields = content._asdict() if isinstance(content, form.type) else content
+    if not isinstance(fields, Mapping):
+        raise DataError(
+            f"{place}: expected a text, a {form.type.__name__}, or an object such as "
+            f"{{{form.ids[0]!r}: 'a', {form.texts[0]!r}: '…'}}, got {short_repr(content)}.",
+            form.source,
+        )
+    return {str(name): json_value(value) for name, value in fields.items()}
+
+
+def _refuse_repeated_ids(entries: list[InputEntry], form: EntryForm) -> None:
+    first: dict[str, str] = {}
+    for entry in entries:
+        if entry.id in first:
+            raise DataError(
+                f"{entry.place}: its id is that of {first[entry.id]} already; every {form.noun} needs a "
+                "different id.",
+                form.source,
+            )
+        first[entry.id] = entry.place

@@ -1,0 +1,265 @@
+"""Queries with their gold passages, from Python objects. All is checked before anything else happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import HIGHEST_GRADE, Qrels, proofs_of, read_qrels, relevant
+from grls.data.inputs.queries import queries_from
+from grls.data.inputs.tables import column_of, required_column, table_from
+from grls.data.inputs.values import existing_path, id_list, id_text, json_value, name_list, short_repr
+from grls.data.types import Query
+from grls.errors import DataError
+
+_SOURCE = "gold"
+_QUERY = ("query-id", "query_id", "qid", "query")
+_PASSAGE = ("corpus-id", "corpus_id", "passage_id", "docno", "docid", "doc_id")
+_SCORE = ("score", "relevance", "label", "grade")
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Queries and their gold passages.
+
+    Attributes:
+        queries: The queries; ``evidence`` holds the gold passages if their order is known, or if any order is
+            correct (then the metadata holds ``any_order: true``).
+        qrels: Query id -> passage id -> grade, for every query.
+    """
+
+    queries: list[Query]
+    qrels: Qrels
+
+
+class _OfQuery(NamedTuple):
+    """The gold passages of one query: grades, and evidence if they are a list or a set."""
+
+    grades: dict[str, int]
+    evidence: tuple[str, ...] | None = None
+    any_order: bool = False
+
+
+def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
+    """Join queries with their gold passages.
+
+    Args:
+        gold: One of these:
+
+            - a dict from query ids to gold passages: a list of ids in the order of retrieval (evidence), a
+              set of ids if any order is correct, a dict from ids to grades, or a single id;
+            - a list of such gold passages, one for each query, in the order of the queries;
+            - a data frame, a ``datasets.Dataset`` or an Arrow table with columns such as ``query-id``,
+              ``corpus-id`` and ``score`` (without a score each row has the grade 1);
+            - the path of a qrels file in BEIR's form, or the name of a split if the queries are a data set
+              folder;
+            - None: the evidence of the queries.
+
+            Passages graded above 0 are gold.
+        queries: The queries, see :func:`~grls.data.inputs.queries.queries_from`. If queries and gold are
+            files, only the judged queries are taken; otherwise every query needs gold passages. Gold passages
+            of further queries are ignored.
+        corpus: Every gold passage must be in it; None: not checked.
+
+    Raises:
+        DataError: It is something else; a query has no gold passage; a gold passage is not in the corpus; a
+            column is missing; or a grade is no whole number.
+    """
+    file = _qrels_file(gold, queries)
+    asked = queries_from(queries)
+    if file is not None:
+        joined = _from_file(file, asked, existing_path(queries) is not None)
+    else:
+        joined = _joined(asked, _by_query(gold, asked))
+    refuse_unknown_gold(joined, [] if corpus is None else [corpus])
+    return joined
+
+
+def refuse_unknown_gold(gold: Gold, corpora: Iterable[Corpus]) -> None:
+    """Refuse gold passages that are in no corpus.
+
+    Args:
+        gold: The queries and their gold passages.
+        corpora: The corpora; none: nothing is checked.
+
+    Raises:
+        DataError: A passage of the grades, evidence or proofs is in none of them.
+    """
+    uses = {passage: query for query, grades in gold.qrels.items() for passage in grades}
+    for query in gold.queries:
+        for passages in (query.evidence, *proofs_of(query)):
+            uses.update(dict.fromkeys(passages, query.id))
+    unknown, names, first = list(uses), [], ""
+    for corpus in corpora:
+        names.append(corpus.source)
+        first = name_list(corpus.ids(range(min(3, len(corpus)))))
+        numbers = corpus.numbers(unknown)
+        unknown = [passage for passage, number in zip(unknown, numbers, strict=True) if number is None]
+    if names and unknown:
+        raise DataError(
+            f"query {uses[unknown[0]]!r}: the passage id {unknown[0]!r} is not in {' or '.join(names)} "
+            f"({len(unknown)} such ids; the ids there begin with {first}); correct the id or add the "
+            "passage.",
+            _SOURCE,
+        )
+
+
+def _qrels_file(gold: Any, queries: Any) -> Path | None:
+    """The qrels file that the gold names: a path, or a split of the data set folder of the queries."""
+    folder = existing_path(queries)
+    if isinstance(gold, str) and folder is not None:
+        split = folder / "qrels" / f"{gold}.tsv"
+        if split.is_file():
+            return split
+    file = existing_path(gold)
+    if file is None and isinstance(gold, str):
+        there = sorted(one.stem for one in folder.glob("qrels/*.tsv")) if folder is not None else []
+        splits = f"; the data set has the splits {name_list(there)}" if there else ""
+        raise DataError(f"{gold!r} is no file{splits}; expected qrels in BEIR's form.", _SOURCE)
+    if file is not None and file.is_dir():
+        files = sorted([*file.glob("qrels/*.tsv"), *file.glob("*.tsv")])
+        if len(files) != 1:
+            raise DataError(
+                f"expected the path of one qrels file, such as {file / 'qrels' / 'test.tsv'}; there are "
+                f"{name_list([one.name for one in files])}.",
+                file,
+            )
+        return files[0]
+    return file
+
+
+def _from_file(file: Path, queries: list[Query], subset: bool) -> Gold:
+    """The gold of a qrels file; the grades may all be 0, as in the field's data sets."""
+    qrels = read_qrels(file)
+    ids = {query.id for query in queries}
+    unknown = qrels.keys() - ids
+    if subset and unknown:
+        raise DataError(
+            f"the query id {min(unknown)!r} is in none of the queries ({len(unknown)} such); add the query "
+            "or drop its lines.",
+            file,
+        )
+    if not subset:
+        _refuse_unjudged([query.id for query in queries if query.id not in qrels], file, unknown)
+    judged = [query for query in queries if query.id in qrels]
+    if not judged:
+        raise DataError("the file judges none of the queries.", file)
+    return Gold(judged, {name: grades for name, grades in qrels.items() if name in ids})
+
+
+def _joined(queries: list[Query], of_queries: Mapping[str, _OfQuery]) -> Gold:
+    ids = {query.id for query in queries}
+    without = [q.id for q in queries if q.id not in of_queries or not relevant(of_queries[q.id].grades)]
+    _refuse_unjudged(without, _SOURCE, of_queries.keys() - ids)
+    completed = [_completed(query, of_queries[query.id]) for query in queries]
+    return Gold(completed, {query.id: of_queries[query.id].grades for query in queries})
+
+
+def _refuse_unjudged(without: list[str], source: str | Path, further: Collection[str]) -> None:
+    if without:
+        others = f"; there is gold of {name_list(sorted(further), 3)}, which is no query" if further else ""
+        raise DataError(
+            f"{len(without)} queries have no gold passage: {name_list(without, 5)}{others}. Add their gold "
+            "passages, or leave these queries out.",
+            source,
+        )
+
+
+def _completed(query: Query, gold: _OfQuery) -> Query:
+    """The query with its evidence."""
+    if gold.evidence is None:
+        return query
+    metadata = {name: value for name, value in json.loads(query.metadata).items() if name != "any_order"}
+    if gold.any_order:
+        metadata["any_order"] = True
+    return query._replace(evidence=gold.evidence, metadata=json.dumps(metadata, ensure_ascii=False))
+
+
+def _by_query(gold: Any, queries: list[Query]) -> dict[str, _OfQuery]:
+    """Query id -> its gold passages."""
+    if gold is None:
+        return {q.id: _OfQuery(dict.fromkeys(q.evidence, 1)) for q in queries}
+    table = table_from(gold, _SOURCE)
+    if table is not None:
+        return _of_rows(table.columns, table.rows)
+    if isinstance(gold, Mapping):
+        named: dict[str, Any] = {}
+        for key, value in gold.items():
+            name = id_text(key, "a key of gold", _SOURCE)
+            if name in named:
+                raise DataError(f"the query id {name!r} is used twice.", _SOURCE)
+            named[name] = value
+        return {name: _of_query(value, name) for name, value in named.items()}
+    if not isinstance(gold, list | tuple) and not hasattr(gold, "tolist"):
+        raise DataError(
+            "expected a dict from query ids to passage ids, a list of them in the order of the queries, a "
+            f"data frame or the path of a qrels file; got {type(gold).__name__} {short_repr(gold)}.",
+            _SOURCE,
+        )
+    return _of_list(list(gold), queries)
+
+
+def _of_list(gold: list[Any], queries: list[Query]) -> dict[str, _OfQuery]:
+    """Gold passages in the order of the queries, or rows of qrels."""
+    rows = [
+        one
+        for one in gold
+        if isinstance(one, Mapping) and column_of(one, _QUERY) and column_of(one, _PASSAGE)
+    ]
+    if gold and len(rows) == len(gold):
+        return _of_rows(list(dict.fromkeys(str(name) for row in rows for name in row)), rows)
+    if len(gold) != len(queries):
+        raise DataError(
+            f"there are {len(gold)} items for {len(queries)} queries; a list of gold passages needs one item "
+            "a query, in their order.",
+            _SOURCE,
+        )
+    return {query.id: _of_query(value, query.id) for query, value in zip(queries, gold, strict=True)}
+
+
+def _of_query(value: Any, query: str) -> _OfQuery:
+    what = f"query {query!r}"
+    if isinstance(value, Mapping):
+        grades: dict[str, int] = {}
+        for key, grade in value.items():
+            _add(grades, id_text(key, what, _SOURCE), grade, what)
+        return _OfQuery(grades)
+    ids = id_list(value, what, _SOURCE)
+    return _OfQuery(dict.fromkeys(ids, 1), tuple(ids), isinstance(value, set | frozenset))
+
+
+def _of_rows(columns: list[str], rows: Iterable[Mapping[str, Any]]) -> dict[str, _OfQuery]:
+    """The gold of qrels in a table."""
+    query_column = required_column(columns, _QUERY, "the ids of queries", _SOURCE)
+    passage_column = required_column(columns, _PASSAGE, "the ids of passages", _SOURCE)
+    score_column = column_of(columns, _SCORE)
+    qrels: Qrels = {}
+    for n, row in enumerate(rows):
+        query = id_text(row.get(query_column), f"row {n}, column {query_column!r}", _SOURCE)
+        passage = id_text(row.get(passage_column), f"row {n}, column {passage_column!r}", _SOURCE)
+        grade = 1 if score_column is None else row.get(score_column)
+        _add(qrels.setdefault(query, {}), passage, grade, f"row {n}, query {query!r}")
+    return {query: _OfQuery(grades) for query, grades in qrels.items()}
+
+
+def _add(grades: dict[str, int], passage: str, grade: Any, what: str) -> None:
+    """Add the grade of a passage, checked."""
+    number = json_value(grade)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if not isinstance(number, int) or abs(number) > HIGHEST_GRADE:
+        raise DataError(
+            f"{what}, passage {passage!r}: expected a grade that is a whole number between "
+            f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}, got {grade!r}.",
+            _SOURCE,
+        )
+    if grades.setdefault(passage, int(number)) != number:
+        raise DataError(
+            f"{what}, passage {passage!r}: it has the grade {grades[passage]} already, and here {number}; "
+            "keep one of them.",
+            _SOURCE,
+        )

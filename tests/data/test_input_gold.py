@@ -1,0 +1,205 @@
+"""Queries with their gold passages, from Python objects, and the folder that is written of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+from small_data import write_small
+from tables import TABLES
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import gold_passages, read_qrels, read_split
+from grls.data.inputs.corpora import corpus_of
+from grls.data.inputs.folders import write_splits
+from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError
+
+CORPUS = corpus_of(["zero", "one", "two", "three"])
+QUERIES = {"a": "what ?", "b": "where ?"}
+QRELS = {"a": {"2": 1, "0": 1}, "b": {"1": 1}}
+
+
+def test_a_list_is_evidence_in_order() -> None:
+    made = gold_of({"a": ["2", "0"], "b": "1"}, QUERIES, CORPUS)
+    assert made.queries == [Query("a", "what ?", ("2", "0")), Query("b", "where ?", ("1",))]
+    assert made.qrels == QRELS
+    assert gold_of({"a": (2, 0), "b": 1}, QUERIES, CORPUS) == made
+    assert gold_of({"a": np.array([2, 0]), "b": [1]}, QUERIES, CORPUS) == made
+    assert gold_of(pd.Series({"a": [2, 0], "b": [1]}).to_dict(), QUERIES, CORPUS) == made
+
+
+def test_a_set_is_evidence_in_any_order() -> None:
+    made = gold_of({"a": {2, 0}, "b": frozenset({"1"})}, QUERIES, CORPUS)
+    any_order = json.dumps({"any_order": True})
+    assert made.queries == [
+        Query("a", "what ?", ("0", "2"), metadata=any_order),
+        Query("b", "where ?", ("1",), metadata=any_order),
+    ]  # fmt: skip
+    assert made.qrels == QRELS
+
+
+def test_a_list_replaces_what_a_set_has_left() -> None:
+    before = gold_of({"a": {2, 0}, "b": {"1"}}, QUERIES).queries
+    assert gold_of({"a": ["2", "0"], "b": ["1"]}, before) == gold_of({"a": ["2", "0"], "b": ["1"]}, QUERIES)
+
+
+def test_grades_are_qrels_and_leave_the_evidence() -> None:
+    asked = [Query("a", "what ?", ("2", "0")), Query("b", "where ?")]
+    grades: dict[str, dict[Any, Any]] = {"a": {"0": 2, 2: 1.0, "3": 0}, "b": {"1": np.int64(1)}}
+    made = gold_of(grades, asked, CORPUS)
+    assert made == Gold(asked, {"a": {"0": 2, "2": 1, "3": 0}, "b": {"1": 1}})
+    assert gold_passages(made.queries[0], made.qrels) == ["2", "0"]
+
+
+def test_gold_may_come_in_the_order_of_the_queries() -> None:
+    texts = list(QUERIES.values())
+    expected = {"0": {"2": 1, "0": 1}, "1": {"1": 1}}
+    for given in ([["2", "0"], ["1"]], [{"2", "0"}, {"1"}], [{"2": 1, "0": 1}, {"1": 1}], [[2, 0], 1]):
+        assert gold_of(given, texts, CORPUS).qrels == expected
+    assert gold_of([["2", "0"], "1"], texts).queries[0].evidence == ("2", "0")
+    assert gold_of(np.array([2, 1]), texts).qrels == {"0": {"2": 1}, "1": {"1": 1}}
+
+
+@pytest.mark.parametrize("library", TABLES)
+def test_a_table_holds_qrels(library: str) -> None:
+    columns = {"query-id": ["a", "a", "b"], "corpus-id": [2, 0, 1], "score": [1, 1, 1]}
+    assert gold_of(TABLES[library](columns), QUERIES, CORPUS).qrels == QRELS
+    columns = {"qid": ["a", "a", "b"], "docno": ["2", "0", "1"]}
+    assert gold_of(TABLES[library](columns), QUERIES, CORPUS).qrels == QRELS
+
+
+def test_without_gold_the_evidence_counts() -> None:
+    asked = [Query("a", "what ?", ("2", "0")), Query("b", "where ?", ("1",))]
+    assert gold_of(None, asked, CORPUS) == Gold(asked, QRELS)
+    with pytest.raises(DataError, match="1 queries have no gold passage: 'b'"):
+        gold_of(None, [asked[0], Query("b", "where ?")], CORPUS)
+
+
+def test_gold_of_further_queries_is_ignored() -> None:
+    assert gold_of({"a": "0", "c": "nowhere"}, {"a": "what ?"}, CORPUS).qrels == {"a": {"0": 1}}
+
+
+def test_files_are_read_as_evaluation_reads_them(tmp_path: Path) -> None:
+    folder = write_small(tmp_path / "data")
+    corpus = Corpus.read(folder)
+    expected = Gold(*read_split(folder, "dev", corpus))
+    for gold in ("dev", folder / "qrels" / "dev.tsv", str(folder / "qrels" / "dev.tsv")):
+        assert gold_of(gold, folder, corpus) == expected
+    assert gold_of(folder / "qrels" / "dev.tsv", expected.queries, corpus) == expected
+
+
+def test_a_data_set_with_one_split_needs_no_name(tmp_path: Path) -> None:
+    folder = write_small(tmp_path / "data")
+    with pytest.raises(DataError, match=r"one qrels file.*'dev.tsv', 'test.tsv', 'train.tsv'"):
+        gold_of(folder, folder)
+    for split in ("train", "dev"):
+        (folder / "qrels" / f"{split}.tsv").unlink()
+    assert gold_of(folder, folder) == gold_of(folder / "qrels", folder) == gold_of("test", folder)
+
+
+def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
+    folder = write_small(tmp_path / "data")
+    file = folder / "qrels" / "dev.tsv"
+    with pytest.raises(DataError, match="no file; the data set has the splits 'dev', 'test', 'train'"):
+        gold_of("tset", folder)
+    with pytest.raises(DataError, match=r"1 queries have no gold passage: 'a'; there is gold of 'q-"):
+        gold_of(file, [*gold_of("dev", folder).queries[:1], Query("a", "what ?")])
+    with file.open("a") as stream:
+        stream.write("nobody\tr0\t1\n")
+    with pytest.raises(DataError, match="'nobody' is in none of the queries"):
+        gold_of("dev", folder)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"a": ["0"]}, "1 queries have no gold passage: 'b'. Add"),
+        ({"a": ["0"], "c": ["1"]}, "'b'; there is gold of 'c', which is no query"),
+        ({"a": ["0"], "b": []}, "1 queries have no gold passage: 'b'"),
+        ({"a": ["0"], "b": {"1": 0}}, "1 queries have no gold passage: 'b'"),
+        ({"a": ["0"], "b": None}, "query 'b': expected a list of passage ids, got None"),
+        ({"a": ["0"], "b": ["0", "0"]}, "query 'b': the passage id '0' is repeated"),
+        ({"a": ["0"], "b": [["0"]]}, "query 'b': expected an id"),
+        ({"a": ["0"], "b": ["9", "8"]},
+         r"'b': the passage id '9' is not in corpus \(2 such ids; the ids there begin with '0', '1', '2'\)"),
+        ({"a": ["0"], "b": {"9": 0, "1": 1}}, "the passage id '9' is not in corpus"),
+        ({"a": ["0"], "b": {"1": 0.5}}, "passage '1': expected a grade that is a whole number.*got 0.5"),
+        ({"a": ["0"], "b": {"1": "high"}}, "expected a grade that is a whole number.*got 'high'"),
+        ({"a": ["0"], "b": {"1": 10**7}}, "expected a grade"),
+        ({"a": ["0"], "b": {"1": 1, 1: 2}}, "it has the grade 1 already, and here 2"),
+        ({1: ["0"], "1": ["1"], "a": "0", "b": "1"}, "the query id '1' is used twice"),
+        ([["0"]], "there are 1 items for 2 queries"),
+        ([], "there are 0 items for 2 queries"),
+        ({"a", "b"}, "expected a dict from query ids.*got set"),
+        (3, "expected a dict from query ids.*got int 3"),
+        ("qrels.tsv", "'qrels.tsv' is no file; expected qrels in BEIR's form"),
+        (Path("gone.tsv"), "no such file"),
+        (pd.DataFrame({"query": ["a"], "passage": ["0"]}),
+         "no column with the ids of passages: looked for 'corpus-id', .*; there are 'query', 'passage'"),
+        (pd.DataFrame({"docno": ["a"]}), "no column with the ids of queries"),
+        (pd.DataFrame({"qid": ["a", None], "docno": ["0", "1"]}), "row 1, column 'qid': expected an id"),
+        (pd.DataFrame({"qid": ["a"], "docno": ["0"], "score": [0.5]}),
+         "row 0, query 'a', passage '0': expected a grade"),
+        (datasets.Dataset.from_dict({"qid": ["a", "b"], "docno": ["0", "9"]}), "'9' is not in corpus"),
+    ],
+)  # fmt: skip
+def test_what_is_no_gold_is_refused(wrong: Any, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        gold_of(wrong, QUERIES, CORPUS)
+
+
+def test_evidence_that_is_in_no_corpus_is_refused() -> None:
+    asked = [Query("a", "what ?", ("0", "9"))]
+    with pytest.raises(DataError, match="query 'a': the passage id '9' is not in corpus"):
+        gold_of({"a": {"0": 1}}, asked, CORPUS)
+    asked = [Query("a", "what ?", ("0",), metadata='{"proofs": [["0"], ["9"]]}')]
+    with pytest.raises(DataError, match="query 'a': the passage id '9' is not in corpus"):
+        gold_of(None, asked, CORPUS)
+
+
+def test_a_gold_passage_may_be_in_any_of_several_corpora() -> None:
+    made = gold_of({"a": ["0", "x"]}, {"a": "what ?"})
+    other = corpus_of({"x": "another"})
+    refuse_unknown_gold(made, [CORPUS, other])
+    refuse_unknown_gold(made, [])
+    with pytest.raises(DataError, match=r"'x' is not in corpus"):
+        refuse_unknown_gold(made, [CORPUS])
+
+
+def test_a_data_set_is_written_with_its_splits(tmp_path: Path) -> None:
+    corpus = corpus_of([{"text": "zero", "year": 1999}, {"text": "one", "title": "One"}])
+    train = gold_of([[1, 0], {0}], ["what ?", "where ?"], corpus)
+    dev = Gold(train.queries[:1], {"0": {"1": 2, "0": 0}})
+    write_splits(tmp_path / "data", corpus, {"train": train, "dev": dev})
+    written = Corpus.read(tmp_path / "data")
+    assert (written.fingerprint, written.metadata_fingerprint) == (
+        corpus.fingerprint,
+        corpus.metadata_fingerprint,
+    )
+    assert Gold(*read_split(tmp_path / "data", "train", written)) == train
+    assert Gold(*read_split(tmp_path / "data", "dev", written)) == dev
+    assert sorted(file.name for file in (tmp_path / "data" / "qrels").iterdir()) == ["dev.tsv", "train.tsv"]
+
+
+def test_a_data_set_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    made = gold_of({"a": "0"}, {"a": "what ?"})
+    other = gold_of({"a": "0"}, {"a": "where ?"})
+    unknown = gold_of({"a": "9"}, {"a": "what ?"})
+    broken = gold_of({"a\tb": "0"}, {"a\tb": "what ?"})
+    for splits, error, why in (
+        ({"train/x": made}, ConfigError, "expected a split such as train"),
+        ({"train": Gold([], {})}, DataError, "the split 'train' holds no query"),
+        ({"train": made, "dev": other}, DataError, "the query 'a' of the split 'dev' differs"),
+        ({"train": unknown}, DataError, "'9' is not in corpus"),
+        ({"train": broken}, DataError, "holds a tab"),
+    ):
+        with pytest.raises(error, match=why):
+            write_splits(tmp_path / "data", CORPUS, splits)
+    assert list(tmp_path.iterdir()) == []
+    write_splits(tmp_path / "data", CORPUS, {"test": made})
+    assert read_qrels(tmp_path / "data" / "qrels" / "test.tsv") == {"a": {"0": 1}}
