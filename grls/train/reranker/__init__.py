@@ -1,4 +1,4 @@
-"""Training a reranker of documents (arXiv 2302.00083): ``fit`` and its ``options``.
+"""Training a reranker of documents (arXiv 2302.00083): ``fit`` and its ``options``. ``run`` reads its files.
 
 ``data`` makes batches, ``module`` is the LightningModule, ``loss`` its loss. Its examples are
 :class:`grls.answer.ralm.reranker.RerankExample`, written by a language model beforehand; the reranker makes

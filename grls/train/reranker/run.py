@@ -1,0 +1,130 @@
+"""Trains a reranker of documents from files of examples: reads and compares them, and fits."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grls.answer.ralm.reranker import Reranker, example_settings, read_examples
+from grls.data.corpus import Corpus
+from grls.errors import MismatchError
+from grls.io.files import read_json, refuse_foreign, sha256, write_json
+from grls.io.logs import quiet
+from grls.train.reranker.fit import fit_reranker
+from grls.train.reranker.options import USUAL_FIT, RerankerOptions
+
+log = logging.getLogger(__name__)
+
+PREFIX = 64
+"""Tokens before a stride, where the examples do not record it."""
+
+
+def run_reranker(
+    *,
+    train: str,
+    dev: str,
+    data: str,
+    output: str,
+    encoder: str = "all-MiniLM-L6-v2",
+    prefix_tokens: int | None = None,
+    max_tokens: int = 256,
+    fit: RerankerOptions = USUAL_FIT,
+    resume: bool = False,
+    device: str = "auto",
+) -> float:
+    """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9).
+
+    Writes ``output/model``, ``output/logs``, ``output/checkpoints`` and ``output/settings.json``.
+
+    Args:
+        train: File of training examples, written by ``grls ralm examples``.
+        dev: File of examples that choose the best epoch.
+        data: Data set folder, or corpus file, with which the examples were collected.
+        output: Folder for everything that the run writes.
+        encoder: Folder or hub name of a bidirectional encoder to start from.
+        prefix_tokens: Length of the prefix before a stride, in tokens of the language model; None: that of
+            the examples.
+        max_tokens: Longest input (prefix and document), in tokens of the encoder.
+        fit: Options of the training.
+        resume: Resume from the last checkpoint in ``output``; options and data must be the same.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
+
+    Returns:
+        The best dev loss (nats a stride).
+
+    Raises:
+        ConfigError: An option cannot work, or the training has diverged.
+        DataError: A file is malformed, or a passage of an example is not in the corpus.
+        MismatchError: The files do not belong together, or the run to resume had other options.
+    """
+    quiet()
+    refuse_foreign(f"{output}/model", "config.json")
+    corpus = Corpus.read(data)
+    examples = read_examples(train), read_examples(dev)
+    prefix_tokens = _prefix_tokens(train, dev, corpus, data, prefix_tokens)
+    settings = {
+        "train": sha256(train), "dev": sha256(dev), "data": corpus.fingerprint, "encoder": encoder,
+        "prefix_tokens": prefix_tokens, "max_tokens": max_tokens, **vars(fit),
+    }  # fmt: skip
+    kept = Path(output) / "settings.json"
+    if resume:
+        _refuse_others(kept, settings)
+    torch.manual_seed(fit.seed)  # for the new head of an encoder without one
+    reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
+    if not resume:
+        write_json(kept, settings)
+    return fit_reranker(reranker, corpus, *examples, output, **vars(fit), resume=resume)
+
+
+def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, wanted: int | None) -> int:
+    """Tokens of a prefix, from the option or the examples.
+
+    Raises:
+        MismatchError: The examples were collected with another length of prefixes or another corpus.
+    """
+    lengths: dict[str, int] = {}
+    for option, file in (("--train", train), ("--dev", dev)):
+        settings = example_settings(file)
+        if settings.get("corpus", corpus.fingerprint) != corpus.fingerprint:
+            raise MismatchError(
+                f"the examples of {option} {file} were collected with another corpus than --data {data}: "
+                "set --data to that corpus, or collect them again (`grls ralm examples`)."
+            )
+        if "prefix_tokens" in settings:
+            lengths[option] = int(settings["prefix_tokens"])
+    for option, tokens in lengths.items():
+        if wanted is not None and tokens != wanted:
+            raise MismatchError(
+                f"the examples of {option} have prefixes of {tokens} tokens, got --prefix_tokens {wanted}: "
+                "leave --prefix_tokens out, or collect them again (`grls ralm examples "
+                f"--examples.prefix_tokens {wanted}`)."
+            )
+    if len(set(lengths.values())) > 1:
+        raise MismatchError(
+            f"prefixes have {lengths['--train']} tokens in --train and {lengths['--dev']} in --dev: "
+            "collect both with the same --examples.prefix_tokens."
+        )
+    return next(iter(lengths.values()), PREFIX if wanted is None else wanted)
+
+
+def _refuse_others(kept: Path, settings: dict[str, Any]) -> None:
+    """Refuse to resume with other options than those of the first run.
+
+    Raises:
+        MismatchError: An option has changed.
+    """
+    if not kept.is_file():  # a run of an earlier version, or no run; then the checkpoint is missing as well
+        log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
+        return
+    before = read_json(kept)
+    others = [name for name in settings if not isinstance(before, dict) or before.get(name) != settings[name]]
+    if others:
+        nested = vars(USUAL_FIT)
+        options = ", ".join(f"--fit.{name}" if name in nested else f"--{name}" for name in others)
+        raise MismatchError(
+            f"the run in {kept.parent} was begun with other options ({options}): resume it with the same "
+            "options and data, or begin a new run in another --output."
+        )
