@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from grls.api.fusing import fuse as fuse
     from grls.api.opening import load as load
     from grls.api.searcher import Searcher as Searcher
     from grls.data.corpus import Corpus as Corpus
@@ -29,11 +30,12 @@ _PLACES = {
     "Passage": "grls.data.types",
     "Query": "grls.data.types",
     "Searcher": "grls.api.searcher",
+    "fuse": "grls.api.fusing",
     "load": "grls.api.opening",
 }
 """Public name -> its module."""
 
-__all__ = ["Chain", "Corpus", "Hit", "Passage", "Query", "Searcher", "load"]
+__all__ = ["Chain", "Corpus", "Hit", "Passage", "Query", "Searcher", "fuse", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
 """The library as users call it: ``grls.load(folder).search("…")``, and what leads there.
 
-``searcher`` searches with a retriever of any kind; ``opening`` opens one. ``streaming`` gives the hops of a
-query as they are found, ``batching`` answers what comes in at the same time together, ``texts`` adds texts
-and titles to hits. ``temporary`` makes the folders of retrievers that were made without a place; they go with
-their object.
+``searcher`` is a retriever of any kind as users hold it, ``opening`` opens one. ``searching`` is its search:
+``streaming`` gives the hops of a query as they are found, ``batching`` answers what comes in at the same time
+together, ``texts`` adds texts and titles to hits. ``composing`` writes what searchers are composed to,
+``fusing`` fuses several, ``options`` reads the options of calls. ``temporary`` makes the folders of
+retrievers that were made without a place; they go with their object.
 """

@@ -20,4 +20,5 @@ def load(name: str | Path, *, device: str = "auto", precision: str = "float32") 
         DataError: There is no retriever.
         MismatchError: The folder is damaged, or its parts do not belong together.
     """
-    return Searcher(load_retriever(name, Opening(device, precision)), name)
+    how = Opening(device, precision)
+    return Searcher(load_retriever(name, how), name, how)

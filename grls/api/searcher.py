@@ -1,4 +1,4 @@
-"""Searching with a retriever of any kind.
+"""A retriever of any kind, as users hold it.
 
 A searcher holds a retriever and the folder it was opened from; what is tuned stands in that folder, so a
 searcher has no options of its own. It knows no kind of retriever.
@@ -6,182 +6,100 @@ searcher has no options of its own. It knows no kind of retriever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from threading import RLock
-from typing import overload
+from typing import Any
 
-from grls.api.batching import Batches
-from grls.api.streaming import StreamedHop, stream_hops
-from grls.api.texts import with_texts
-from grls.data.corpus import Corpus
-from grls.data.filters import Filter, Only, both, where
-from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError
-from grls.retrieve.base import Description, Retriever
-from grls.retrieve.queries import check_counts
+from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writer
+from grls.api.searching import Searching
+from grls.api.temporary import HeldFolder
+from grls.errors import ConfigError
+from grls.retrieve.hops.options import HopSteps
 
 
-class Searcher:
-    """A retriever that is ready to search.
+class Searcher(Searching):
+    """A retriever that is ready to search, to be composed with others, and to be kept.
 
-    Threads may share a searcher: their searches take turns, and each gets what it would get alone.
-
-    Args:
-        retriever: The retriever.
-        folder: The folder that it was opened from.
+    What is composed is another searcher, with a folder of its own that names those of its members and opens
+    them anew.
     """
 
-    def __init__(self, retriever: Retriever, folder: str | Path):
-        self.retriever = retriever
-        self.folder = Path(folder)
-        self._turn = RLock()
-        self._batches = Batches()
-
-    def __repr__(self) -> str:
-        what = f"{self.describe().name}, {len(self.corpus):,} passages"
-        return f"{type(self).__name__}({str(self.folder)!r}: {what})"
-
-    @property
-    def corpus(self) -> Corpus:
-        """The passages that it searches."""
-        return self.retriever.corpus
-
-    def describe(self) -> Description:
-        """What it is: system, meaning of its scores, options, members."""
-        return self.retriever.describe()
-
-    @overload
-    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+    def with_priors(
         self,
-        queries: str | Query,
-        k: int = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str] | None = None,
-    ) -> list[Hit]: ...
-
-    @overload
-    def search(
-        self,
-        queries: Sequence[str | Query],
-        k: int = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str] | None = None,
-    ) -> list[list[Hit]]: ...
-
-    def search(
-        self,
-        queries: str | Query | Sequence[str | Query],
-        k: int = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str] | None = None,
-    ) -> list[Hit] | list[list[Hit]]:
-        """The best passages of a query, or of each of several.
+        *priors: Searcher | str | Path,
+        weights: Sequence[float] | None = None,
+        output: str | Path | None = None,
+        **options: Any,
+    ) -> Searcher:
+        """This generator, with other retrievers that look ahead while it writes.
 
         Args:
-            queries: A query, or a list of queries. Many at once are much faster than one after another.
-            k: Largest number of hits of a query, at least 1.
-            where: A filter over the metadata of passages, such as ``"year>=2000"`` (:mod:`grls.data.where`).
-            allow: Ids of the passages that may be found; None: all.
-
-        Returns:
-            Hits with text and title, best first; for a list of queries one list each, in their order.
+            priors: Retrievers that score all passages: searchers or folders, or ``"bm25"``.
+            weights: The weight of each prior; None: 1.
+            output: The folder to write; None: a temporary folder.
+            options: See :class:`~grls.retrieve.hybrid.options.PriorOptions`.
 
         Raises:
-            ConfigError: ``k`` is no positive number, or a filter cannot be read.
-            DataError: A query is empty, or an allowed passage is not in the corpus.
+            ConfigError: This is no generator, a retriever cannot be a prior, or an option cannot be used.
+            MismatchError: A prior is over another corpus.
         """
-        check_counts(k=k)
-        rankings = self._rankings(_listed(queries), k, filter_of(where, allow))
-        found = with_texts(rankings, self.corpus)
-        return found[0] if isinstance(queries, str | Query) else found
+        write = hybrid_writer(self.folder, member_names(priors), weights, options)
+        return self.composed(write, [self, *_searchers(priors)], output)
 
-    @overload
-    async def asearch(  # type: ignore[overload-overlap]  # see search
-        self,
-        queries: str | Query,
-        k: int = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str] | None = None,
-    ) -> list[Hit]: ...
-
-    @overload
-    async def asearch(
-        self,
-        queries: Sequence[str | Query],
-        k: int = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str] | None = None,
-    ) -> list[list[Hit]]: ...
-
-    async def asearch(
-        self,
-        queries: str | Query | Sequence[str | Query],
-        k: int = 10,
-        *,
-        where: str | None = None,
-        allow: Collection[str] | None = None,
-    ) -> list[Hit] | list[list[Hit]]:
-        """:meth:`search` in asynchronous code; what comes in at the same time is searched as one batch.
-
-        Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
-        disturb the others. A thread searches, which starts with the first request and ends with the searcher.
-        """
-        check_counts(k=k)
-        allowed = filter_of(where, allow)
-        rankings = await self._batches.ask(self._rankings, _listed(queries), k, allowed)
-        found = with_texts(rankings, self.corpus)
-        return found[0] if isinstance(queries, str | Query) else found
-
-    def stream(
-        self, query: str | Query, *, where: str | None = None, allow: Collection[str] | None = None
-    ) -> Iterator[StreamedHop]:
-        """The hops of a query as they are found, until DONE or the most hops.
-
-        Where one chain is kept, every hop adds a passage to it. Where several are kept, each item holds the
-        best one so far; the last item holds the chain that the search chooses. Of ranked hops it is the
-        likeliest chain. A retriever of single steps has one hop, its best passage.
+    def hops(
+        self, max: int = 4, steps: HopSteps = "ranked", *, output: str | Path | None = None, **options: Any
+    ) -> Searcher:
+        """This retriever, hop by hop.
 
         Args:
-            query: The query.
-            where: A filter over the metadata of passages.
-            allow: Ids of the passages that may be found; None: all.
+            max: Number of hops (fixed, ranked), or largest number of hops (dynamic).
+            steps: See :class:`~grls.retrieve.hops.options.HopOptions`.
+            output: The folder to write; None: a temporary folder.
+            options: Other options of ``HopOptions``.
 
         Raises:
-            ConfigError: A filter cannot be read.
-            DataError: The query is empty (when the first hop is asked for).
+            ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        if not isinstance(query, str | Query):
-            raise DataError(f"stream takes one query, a text or a Query, got {query!r}.")
-        return self._streamed(query, filter_of(where, allow))
+        write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
+        return self.composed(write, [self], output)
 
-    def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
-        """The hops; it holds the searcher, and so its folder."""
-        yield from stream_hops(self.retriever, query, allow, self._turn)
+    def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
+        """This retriever, with its best passages rescored by a cross-encoder.
 
-    def _rankings(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self._turn:
-            return self.retriever.retrieve(queries, k, allow)
+        Args:
+            model: Folder or hub name of the cross-encoder; the new folder names it and holds no copy.
+            output: The folder to write; None: a temporary folder.
+            options: See :class:`~grls.retrieve.rescored.options.Rereading`.
+
+        Raises:
+            ConfigError: The model is no cross-encoder, or an option cannot be used.
+        """
+        write = rescored_writer(self.folder, str(model), options)
+        return self.composed(write, [self], output)
+
+    def composed(self, write: Writer, members: Sequence[Searcher], output: str | Path | None) -> Searcher:
+        """A searcher of a composite folder; it opens its members anew, from their folders.
+
+        Args:
+            write: Writes the folder.
+            members: The searchers that it is made of.
+            output: The folder; None: a temporary folder.
+        """
+        place = HeldFolder(output, [one.place for one in members])
+        return Searcher(write(place.path, self.how), place, self.how)
 
 
-def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:
-    """Queries as a list; a query alone becomes a list of one."""
-    return [queries] if isinstance(queries, str | Query) else list(queries)
-
-
-def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | None:
-    """The filter of a condition over metadata and of allowed ids; None: every passage may be found.
+def member_names(members: Sequence[Searcher | str | Path]) -> list[str]:
+    """The folders of members.
 
     Raises:
-        ConfigError: The condition cannot be read.
+        ConfigError: A member is neither a searcher nor a folder.
     """
-    if isinstance(allow, str):
-        raise ConfigError(f"allow takes passage ids as a list or set, got the text {allow!r}.")
-    return both(
-        None if condition is None else where(condition), None if allow is None else Only(frozenset(allow))
-    )
+    for one in members:
+        if not isinstance(one, Searcher | str | Path):
+            raise ConfigError(f"expected searchers or folders of retrievers, got {one!r}.")
+    return [str(one.folder if isinstance(one, Searcher) else one) for one in members]
+
+
+def _searchers(members: Sequence[Searcher | str | Path]) -> list[Searcher]:
+    return [one for one in members if isinstance(one, Searcher)]

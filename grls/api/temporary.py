@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -51,3 +52,22 @@ def folder_of(owner: object, output: str | Path | None) -> Path:
         WriteError: A temporary folder cannot be made.
     """
     return temporary_folder(owner) if output is None else Path(output)
+
+
+class HeldFolder:
+    """The folder of a retriever that is made, with those of its members.
+
+    A temporary folder is removed with this object. A composite retriever holds the objects of its members, so
+    their folders stay as long as it names them.
+
+    Args:
+        output: The folder that the user has named; None: a temporary folder.
+        members: The folders of its members.
+
+    Raises:
+        WriteError: A temporary folder cannot be made.
+    """
+
+    def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
+        self.path = folder_of(self, output)
+        self.members = tuple(members)

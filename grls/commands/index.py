@@ -15,6 +15,8 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.rescored.options import PASSAGES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grls.retrieve.base import Retriever
 
 _INDEX, _LIMITS, _SEARCH, _HOPS = IndexOptions(), LimitOptions(), SearchOptions(), HopOptions()
@@ -103,17 +105,12 @@ def make_hybrid(
         hybrid: Options of all priors.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    from grls.retrieve.spec import recorded
+    from grls.retrieve.compose import compose_hybrid
+    from grls.retrieve.registry import Opening
 
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
-    named = []
-    for prior in priors or ():
-        member = prior.retriever
-        where = _member(member, output) if isinstance(member, str) else member
-        named.append(recorded(prior) | {"retriever": where})
-    content = {"generator": _member(retriever, output), "priors": named, **recorded(hybrid)}
-    _composite(output, "hybrid", content, search)
+    _quietly(compose_hybrid, output, retriever, priors or (), hybrid, search, Opening("cpu"))
 
 
 def make_hops(
@@ -127,9 +124,10 @@ def make_hops(
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    from grls.retrieve.spec import recorded
+    from grls.retrieve.compose import compose_hops
+    from grls.retrieve.registry import Opening
 
-    _composite(output, "hops", {"retriever": _member(retriever, output), "hops": recorded(hops)}, search)
+    _quietly(compose_hops, output, retriever, hops, search, Opening("cpu"))
 
 
 def make_fusion(
@@ -152,12 +150,10 @@ def make_fusion(
             of the member, from 0, whose length it has.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    from grls.retrieve.spec import recorded
+    from grls.retrieve.compose import compose_fusion
+    from grls.retrieve.registry import Opening
 
-    content: dict[str, Any] = {"members": [_member(member, output) for member in members], **recorded(fusion)}
-    content |= {} if depth is None else {"depth": depth}
-    content |= {} if length == "mean" else {"length": length}
-    _composite(output, "fusion", content, search)
+    _quietly(compose_fusion, output, members, fusion, depth, length, search, Opening("cpu"))
 
 
 def make_rescored(
@@ -186,13 +182,12 @@ def make_rescored(
             folder.
         device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    from grls.retrieve.rescored.retriever import named_model
-    from grls.retrieve.spec import update_spec
+    from grls.retrieve.compose import compose_rescored
+    from grls.retrieve.registry import Opening
+    from grls.retrieve.rescored.options import Rereading
 
-    content: dict[str, Any] = {"retriever": _member(retriever, output), "model": named_model(model, output)}
-    content |= {"passages": passages} | ({} if weight is None else {"weight": weight})
-    made: Any = _composite(output, "rescored", content, search, device)
-    update_spec(output, {"fingerprint": made.encoder.fingerprint()})
+    how = Rereading(passages, weight)
+    _quietly(compose_rescored, output, retriever, model, how, search, Opening(device))
 
 
 def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = _SEARCH) -> None:
@@ -206,31 +201,18 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
         depth: Number of first passages of a ranking that are considered; no more are kept.
         search: Options of search; those that differ from their defaults are kept in the folder.
     """
-    _composite(output, "cut", {"retriever": _member(retriever, output), "depth": depth}, search)
+    from grls.retrieve.compose import compose_cut
+    from grls.retrieve.registry import Opening
+
+    _quietly(compose_cut, output, retriever, depth, search, Opening("cpu"))
     print(f"where its rankings end is not known yet: `grls tune {output} --data D` finds it on dev queries.")
 
 
-def _member(name: str, output: str) -> str:
-    """A member as it stands in the folder's file."""
-    from pathlib import Path
-
-    from grls.retrieve.registry import BM25
-    from grls.retrieve.spec import relative
-
-    return name if name == BM25 and not Path(name).is_dir() else relative(name, output)
-
-
-def _composite(
-    output: str, kind: str, content: dict[str, Any], search: SearchOptions, device: str = "cpu"
-) -> Retriever:
-    """Write the folder, print what it is, and return the retriever."""
+def _quietly(compose: Callable[..., Retriever], output: str, *more: Any) -> None:
+    """Write the folder, and print what it is."""
     from grls.io.logs import quiet
-    from grls.retrieve.registry import Opening, create
-    from grls.retrieve.spec import recorded
 
     quiet()
-    content |= {"search": kept} if (kept := recorded(search)) else {}
-    made = create(output, kind, content, Opening(device))
+    made = compose(output, *more)
     how = made.describe()
-    print(f"{output}: {kind}, {how.name}, score mode {how.score_mode}, {len(made.corpus):,} passages")
-    return made
+    print(f"{output}: {made.kind}, {how.name}, score mode {how.score_mode}, {len(made.corpus):,} passages")

@@ -1,0 +1,193 @@
+"""Searching with a retriever of any kind: at once, asynchronously, hop by hop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import overload
+
+from grls.api.batching import Batches
+from grls.api.streaming import StreamedHop, stream_hops
+from grls.api.temporary import HeldFolder
+from grls.api.texts import with_texts
+from grls.data.corpus import Corpus
+from grls.data.filters import Filter, Only, both, where
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError, DataError
+from grls.retrieve.base import Description, Retriever
+from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import Opening
+
+
+class Searching:
+    """A retriever that is ready to search, and its folder.
+
+    Threads may share a searcher: their searches take turns, and each gets what it would get alone.
+
+    Args:
+        retriever: The retriever.
+        folder: The folder that it was opened from; a :class:`~grls.api.temporary.HeldFolder` is held as
+            long as the searcher.
+        how: How it was opened; composites open it again in the same way.
+    """
+
+    def __init__(self, retriever: Retriever, folder: str | Path | HeldFolder, how: Opening | None = None):
+        self.retriever = retriever
+        self.place = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
+        self.how = how or Opening()
+        self._turn = RLock()
+        self._batches = Batches()
+
+    def __repr__(self) -> str:
+        what = f"{self.describe().name}, {len(self.corpus):,} passages"
+        return f"{type(self).__name__}({str(self.folder)!r}: {what})"
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it was opened from."""
+        return self.place.path
+
+    @property
+    def corpus(self) -> Corpus:
+        """The passages that it searches."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """What it is: system, meaning of its scores, options, members."""
+        return self.retriever.describe()
+
+    @overload
+    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+        self,
+        queries: str | Query,
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[Hit]: ...
+
+    @overload
+    def search(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[list[Hit]]: ...
+
+    def search(
+        self,
+        queries: str | Query | Sequence[str | Query],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[Hit] | list[list[Hit]]:
+        """The best passages of a query, or of each of several.
+
+        Args:
+            queries: A query, or a list of queries. Many at once are much faster than one after another.
+            k: Largest number of hits of a query, at least 1.
+            where: A filter over the metadata of passages, such as ``"year>=2000"`` (:mod:`grls.data.where`).
+            allow: Ids of the passages that may be found; None: all.
+
+        Returns:
+            Hits with text and title, best first; for a list of queries one list each, in their order.
+
+        Raises:
+            ConfigError: ``k`` is no positive number, or a filter cannot be read.
+            DataError: A query is empty, or an allowed passage is not in the corpus.
+        """
+        check_counts(k=k)
+        rankings = self._rankings(_listed(queries), k, filter_of(where, allow))
+        found = with_texts(rankings, self.corpus)
+        return found[0] if isinstance(queries, str | Query) else found
+
+    @overload
+    async def asearch(  # type: ignore[overload-overlap]  # see search
+        self,
+        queries: str | Query,
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[Hit]: ...
+
+    @overload
+    async def asearch(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[list[Hit]]: ...
+
+    async def asearch(
+        self,
+        queries: str | Query | Sequence[str | Query],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str] | None = None,
+    ) -> list[Hit] | list[list[Hit]]:
+        """:meth:`search` in asynchronous code; what comes in at the same time is searched as one batch.
+
+        Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
+        disturb the others. A thread searches, which starts with the first request and ends with the searcher.
+        """
+        check_counts(k=k)
+        allowed = filter_of(where, allow)
+        rankings = await self._batches.ask(self._rankings, _listed(queries), k, allowed)
+        found = with_texts(rankings, self.corpus)
+        return found[0] if isinstance(queries, str | Query) else found
+
+    def stream(
+        self, query: str | Query, *, where: str | None = None, allow: Collection[str] | None = None
+    ) -> Iterator[StreamedHop]:
+        """The hops of a query as they are found, until DONE or the most hops.
+
+        Where one chain is kept, every hop adds a passage to it. Where several are kept, each item holds the
+        best one so far; the last item holds the chain that the search chooses. Of ranked hops it is the
+        likeliest chain. A retriever of single steps has one hop, its best passage.
+
+        Args:
+            query: The query.
+            where: A filter over the metadata of passages.
+            allow: Ids of the passages that may be found; None: all.
+
+        Raises:
+            ConfigError: A filter cannot be read.
+            DataError: The query is empty (when the first hop is asked for).
+        """
+        if not isinstance(query, str | Query):
+            raise DataError(f"stream takes one query, a text or a Query, got {query!r}.")
+        return self._streamed(query, filter_of(where, allow))
+
+    def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
+        """The hops; it holds the searcher, and so its folder."""
+        yield from stream_hops(self.retriever, query, allow, self._turn)
+
+    def _rankings(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
+        with self._turn:
+            return self.retriever.retrieve(queries, k, allow)
+
+
+def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:
+    """Queries as a list; a query alone becomes a list of one."""
+    return [queries] if isinstance(queries, str | Query) else list(queries)
+
+
+def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | None:
+    """The filter of a condition over metadata and of allowed ids; None: every passage may be found.
+
+    Raises:
+        ConfigError: The condition cannot be read.
+    """
+    if isinstance(allow, str):
+        raise ConfigError(f"allow takes passage ids as a list or set, got the text {allow!r}.")
+    return both(
+        None if condition is None else where(condition), None if allow is None else Only(frozenset(allow))
+    )

@@ -1,0 +1,148 @@
+"""Folders of composite retrievers, written from the folders of their members.
+
+Each function writes one kind, after opening it as a test, and returns the retriever. A member is the folder
+of a retriever, or ``bm25`` over the corpus at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grls.errors import ConfigError
+from grls.retrieve.base import Retriever
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+from grls.retrieve.registry import BM25, Opening, create
+from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.spec import Member, recorded, relative, update_spec
+
+Named = str | Path
+"""The folder of a member, or ``bm25``."""
+
+_FUSION, _PRIORS = Fusion(), PriorOptions()
+
+
+def member_named(member: Named | dict[str, Any], output: Named) -> Member:
+    """A member as it stands in the file of a folder: ``bm25``, a relative path, or its specification."""
+    if isinstance(member, dict):
+        return member
+    bm25 = str(member) == BM25 and not Path(member).is_dir()
+    return BM25 if bm25 else relative(member, output)
+
+
+def compose_hybrid(
+    output: Named,
+    generator: Named,
+    priors: Sequence[PriorSpec],
+    options: PriorOptions = _PRIORS,
+    search: SearchOptions = USUAL_SEARCH,
+    how: Opening | None = None,
+) -> Retriever:
+    """Write a generator with priors that look ahead.
+
+    Args:
+        output: The folder to write; an earlier one there is replaced.
+        generator: The folder of a generative retriever.
+        priors: The retrievers that look ahead.
+        options: Options of all priors.
+        search: Options of decoding; those that differ from their defaults are kept in the folder.
+        how: How members are opened.
+
+    Raises:
+        ConfigError: There is no prior; see also :func:`grls.retrieve.registry.create`.
+    """
+    if not priors and not options.empty_weight:
+        raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
+    named = [recorded(prior) | {"retriever": member_named(prior.retriever, output)} for prior in priors]
+    content = {"generator": member_named(generator, output), "priors": named, **recorded(options)}
+    return _create(output, "hybrid", content, search, how)
+
+
+def compose_hops(
+    output: Named,
+    retriever: Named,
+    hops: HopOptions,
+    search: SearchOptions = USUAL_SEARCH,
+    how: Opening | None = None,
+) -> Retriever:
+    """Write a retriever that retrieves hop by hop with another one; see :func:`compose_hybrid`."""
+    content = {"retriever": member_named(retriever, output), "hops": recorded(hops)}
+    return _create(output, "hops", content, search, how)
+
+
+def compose_fusion(
+    output: Named,
+    members: Sequence[Named],
+    fusion: Fusion = _FUSION,
+    depth: int | None = None,
+    length: str | int = "mean",
+    search: SearchOptions = USUAL_SEARCH,
+    how: Opening | None = None,
+) -> Retriever:
+    """Write a fusion of several retrievers over one corpus; see :func:`compose_hybrid`.
+
+    Args:
+        output: The folder to write.
+        members: The retrievers.
+        fusion: How rankings are fused.
+        depth: Hits to ask of each member, where that is more than are wanted.
+        length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the members' lengths, or the number
+            of the member, from 0, whose length it has.
+        search: Options of decoding.
+        how: How members are opened.
+    """
+    content: dict[str, Any] = {"members": [member_named(one, output) for one in members], **recorded(fusion)}
+    content |= {} if depth is None else {"depth": depth}
+    content |= {} if length == "mean" else {"length": length}
+    return _create(output, "fusion", content, search, how)
+
+
+def compose_rescored(
+    output: Named,
+    retriever: Named,
+    model: Named,
+    rereading: Rereading,
+    search: SearchOptions = USUAL_SEARCH,
+    how: Opening | None = None,
+) -> Retriever:
+    """Write a retriever whose best passages a cross-encoder rescores; see :func:`compose_hybrid`.
+
+    Args:
+        output: The folder to write.
+        retriever: The first retriever.
+        model: Folder or hub name of the cross-encoder; the folder names it and holds no copy.
+        rereading: The number of passages, and the weight of the logits.
+        search: Options of search of the first retriever.
+        how: How members are opened.
+    """
+    from grls.retrieve.rescored.retriever import named_model
+
+    content: dict[str, Any] = {"retriever": member_named(retriever, output)}
+    content |= {"model": named_model(str(model), output), "passages": rereading.passages}
+    content |= {} if rereading.weight is None else {"weight": rereading.weight}
+    made: Any = _create(output, "rescored", content, search, how)
+    update_spec(output, {"fingerprint": made.encoder.fingerprint()})
+    retriever_made: Retriever = made
+    return retriever_made
+
+
+def compose_cut(
+    output: Named,
+    retriever: Named,
+    depth: int,
+    search: SearchOptions = USUAL_SEARCH,
+    how: Opening | None = None,
+) -> Retriever:
+    """Write a retriever that ends the rankings of another one, once tuned; see :func:`compose_hybrid`."""
+    return _create(output, "cut", {"retriever": member_named(retriever, output), "depth": depth}, search, how)
+
+
+def _create(
+    output: Named, kind: str, content: dict[str, Any], search: SearchOptions, how: Opening | None
+) -> Retriever:
+    content |= {"search": kept} if (kept := recorded(search)) else {}
+    return create(output, kind, content, how)
