@@ -1,6 +1,8 @@
 """``grls fit``: the whole way from a data set to a tuned retriever, chosen for data, machine and time.
 
 ``options`` are what a user may choose. ``facts`` describes the data, ``machine`` the machine, ``models`` the
-models that a bi-encoder and a generator begin with. ``plan`` is what is done: the stages with their times,
-and what is skipped and why.
+models that a bi-encoder and a generator begin with. ``timing`` keeps the ``speeds`` of all parts, which
+``measure`` finds by a few steps of each ``recipe`` on a ``sample`` of the data. ``plan`` is what is done: the
+stages with their times, and what is skipped and why. ``planner`` chooses it: the greatest ``effort`` whose
+``stages`` fit the budget.
 """

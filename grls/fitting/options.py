@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
+from grls.errors import ConfigError
+
 AUTO, NONE = "auto", "none"
 """Values of a model's option: choose one; do without."""
+
+_BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,9 @@ class FitOptions:
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
         precision: ``float32`` or ``bfloat16``, in training and in search. ``auto``: bfloat16 where the
             processor has instructions for it.
+
+    Raises:
+        ConfigError: The budget is no time, or ``k`` is no positive number.
     """
 
     budget: str | None = None
@@ -40,3 +48,26 @@ class FitOptions:
     seed: int = 0
     device: str = "auto"
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        self.seconds  # noqa: B018  refuses a budget that is no time
+        if self.k < 1:
+            raise ConfigError(f"k must be at least 1, got {self.k}.")
+
+    @property
+    def seconds(self) -> float | None:
+        """The budget in seconds; None: no limit.
+
+        Raises:
+            ConfigError: It is no time.
+        """
+        if self.budget is None:
+            return None
+        match = _BUDGET.fullmatch(self.budget.strip().lower().replace(" ", ""))
+        parts = [float(part or 0) for part in match.groups()] if match else []
+        total = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
+        if total <= 0:
+            raise ConfigError(
+                f"expected a budget such as 30m, 1h30m or 90s (hours, minutes, seconds), got {self.budget!r}."
+            )
+        return total

@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from grls.fitting.effort import Effort
 from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels
+from grls.fitting.options import FitOptions
+from grls.fitting.speeds import Speeds
 from grls.io.progress import duration
 
 System = Literal["bm25", "dense", "dense-hops", "hybrid", "fusion"]
@@ -87,6 +90,9 @@ class Plan:
         facts: What the data are like.
         machine: What the machine can do.
         models: The models to begin with.
+        options: What the user has chosen.
+        speeds: How long the parts take on the machine.
+        effort: How much of everything is done.
         stages: The stages in order.
         skipped: What is left out.
         budget: The time for everything, in seconds; None: no limit.
@@ -96,6 +102,9 @@ class Plan:
     facts: DataFacts
     machine: Machine
     models: BaseModels
+    options: FitOptions
+    speeds: Speeds
+    effort: Effort
     stages: tuple[Stage, ...]
     skipped: tuple[Skipped, ...] = ()
     budget: float | None = None

@@ -1,0 +1,276 @@
+"""Chooses what is done: the richest level that fits the budget, and within it as much as fits.
+
+A plan fits if its estimate is within the budget less a margin, since estimates of a busy machine are rough.
+While it runs it is revised: what is left is chosen anew for the time that is left, at the pace so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from grls.errors import ConfigError
+from grls.fitting.effort import (
+    LEVELS,
+    WITHOUT_ENCODER,
+    Effort,
+    Level,
+    effort_at,
+    kept_effort,
+    whole_steps,
+)
+from grls.fitting.facts import DataFacts, data_facts
+from grls.fitting.machine import Machine, this_machine
+from grls.fitting.models import BaseModels, base_models
+from grls.fitting.options import FitOptions
+from grls.fitting.plan import Plan, Skipped, Stage
+from grls.fitting.speeds import Speeds
+from grls.fitting.stages import StageMaker
+from grls.fitting.timing import known_speeds
+from grls.io.progress import duration
+
+MARGIN = 0.08
+"""The share of a budget that a plan leaves."""
+
+_LATE = 0.03
+"""The same of a plan that is revised."""
+
+_HALVINGS = 20
+_DISK = 6.0
+"""GiB that a generator's checkpoints take."""
+_PACE = 0.4, 4.0
+_TELLING = 20.0
+"""Seconds that a stage takes at least to tell the pace."""
+
+
+def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan:
+    """Look at data, machine and models, measure a few steps, and choose what is done.
+
+    Measurements are kept in ``output``, so the plan of a run that goes on is the same.
+
+    Args:
+        data: Data set folder in BEIR's layout, with queries to learn from and dev queries.
+        output: Where the run writes.
+        options: What the user has chosen.
+
+    Raises:
+        ConfigError: There is no such model, or the budget is too short for anything.
+        DataError: The data are missing or malformed, or a split has no gold passages.
+    """
+    facts = data_facts(data, options.train_split, options.dev_split, options.test_split)
+    machine = this_machine(output, options.device)
+    models = base_models(options.biencoder, options.generator, machine, facts.language)
+    models = _that_fit(models, machine)
+    speeds, measured = known_speeds(data, output, facts, machine, models, options)
+    return chosen_plan(facts, machine, models, speeds, options, measured)
+
+
+def _that_fit(models: BaseModels, machine: Machine) -> BaseModels:
+    """The models without a generator whose checkpoints the disk cannot hold."""
+    if models.generator is None or machine.disk >= _DISK:
+        return models
+    why = f"{machine.disk:.1f} GiB of disk are free, and its checkpoints take {_DISK:.0f}: free some"
+    return replace(models, generator=None, without={**models.without, "generator": why})
+
+
+def chosen_plan(
+    facts: DataFacts,
+    machine: Machine,
+    models: BaseModels,
+    speeds: Speeds,
+    options: FitOptions,
+    measured: float = 0.0,
+) -> Plan:
+    """Choose what is done.
+
+    Args:
+        facts: What the data are like.
+        machine: What the machine can do.
+        models: The models to begin with.
+        speeds: How long the parts take.
+        options: What the user has chosen.
+        measured: Seconds that were spent so far.
+
+    Raises:
+        ConfigError: The budget is too short for anything.
+    """
+    maker = StageMaker(facts, machine, models, speeds, options)
+    levels = _levels(maker)
+    room = None if options.seconds is None else (1 - MARGIN) * options.seconds - measured
+
+    def at(level: Level, share: float) -> Effort:
+        return effort_at(level, share, facts, bool(machine.gpu))
+
+    for level in levels:
+        effort = _most(lambda share, level=level: at(level, share), maker.stages, room)  # type: ignore[misc]
+        if effort is not None:
+            skipped = _skipped(maker, effort, at, measured)
+            stages = tuple(maker.stages(effort))
+            return Plan(
+                facts, machine, models, options, speeds, effort, stages, skipped, options.seconds, measured
+            )
+    least = measured + _total(maker.stages(at(levels[-1], 0.0)))
+    raise ConfigError(
+        f"--budget {options.budget} is too short for anything: {_what(levels[-1])} over "
+        f"{facts.passages:,} passages takes {duration(least)}. Give --budget "
+        f"{_as_budget(least / (1 - MARGIN))} or more."
+    )
+
+
+def revised_plan(plan: Plan, took: Mapping[str, float], spent: float | None = None) -> Plan:
+    """What is left of a plan, chosen anew for the time that is left.
+
+    Stages that are done stay as they are. The others are thought to take as much longer (or shorter) than
+    their estimates as those that are done.
+
+    Args:
+        plan: The plan so far.
+        took: Seconds that stages took, by :attr:`~grls.fitting.plan.Stage.key`.
+        spent: Seconds since the beginning; None: those of planning and of the stages.
+
+    Returns:
+        The plan with the stages that are done, then what is left; the same plan where there is no budget.
+    """
+    if plan.budget is None or not took:
+        return plan
+    maker = StageMaker(plan.facts, plan.machine, plan.models, plan.speeds, plan.options)
+    done = [stage for stage in plan.stages if stage.key in took]
+    pace = _pace(done, took)
+    begun = plan.measured + sum(took.values()) if spent is None else spent
+    room = (1 - _LATE) * plan.budget - begun
+
+    def left(effort: Effort) -> list[Stage]:
+        stages = [stage for stage in maker.stages(effort) if stage.key not in took]
+        return [replace(stage, seconds=stage.seconds * pace) for stage in stages]
+
+    def at(level: Level, share: float, tight: bool) -> Effort:
+        effort = effort_at(level, share, plan.facts, bool(plan.machine.gpu), tight)
+        return kept_effort(effort, plan.effort, took)
+
+    levels = [level for level in _levels(maker) if _goes_on(level, plan.effort.level, took)]
+    effort = None
+    for level in levels:
+        for tight in (False, True):
+            efforts = lambda share, level=level, tight=tight: at(level, share, tight)  # noqa: E731
+            effort = effort or _most(efforts, left, room)
+    effort = effort or at(levels[-1], 0.0, True)
+    stages = (*(replace(stage, seconds=took[stage.key]) for stage in done), *left(effort))
+    return replace(plan, effort=effort, stages=stages)
+
+
+def _pace(done: Sequence[Stage], took: Mapping[str, float]) -> float:
+    """How much longer stages took than their estimates."""
+    telling = [stage for stage in done if max(stage.seconds, took[stage.key]) >= _TELLING]
+    estimated = sum(stage.seconds for stage in telling)
+    if not estimated:
+        return 1.0
+    least, most = _PACE
+    return min(most, max(least, sum(took[stage.key] for stage in telling) / estimated))
+
+
+def _goes_on(level: Level, now: Level, took: Mapping[str, float]) -> bool:
+    """Whether a plan of one level can go on at another: what is made is kept."""
+    if level.encoder != now.encoder and not (level.encoder == "frozen" and "biencoder dense" not in took):
+        return False
+    if "generator hybrid" in took:
+        return level.writer and ("tune hybrid" not in took or level.hops == now.hops)
+    return LEVELS.index(level) >= LEVELS.index(now) if now in LEVELS else level.writer <= now.writer
+
+
+def _levels(maker: StageMaker) -> list[Level]:
+    """The levels that models, measured speeds and data leave, the richest first."""
+    levels = LEVELS if maker.speeds.encoder is not None else WITHOUT_ENCODER
+    writes, hops = maker.speeds.writer is not None, maker.facts.hops
+    return [one for one in levels if (writes or not one.writer) and (hops or not one.hops)]
+
+
+def _most(
+    at: Callable[[float], Effort], stages: Callable[[Effort], list[Stage]], room: float | None
+) -> Effort | None:
+    """The greatest effort whose stages fit into the room; None: not even the least does."""
+    if room is None or _total(stages(at(1.0))) <= room:
+        return at(1.0)
+    if _total(stages(at(0.0))) > room:
+        return None
+    fits, fails = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (fits + fails) / 2
+        if _total(stages(at(middle))) <= room:
+            fits = middle
+        else:
+            fails = middle
+    return at(fits)
+
+
+def _total(stages: Sequence[Stage]) -> float:
+    return sum(stage.seconds for stage in stages)
+
+
+def _skipped(
+    maker: StageMaker, effort: Effort, at: Callable[[Level, float], Effort], measured: float
+) -> tuple[Skipped, ...]:
+    """What the plan leaves out, and why."""
+    return (*_levels_skipped(maker, effort, at, measured), *_parts_skipped(maker, effort))
+
+
+def _levels_skipped(
+    maker: StageMaker, effort: Effort, at: Callable[[Level, float], Effort], measured: float
+) -> list[Skipped]:
+    level, models = effort.level, maker.models
+    skipped = []
+    if level.encoder == "none":
+        skipped.append(Skipped("bi-encoder", models.without.get("biencoder", "no time for it")))
+    if not level.writer:
+        skipped.append(Skipped("generator", models.without.get("generator", _NO_TIME)))
+    budget = maker.options.budget
+    for richer in _levels(maker):
+        if richer == level:
+            break
+        needs = measured + _total(maker.stages(at(richer, 0.0)))
+        why = f"takes {duration(needs)} in all at least: --budget {_as_budget(needs / (1 - MARGIN))}"
+        skipped = [one for one in skipped if one.name != _what(richer)]
+        skipped.append(Skipped(_what(richer), f"{why} instead of {budget}"))
+    return skipped
+
+
+_NO_TIME = "not measured, since the budget is far too short for it"
+
+
+def _what(level: Level) -> str:
+    """What a level has that the next one lacks."""
+    if level.writer:
+        return "hops of the generator" if level.hops else "generator"
+    return {"trained": "training of the bi-encoder", "frozen": "bi-encoder", "none": "BM25"}[level.encoder]
+
+
+def _parts_skipped(maker: StageMaker, effort: Effort) -> list[Skipped]:
+    facts, level = maker.facts, effort.level
+    skipped = []
+    encoder, writer = whole_steps(facts, bool(maker.machine.gpu))
+    dev, test = facts.splits[facts.dev].queries, facts.splits[facts.test].queries
+    shortened = [
+        ("steps of the bi-encoder", effort.encoder_steps, encoder, level.encoder == "trained"),
+        ("steps of the generator", effort.writer_steps, writer, level.writer),
+        ("dev queries", effort.dev, min(dev, 200), True),
+        ("test queries", effort.test, test, facts.test != facts.dev),
+    ]
+    for name, chosen, whole, there in shortened:
+        if there and chosen < whole:
+            skipped.append(Skipped(name, f"{chosen:,} of {whole:,}, for want of time"))
+    if level.writer and not effort.rescore:
+        why = f"passages have {facts.words:.0f} words, and reading long ones to their end takes too long"
+        skipped.append(Skipped("rescoring", why))
+    if not facts.hops:
+        skipped.append(Skipped("hops", "most queries have one gold passage"))
+    if facts.test == facts.dev:
+        skipped.append(Skipped("test", f"there is no split {maker.options.test_split}: dev is reported"))
+    return skipped
+
+
+def _as_budget(seconds: float) -> str:
+    """A budget as an option, rounded up."""
+    if seconds < 90:
+        return f"{max(1, int(-(-seconds // 5) * 5))}s"
+    minutes = int(-(-seconds // 60))
+    return f"{minutes}m" if minutes < 90 else f"{minutes // 60}h{minutes % 60:02d}m"

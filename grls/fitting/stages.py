@@ -1,0 +1,323 @@
+"""The stages of a plan from an effort: the options of each, and the estimate of its time.
+
+An estimate is a sum of counts times measured speeds. The module decides nothing about how much is done
+(:mod:`grls.fitting.effort`), but which recipes and options a stage has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grls.fitting.effort import (
+    ENCODER_BATCH,
+    ENCODER_EPOCHS,
+    WRITER_EPOCHS,
+    Effort,
+    encoder_examples,
+    writer_batch,
+)
+from grls.fitting.facts import DataFacts
+from grls.fitting.machine import Machine
+from grls.fitting.models import BaseModels
+from grls.fitting.options import FitOptions
+from grls.fitting.plan import Stage
+from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+
+_START = 3.0
+"""Seconds that every stage takes beside its work."""
+
+_BEAMS = 10
+_DENSE_CHAINS = 5
+_RESCORED = 20
+"""Passages that a generator rescores, on short passages."""
+
+_PRIOR_ROW = 4e-8
+"""Seconds of both priors for a row of the index and an input."""
+
+_SCORED = 5e-8
+"""Seconds of bi-encoder or BM25 for a passage of the corpus and a query, beside the text of the query."""
+
+_OPENED = 5.0
+"""The most seconds to open a model that was trained here: its weights are stored plainly."""
+
+_SETTING = 5e-4
+"""Seconds to fuse the rankings of a query with one setting of the weights."""
+
+_SEARCHES = 5
+"""Searches of the dev queries that find the weights of priors."""
+
+_LOW_MEMORY = 10.0
+"""GiB of free memory below which activations are computed anew in the backward pass."""
+_RECOMPUTED = 1.35
+"""How much longer a step takes then."""
+
+_FROZEN = 12
+"""Layers of the packaged model that are not trained where it learns to rescore (recipe ``rescore``)."""
+
+
+@dataclass(frozen=True)
+class StageMaker:
+    """Makes stages.
+
+    Args:
+        facts: What the data are like.
+        machine: What the machine can do.
+        models: The models to begin with.
+        speeds: How long the parts take.
+        options: What the user has chosen.
+    """
+
+    facts: DataFacts
+    machine: Machine
+    models: BaseModels
+    speeds: Speeds
+    options: FitOptions
+
+    @property
+    def low_memory(self) -> bool:
+        """Whether trainings have to save memory."""
+        free = self.machine.gpu_memory if self.machine.gpu else self.machine.memory
+        return free is not None and free < _LOW_MEMORY
+
+    def stages(self, effort: Effort) -> list[Stage]:
+        """All stages, in order."""
+        level = effort.level
+        stages = [self._biencoder(effort)] if level.encoder == "trained" else []
+        stages += [self._dense(effort)] if level.encoder != "none" else []
+        if level.encoder == "trained" and self.facts.hops:
+            stages.append(self._tune_dense(effort))
+        if level.writer:
+            stages += [self._generator(effort), self._index(), self._hybrid(effort), self._tune(effort)]
+        stages.append(self._compare(effort))
+        systems = self.systems(effort)
+        stages += [self._fusion(effort, systems)] if len(systems) > 1 else []
+        return [*stages, self._report(effort, systems)]
+
+    def systems(self, effort: Effort) -> list[str]:
+        """The systems that are compared, without their fusion."""
+        level = effort.level
+        systems = ["bm25"] + (["dense"] if level.encoder != "none" else [])
+        systems += ["dense-hops"] if level.encoder == "trained" and self.facts.hops else []
+        return systems + (["hybrid"] if level.writer else [])
+
+    def _biencoder(self, effort: Effort) -> Stage:
+        facts, speeds, model = self.facts, self._encoder, self.models.biencoder
+        assert model is not None
+        epochs = min(ENCODER_EPOCHS, -(-effort.encoder_steps * ENCODER_BATCH // encoder_examples(facts)))
+        dev = min(100, facts.splits[facts.dev].queries)
+        hops = facts.splits[facts.dev].gold if facts.hops else 1
+        looked = epochs * (effort.encoder_passages * speeds.passage + dev * hops * speeds.query)
+        step = speeds.step * (_RECOMPUTED if self.low_memory else 1)
+        options = {
+            "source": model.name,
+            "kind": "auto",
+            "train_split": facts.train,
+            "dev_split": facts.dev,
+            "fit.multistep": facts.hops,
+            "fit.epochs": epochs,
+            "fit.max_steps": effort.encoder_steps,
+            "fit.dev_size": dev,
+            "fit.dev_passages": effort.encoder_passages,
+            "fit.gradient_checkpointing": self.low_memory,
+            "fit.k": self.options.k,
+            "fit.seed": self.options.seed,
+            "fit.precision": self.options.precision,
+            "fit.device": "cpu" if self.options.device == "cpu" else "auto",
+        }
+        what = f"fine-tune {model.name}, {effort.encoder_steps:,} steps of {ENCODER_BATCH}"
+        what += " hops" if facts.hops else " queries"
+        seconds = _START + speeds.load + effort.encoder_steps * step + looked
+        return Stage("biencoder", what, options, seconds, encoder_recipes(facts), "dense")
+
+    def _dense(self, effort: Effort) -> Stage:
+        count = self.facts.passages
+        options: dict[str, Any] = {"kind": "dense", "device": self.options.device}
+        if effort.level.encoder == "frozen":
+            assert self.models.biencoder is not None
+            options["model"] = self.models.biencoder.name
+        seconds = self._opened(count * self._encoder.passage)
+        return Stage("dense", f"embed {count:,} passages", options, seconds, system="dense")
+
+    def _tune_dense(self, effort: Effort) -> Stage:
+        hops = self.facts.most_hops
+        inputs = effort.dev * ranked_inputs(hops, _DENSE_CHAINS) * 2
+        options = {**self._tuned(effort), "hops.steps": "ranked", "hops.max": hops}
+        options |= {"grid.hops": [*range(1, hops + 1)]}
+        what = f"hops of the bi-encoder, on {effort.dev:,} dev queries"
+        return Stage("tune", what, options, self._opened(inputs * self._dense_query), system="dense-hops")
+
+    def _generator(self, effort: Effort) -> Stage:
+        facts, model = self.facts, self.models.generator
+        assert model is not None
+        batch = writer_batch(facts)
+        whole = -(-facts.splits[facts.train].queries // batch)
+        epochs = min(WRITER_EPOCHS, max(2, -(-effort.writer_steps // whole)))
+        each = max(1, min(whole, effort.writer_steps // epochs))
+        options: dict[str, Any] = {
+            "seed_everything": self.options.seed,
+            "trainer.max_epochs": epochs,
+            "trainer.limit_train_batches": each,
+            "trainer.precision": _LIGHTNING[self.options.precision],
+            "trainer.accelerator": "cpu" if self.options.device == "cpu" else "auto",
+            "trainer.devices": 1,
+            "model.generator": {"class_path": model.loader, "init_args": {"name_or_path": model.name}},
+            "model.gradient_checkpointing": self.low_memory,
+            "data.train_split": facts.train,
+            "data.dev_split": facts.dev,
+            "data.multistep": facts.hops,
+            "data.done": facts.hops,
+            "data.dev_size": effort.writer_dev,
+            "recall.k": self.options.k,
+            "recall.beams": _BEAMS,
+        }
+        options |= {"data.teacher": "dense"} if effort.level.encoder != "none" else {}
+        options |= self._rescoring(effort, model.causal and model.place == "package")
+        what = f"fine-tune {model.name} to write spans, {epochs * each:,} steps of {batch} queries"
+        what += ", and to rescore" if effort.rescore else ""
+        seconds = self._writer_seconds(effort, epochs, epochs * each)
+        return Stage("generator", what, options, seconds, writer_recipes(facts), "hybrid")
+
+    def _rescoring(self, effort: Effort, freeze: bool) -> dict[str, Any]:
+        if not effort.rescore:
+            return {}
+        options: dict[str, Any] = {
+            "data.rescore.retrievers": ["dense", "bm25"] if effort.level.encoder != "none" else ["bm25"],
+            "data.rescore.passages": 10,
+            "model.rescore_weight": 3.0,
+            "recall.rescore": _BEAMS,
+        }
+        return options | ({"model.freeze_layers": _FROZEN} if freeze else {})
+
+    def _writer_seconds(self, effort: Effort, epochs: int, steps: int) -> float:
+        facts, speeds = self.facts, self._writer
+        step = speeds.step * (_RECOMPUTED if self.low_memory else 1)
+        hops = facts.splits[facts.dev].gold if facts.hops else 1
+        looked = effort.writer_dev * hops * self._search(_BEAMS if effort.rescore else 0)
+        indexed = facts.passages * speeds.indexed
+        return _START + speeds.load + indexed + steps * step + epochs * looked
+
+    def _index(self) -> Stage:
+        seconds = self._opened(self.facts.passages * self._writer.indexed)
+        return Stage("index", "the constraint index of all spans", {}, seconds, system="hybrid")
+
+    def _hybrid(self, effort: Effort) -> Stage:
+        priors = [*(["dense"] if effort.level.encoder != "none" else []), "bm25"]
+        options = {"priors": priors, "search.beams": _BEAMS, "search.truncate_queries": True}
+        what = "the generator, with " + " and ".join(_NAMES[prior] for prior in priors) + " looking ahead"
+        return Stage("hybrid", what, options, self._opened(0), system="hybrid")
+
+    def _tune(self, effort: Effort) -> Stage:
+        gold = self.facts.splits[self.facts.dev].gold if effort.hops > 1 else 1
+        inputs = _SEARCHES * effort.dev * gold
+        options = {**self._tuned(effort), "search.beams": _BEAMS, "search.truncate_queries": True}
+        parts = "weights"
+        if effort.hops > 1:
+            options |= {"hops.steps": "ranked", "hops.max": effort.hops, "hops.chains": effort.chains}
+            options |= {"grid.hops": [*range(1, effort.hops + 1)], "grid.hop_temperatures": [1.0]}
+            inputs += effort.dev * ranked_inputs(effort.hops, effort.chains) * 1.3
+            parts = f"weights and up to {effort.hops} hops of {effort.chains} chains"
+        seconds = inputs * self._search(0)
+        if effort.rescore:
+            options["grid.rescore_passages"] = _RESCORED
+            seconds += effort.dev * self._search(_RESCORED)
+        what = f"{parts} of the hybrid, on {effort.dev:,} dev queries"
+        return Stage("tune", what, options, self._opened(seconds), system="hybrid")
+
+    def _compare(self, effort: Effort) -> Stage:
+        facts, systems = self.facts, self.systems(effort)
+        queries = effort.dev + (effort.test if facts.test != facts.dev else 0)
+        seconds = sum(self._query(system, effort) for system in systems) * queries
+        limits = {"dev_limit": effort.dev, "test_limit": effort.test}
+        whole = {"dev_limit": facts.splits[facts.dev].queries, "test_limit": facts.splits[facts.test].queries}
+        options: dict[str, Any] = {"systems": systems, "k": 100, "precision": self.machine_precision}
+        options |= {name: None if limits[name] == whole[name] else limits[name] for name in limits}
+        test = "" if facts.test == facts.dev else f" and {effort.test:,} test"
+        what = f"rank {effort.dev:,} dev{test} queries with every system"
+        seconds += facts.passages * self.speeds.bm25_passage
+        return Stage("compare", what, options, self._opened(seconds))
+
+    def _fusion(self, effort: Effort, systems: Sequence[str]) -> Stage:
+        settings = math.comb(9 + len(systems), len(systems) - 1)
+        options = {"members": systems, "fusion.method": "sum", "fusion.normalization": "min-max"}
+        seconds = _START + settings * effort.dev * _SETTING
+        return Stage("fusion", "fuse the systems, with weights from dev", options, seconds, system="fusion")
+
+    def _report(self, effort: Effort, systems: Sequence[str]) -> Stage:
+        options = {"systems": [*systems, *(["fusion"] if len(systems) > 1 else [])], "baselines": ["bm25"]}
+        options["baselines"] += ["dense"] if "dense" in systems else []
+        return Stage("report", "keep the best on dev; the page and the model card", options, 4 * _START)
+
+    @property
+    def machine_precision(self) -> str:
+        """The precision of search."""
+        chosen = self.options.precision
+        return self.machine.precision if chosen == "auto" else chosen
+
+    def _tuned(self, effort: Effort) -> dict[str, Any]:
+        """The options of every tuning."""
+        return {
+            "split": self.facts.dev,
+            "limit": effort.dev,
+            "grid.k": self.options.k,
+            "device": self.options.device,
+            "precision": self.machine_precision,
+        }
+
+    def _query(self, system: str, effort: Effort) -> float:
+        """Seconds of one query."""
+        facts = self.facts
+        if system == "bm25":
+            return self.speeds.bm25_query + facts.passages * _SCORED
+        if system == "dense":
+            return self._dense_query
+        if system == "dense-hops":
+            return self._dense_query * ranked_inputs(facts.most_hops, _DENSE_CHAINS)
+        inputs = ranked_inputs(effort.hops, effort.chains)
+        return inputs * self._search(_RESCORED if effort.rescore else 0)
+
+    def _search(self, rescored: int) -> float:
+        """Seconds of one input of the hybrid's search."""
+        rows = self.facts.passages * self.facts.words
+        return self._writer.search + rows * _PRIOR_ROW + rescored * self._writer.rescored
+
+    def _opened(self, seconds: float) -> float:
+        """Work together with opening the models."""
+        parts = [part for part in (self.speeds.encoder, self.speeds.writer) if part is not None]
+        return _START + sum(min(part.load, _OPENED) for part in parts) + seconds
+
+    @property
+    def _dense_query(self) -> float:
+        """Seconds of a query of the bi-encoder, with the evidence of a hop."""
+        return self._encoder.query + self.facts.passages * _SCORED
+
+    @property
+    def _encoder(self) -> EncoderSpeeds:
+        assert self.speeds.encoder is not None
+        return self.speeds.encoder
+
+    @property
+    def _writer(self) -> WriterSpeeds:
+        assert self.speeds.writer is not None
+        return self.speeds.writer
+
+
+_NAMES = {"dense": "the bi-encoder", "bm25": "BM25"}
+_LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
+
+
+def encoder_recipes(facts: DataFacts) -> tuple[str, ...]:
+    """The recipes of the bi-encoder for a data set."""
+    return ("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder")
+
+
+def writer_recipes(facts: DataFacts) -> tuple[str, ...]:
+    """The recipes of the generator for a data set."""
+    return ("chains", "default/chains" if facts.hops else "single-step/chains")
+
+
+def ranked_inputs(hops: int, chains: int) -> int:
+    """Inputs of a query ranked by hops: one in the first hop, one for each chain in the others."""
+    return 1 + chains * (hops - 1)

@@ -1,0 +1,115 @@
+"""The speeds of a run: measured once, and kept beside it, so that a run that goes on plans the same."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from grls.errors import DataError
+from grls.fitting.facts import DataFacts
+from grls.fitting.machine import Machine
+from grls.fitting.models import BaseModels
+from grls.fitting.options import FitOptions
+from grls.fitting.sample import write_sample
+from grls.fitting.speeds import Speeds
+from grls.io.files import read_json, write_json
+from grls.io.logs import quiet
+
+TIMING = "timing.json"
+"""The file in the output folder."""
+
+_WRITER_BUDGET = 240.0
+"""Seconds of the smallest budget for which a generator is measured on a CPU: it would not fit into less."""
+
+
+def known_speeds(
+    data: str | Path,
+    output: str | Path,
+    facts: DataFacts,
+    machine: Machine,
+    models: BaseModels,
+    options: FitOptions,
+) -> tuple[Speeds, float]:
+    """The speeds that ``output`` holds, or else measured and written there.
+
+    Args:
+        data: The data set.
+        output: Where the run writes.
+        facts: What the data are like.
+        machine: What the machine can do.
+        models: The models to begin with.
+        options: What the user has chosen.
+
+    Returns:
+        The speeds, and the seconds that measuring them took.
+
+    Raises:
+        ConfigError: A model cannot be opened, or not be trained.
+    """
+    file = Path(output) / TIMING
+    settings = _settings(facts, machine, models, options)
+    known = _kept(file, settings)
+    if known is not None:
+        return known
+    begun = perf_counter()
+    speeds = measured_speeds(data, facts, machine, models, options)
+    took = perf_counter() - begun
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, {"settings": settings, "speeds": speeds.record(), "seconds": took})
+    return speeds, took
+
+
+def measured_speeds(
+    data: str | Path, facts: DataFacts, machine: Machine, models: BaseModels, options: FitOptions
+) -> Speeds:
+    """Measure a few steps on a sample of the data.
+
+    Raises:
+        ConfigError: A model cannot be opened, or not be trained.
+    """
+    from grls.fitting.measure import Bench
+
+    quiet()
+    with tempfile.TemporaryDirectory(prefix="grls-fit-") as folder:
+        sample = Path(folder) / "sample"
+        write_sample(data, facts.train, sample, options.seed)
+        bench = Bench(sample, facts, machine, options)
+        encoder = None if models.biencoder is None else bench.encoder(models.biencoder)
+        writer = None
+        if models.generator is not None and writer_may_fit(machine, options):
+            writer = bench.writer(models.generator)
+        return Speeds(*bench.bm25(), encoder, writer)
+
+
+def writer_may_fit(machine: Machine, options: FitOptions) -> bool:
+    """Whether the budget is so large that a generator is worth measuring."""
+    return options.seconds is None or bool(machine.gpu) or options.seconds >= _WRITER_BUDGET
+
+
+def _settings(facts: DataFacts, machine: Machine, models: BaseModels, options: FitOptions) -> dict[str, Any]:
+    """What speeds depend on."""
+    named = (models.biencoder, models.generator)
+    return {
+        "models": [None if model is None else model.name for model in named],
+        "writer": writer_may_fit(machine, options),
+        "words": facts.words,
+        "hops": facts.hops,
+        "cores": machine.cores,
+        "gpu": machine.gpu,
+        "precision": [options.precision, machine.precision],
+    }
+
+
+def _kept(file: Path, settings: dict[str, Any]) -> tuple[Speeds, float] | None:
+    """What an earlier run measured under the same settings; None: nothing."""
+    if not file.is_file():
+        return None
+    try:
+        content = read_json(file)
+        if content["settings"] != settings:
+            return None
+        return Speeds.of_record(content["speeds"]), float(content["seconds"])
+    except (DataError, KeyError, TypeError, ValueError):
+        return None  # a measurement is soon repeated

@@ -1,0 +1,107 @@
+"""The models to begin with."""
+
+from pathlib import Path
+
+import pytest
+from llama_small import write_llama
+from small_data import tiny_bert, write_small
+
+from grls.errors import ConfigError
+from grls.fitting import models
+from grls.fitting.machine import Machine
+from grls.fitting.models import BaseModel, base_models, find_encoder, find_writer
+
+CPU = Machine(2, True, 16.0, "", 0.0, 60.0)
+GPU = Machine(16, True, 100.0, "H100", 80.0, 60.0)
+
+
+@pytest.fixture(autouse=True)
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "hub_answers", lambda: False)
+
+
+def everywhere(name: str) -> BaseModel:
+    return BaseModel(name, "hub")
+
+
+def test_a_name_that_is_nothing_is_refused() -> None:
+    for find in (find_encoder, find_writer):
+        with pytest.raises(
+            ConfigError, match=r"no model 'nobody/nothing'.*no folder and no package.*cannot be reached"
+        ):
+            find("nobody/nothing")
+
+
+def test_a_path_that_is_missing_is_no_hub_name() -> None:
+    with pytest.raises(ConfigError, match=r"no such folder: \./nowhere"):
+        find_writer("./nowhere")
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds no model \(no modules.json"):
+        find_encoder(str(tmp_path))
+
+
+def test_folders_are_taken(tmp_path: Path) -> None:
+    data = write_small(tmp_path / "data")
+    writer = str(write_llama(tmp_path / "llama", data))
+    assert find_writer(writer) == BaseModel(writer, "folder", causal=True)
+    assert find_writer(writer).loader == "grls.models.load.language.CausalLM"
+    encoder = str(tiny_bert(tmp_path / "bert"))
+    assert find_encoder(encoder) == BaseModel(encoder, "folder")
+
+
+def test_an_encoder_is_no_generator(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
+        find_writer(str(tiny_bert(tmp_path / "bert")))
+
+
+def test_an_encoder_decoder_has_its_own_loader() -> None:
+    assert BaseModel("google-t5/t5-base", "hub", causal=False).loader == "grls.models.load.build.Pretrained"
+
+
+def test_none_does_without() -> None:
+    got = base_models("none", "none", CPU, "en")
+    assert (got.biencoder, got.generator) == (None, None)
+    assert got.without == {"biencoder": "--biencoder none", "generator": "--generator none"}
+    assert got.line() == "bi-encoder none; generator none"
+
+
+def test_auto_without_any_model_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "is_packaged", lambda _: False)
+    monkeypatch.setattr(models, "PACKAGED", "other")
+    got = base_models("auto", "auto", CPU, "en")
+    assert (got.biencoder, got.generator) == (None, None)
+    assert "the hub cannot be reached" in got.without["biencoder"]
+    assert "the hub cannot be reached" in got.without["generator"]
+
+
+def test_auto_goes_by_device_and_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "find_encoder", everywhere)
+    monkeypatch.setattr(models, "find_writer", everywhere)
+
+    def names(machine: Machine, language: str) -> list[str]:
+        got = base_models("auto", "auto", machine, language)
+        return [model.name for model in (got.biencoder, got.generator) if model is not None]
+
+    assert names(CPU, "en") == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"]
+    assert names(GPU, "en") == [
+        "sentence-transformers/all-mpnet-base-v2",
+        "HuggingFaceTB/SmolLM2-360M-Instruct",
+    ]
+    assert names(CPU, "de")[0] == "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
+
+
+def test_auto_takes_the_next_where_the_first_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def smaller(name: str) -> BaseModel:
+        if "/" in name:
+            raise ConfigError("not there")
+        return BaseModel(name, "package")
+
+    monkeypatch.setattr(models, "find_encoder", smaller)
+    monkeypatch.setattr(models, "find_writer", smaller)
+    got = base_models("auto", "auto", GPU, "en")
+    assert [model and model.name for model in (got.biencoder, got.generator)] == [
+        "all-MiniLM-L6-v2",
+        "SmolLM2-135M-Instruct",
+    ]

@@ -1,0 +1,29 @@
+"""What a user may choose."""
+
+import pytest
+
+from grls.errors import ConfigError
+from grls.fitting.options import FitOptions
+
+
+@pytest.mark.parametrize(
+    ("budget", "seconds"),
+    [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400), ("2h 5m", 7500), ("1M", 60)],
+)
+def test_a_budget_in_seconds(budget: str, seconds: float) -> None:
+    assert FitOptions(budget=budget).seconds == seconds
+
+
+@pytest.mark.parametrize("budget", ["", "30", "0m", "half an hour", "-5m", "m", "5m5h"])
+def test_a_budget_that_is_no_time(budget: str) -> None:
+    with pytest.raises(ConfigError, match="expected a budget such as 30m, 1h30m or 90s"):
+        FitOptions(budget=budget)
+
+
+def test_no_budget_is_no_limit() -> None:
+    assert FitOptions().seconds is None
+
+
+def test_a_cut_off_is_positive() -> None:
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
+        FitOptions(k=0)

@@ -1,0 +1,61 @@
+"""What a machine can do."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grls.fitting import machine
+from grls.fitting.machine import Machine, free_disk, free_memory, this_machine, usable_cores
+
+
+def kernel(place: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
+    """Files of the kernel in a folder of its own."""
+    for name, text in files.items():
+        (place / name.replace("_", ".", 1)).write_text(text)
+    monkeypatch.setattr(machine, "_GROUP", place)
+    monkeypatch.setattr(machine, "_MEMORY", place / "meminfo")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+
+def test_cores_are_those_of_affinity_and_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    kernel(tmp_path, monkeypatch, cpu_max="max 100000\n")
+    assert usable_cores() == 8
+    kernel(tmp_path, monkeypatch, cpu_max="250000 100000\n")
+    assert usable_cores() == 3
+
+
+def test_memory_is_the_less_of_machine_and_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = f"MemTotal: 99999999 kB\nMemAvailable: {8 * 2**20} kB\n"
+    kernel(tmp_path, monkeypatch, meminfo=free)
+    assert free_memory() == 8.0
+    kernel(tmp_path, monkeypatch, meminfo=free, memory_max=str(6 * 2**30), memory_current=str(4 * 2**30))
+    assert free_memory() == 2.0
+
+
+def test_memory_is_unknown_where_no_kernel_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel(tmp_path / "missing", monkeypatch)
+    assert free_memory() is None
+
+
+def test_disk_is_that_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert free_disk(tmp_path / "a" / "b") == pytest.approx(free_disk(tmp_path), rel=0.01)
+
+
+def test_the_line_names_what_counts() -> None:
+    one = Machine(2, True, 14.2, "", 0.0, 60.0)
+    assert one.line() == "no GPU, 2 cores, bfloat16, 14 GiB memory free, 60 GiB disk free"
+    two = Machine(1, False, None, "H100", 79.6, 5.0)
+    assert two.line() == "H100 (80 GiB), 1 core, no bfloat16, 5 GiB disk free"
+    assert (one.precision, two.precision) == ("bfloat16", "float32")
+
+
+def test_a_cpu_that_is_asked_for_has_no_gpu(tmp_path: Path) -> None:
+    here = this_machine(tmp_path, "cpu")
+    assert (here.gpu, here.gpu_memory) == ("", 0.0)
+    assert here.cores >= 1

@@ -1,0 +1,260 @@
+"""What is chosen for data, machine and time, with speeds that are given."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from grls.errors import ConfigError
+from grls.fitting.effort import LEVELS, effort_at, whole_steps
+from grls.fitting.facts import DataFacts, SplitFacts
+from grls.fitting.machine import Machine
+from grls.fitting.models import BaseModel, BaseModels
+from grls.fitting.options import FitOptions
+from grls.fitting.plan import Plan
+from grls.fitting.planner import MARGIN, chosen_plan, revised_plan
+from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+
+CPU = Machine(2, True, 16.0, "", 0.0, 60.0)
+MODELS = BaseModels(
+    BaseModel("all-MiniLM-L6-v2", "package"), BaseModel("SmolLM2-135M-Instruct", "package"), {}
+)
+ENCODER = EncoderSpeeds(load=2.0, step=5.0, passage=0.025, query=0.02)
+WRITER = WriterSpeeds(load=12.0, step=4.5, search=0.33, rescored=0.02, indexed=0.002)
+SPEEDS = Speeds(0.0003, 0.002, ENCODER, WRITER)
+"""Of two cores."""
+
+
+def split(queries: int, gold: float = 2.4, most: int = 4) -> SplitFacts:
+    several = min(1.0, gold - 1)
+    return SplitFacts(queries, gold, most, several, several, 1.0, 13.0)
+
+
+def facts(gold: float = 2.4, words: float = 66.0, passages: int = 3112, **changed: Any) -> DataFacts:
+    splits = {name: split(n, gold) for name, n in (("train", 280), ("dev", 60), ("test", 160))}
+    usual = DataFacts(passages, words, 143, 1.0, "en", "en", splits, "train", "dev", "test", 0.97)
+    return replace(usual, **changed)
+
+
+def planned(budget: str | None, data: DataFacts | None = None, **changed: Any) -> Plan:
+    given: dict[str, Any] = {"machine": CPU, "models": MODELS, "speeds": SPEEDS} | changed
+    options = given.pop("options", FitOptions(budget=budget))
+    return chosen_plan(data or facts(), given["machine"], given["models"], given["speeds"], options)
+
+
+def keys(plan: Plan) -> list[str]:
+    return [stage.key for stage in plan.stages]
+
+
+def options_of(plan: Plan, key: str) -> dict[str, Any]:
+    return dict(next(stage.options for stage in plan.stages if stage.key == key))
+
+
+def skipped(plan: Plan) -> dict[str, str]:
+    return {one.name: one.why for one in plan.skipped}
+
+
+def test_without_a_limit_the_whole_recipe_is_done() -> None:
+    plan = planned(None)
+    assert keys(plan) == [
+        "biencoder dense",
+        "dense dense",
+        "tune dense-hops",
+        "generator hybrid",
+        "index hybrid",
+        "hybrid hybrid",
+        "tune hybrid",
+        "compare",
+        "fusion fusion",
+        "report",
+    ]
+    assert plan.systems == ("bm25", "dense", "dense-hops", "hybrid")
+    assert options_of(plan, "biencoder dense")["fit.max_steps"] == 90
+    generator = options_of(plan, "generator hybrid")
+    assert generator["trainer.max_epochs"] * generator["trainer.limit_train_batches"] == 175
+    assert generator["data.teacher"] == "dense"
+    assert options_of(plan, "tune hybrid")["hops.chains"] == 5
+    assert options_of(plan, "compare")["test_limit"] is None
+    assert set(skipped(plan)) == {"rescoring"}
+
+
+@pytest.mark.parametrize("budget", ["70s", "4m", "10m", "25m", "45m", "60m", "90m", "3h", "100h"])
+def test_a_plan_fits_its_budget(budget: str) -> None:
+    plan = planned(budget)
+    assert plan.budget is not None
+    assert plan.seconds <= (1 - MARGIN) * plan.budget
+
+
+def test_a_longer_budget_never_does_less() -> None:
+    richness = []
+    for minutes in range(3, 150, 3):
+        plan = planned(f"{minutes}m")
+        effort = plan.effort
+        amounts = (
+            effort.encoder_steps,
+            effort.writer_steps,
+            effort.dev,
+            effort.test,
+            effort.chains,
+            effort.hops,
+        )
+        richness.append((-LEVELS.index(effort.level), amounts))
+    for (before, less), (after, more) in pairwise(richness):
+        assert after >= before
+        if after == before:
+            assert all(one <= other for one, other in zip(less, more, strict=True))
+    assert {level for level, _ in richness} >= {0, -2, -3}
+
+
+def test_what_goes_first_when_time_is_short() -> None:
+    assert planned("60m").systems == ("bm25", "dense", "dense-hops", "hybrid")
+    short = planned("15m")
+    assert short.systems == ("bm25", "dense", "dense-hops")
+    assert "generator" in skipped(short)
+    assert skipped(short)["generator"].endswith("m instead of 15m")
+    frozen = planned("3m")
+    assert frozen.systems == ("bm25", "dense")
+    assert "biencoder dense" not in keys(frozen)
+    assert options_of(frozen, "dense dense")["model"] == "all-MiniLM-L6-v2"
+    bm25 = planned("70s")
+    assert keys(bm25) == ["compare", "report"]
+    assert bm25.systems == ("bm25",)
+
+
+def test_a_budget_that_is_named_as_enough_is_enough() -> None:
+    why = skipped(planned("15m"))["generator"]
+    enough = why.partition("--budget ")[2].partition(" ")[0]
+    assert planned(enough).effort.level.writer
+
+
+def test_a_budget_for_nothing_says_what_fits() -> None:
+    with pytest.raises(
+        ConfigError, match=r"--budget 5s is too short for anything: BM25 over 3,112 passages takes"
+    ) as caught:
+        planned("5s")
+    enough = str(caught.value).partition("Give --budget ")[2].partition(" ")[0]
+    assert planned(enough).systems == ("bm25",)
+
+
+def test_one_gold_passage_a_query_asks_for_no_hops() -> None:
+    plan = planned(None, facts(gold=1.0))
+    assert plan.systems == ("bm25", "dense", "hybrid")
+    assert next(s for s in plan.stages if s.name == "generator").recipes == ("chains", "single-step/chains")
+    assert options_of(plan, "generator hybrid")["data.multistep"] is False
+    assert "hops.steps" not in options_of(plan, "tune hybrid")
+    assert skipped(plan)["hops"] == "most queries have one gold passage"
+
+
+def test_short_facts_are_rescored() -> None:
+    plan = planned(None, facts(words=10.0))
+    assert options_of(plan, "generator hybrid")["data.rescore.retrievers"] == ["dense", "bm25"]
+    assert options_of(plan, "tune hybrid")["grid.rescore_passages"] == 20
+    assert "rescoring" not in skipped(plan)
+
+
+def test_without_test_queries_dev_is_reported() -> None:
+    data = facts(test="dev")
+    plan = planned(None, replace(data, splits={k: v for k, v in data.splits.items() if k != "test"}))
+    assert "test" in skipped(plan)
+    assert "test" not in next(stage.what for stage in plan.stages if stage.name == "compare")
+
+
+def test_without_models_bm25_is_left() -> None:
+    none = BaseModels(None, None, {"biencoder": "--biencoder none", "generator": "--generator none"})
+    plan = planned("10m", models=none, speeds=Speeds(0.0003, 0.002))
+    assert plan.systems == ("bm25",)
+    assert skipped(plan) == {"bi-encoder": "--biencoder none", "generator": "--generator none"}
+
+
+def test_a_generator_without_a_bi_encoder_has_bm25_alone_as_its_prior() -> None:
+    alone = replace(MODELS, biencoder=None, without={"biencoder": "--biencoder none"})
+    plan = planned(None, models=alone, speeds=replace(SPEEDS, encoder=None))
+    assert plan.systems == ("bm25", "hybrid")
+    assert options_of(plan, "hybrid hybrid")["priors"] == ["bm25"]
+    assert "data.teacher" not in options_of(plan, "generator hybrid")
+
+
+def test_little_memory_computes_activations_anew() -> None:
+    small = planned(None, machine=replace(CPU, memory=4.0))
+    assert options_of(small, "biencoder dense")["fit.gradient_checkpointing"] is True
+    assert options_of(small, "generator hybrid")["model.gradient_checkpointing"] is True
+    assert small.seconds > planned(None).seconds
+
+
+def test_a_gpu_does_more_steps_of_a_large_set() -> None:
+    data = facts()
+    many = replace(data, splits={**data.splits, "train": split(50_000)})
+    assert whole_steps(many, gpu=False) == (300, 500)
+    assert whole_steps(many, gpu=True) == (3000, 5000)
+
+
+def test_slower_machines_do_less() -> None:
+    slow = Speeds(0.003, 0.02, EncoderSpeeds(*(4 * one for one in vars(ENCODER).values())), None)
+    assert planned("20m", speeds=slow).effort.level.encoder == "frozen"
+
+
+def test_choices_of_the_user_reach_the_stages() -> None:
+    chosen = FitOptions(k=7, seed=3, device="cpu", precision="float32")
+    plan = planned(None, options=chosen)
+    encoder, generator = options_of(plan, "biencoder dense"), options_of(plan, "generator hybrid")
+    assert (encoder["fit.seed"], encoder["fit.k"], encoder["fit.device"]) == (3, 7, "cpu")
+    assert encoder["fit.precision"] == "float32"
+    assert (generator["seed_everything"], generator["recall.k"]) == (3, 7)
+    assert generator["trainer.precision"] == "32-true"
+    assert generator["trainer.accelerator"] == "cpu"
+    assert options_of(plan, "tune hybrid")["precision"] == "float32"
+
+
+def test_the_text_says_everything() -> None:
+    text = planned("20m").text()
+    for part in (
+        "3,112 passages",
+        "no GPU, 2 cores",
+        "all-MiniLM-L6-v2 (package)",
+        "biencoder dense",
+        "of 20 min",
+    ):
+        assert part in text
+    assert "\n  biencoder dense " in text
+    assert "Skipped\n  hops of the generator: takes" in text
+
+
+def test_the_least_effort_is_no_more_than_the_whole() -> None:
+    for level in LEVELS:
+        least, whole = (effort_at(level, share, facts(), False) for share in (0.0, 1.0))
+        for name, value in vars(least).items():
+            if isinstance(value, int):
+                assert value <= getattr(whole, name), name
+
+
+def test_a_late_run_does_less_of_what_is_left() -> None:
+    plan = planned("60m")
+    took = {stage.key: 1.5 * stage.seconds for stage in plan.stages[:3]}
+    revised = revised_plan(plan, took)
+    assert keys(revised)[:3] == keys(plan)[:3]
+    assert revised.effort.encoder_steps == plan.effort.encoder_steps
+    assert revised.effort.dev == plan.effort.dev
+    assert revised.effort.writer_steps < plan.effort.writer_steps or revised.effort.level != plan.effort.level
+    assert revised.seconds <= 3600
+
+
+def test_an_early_run_does_more() -> None:
+    plan = planned("60m")
+    took = {stage.key: 0.6 * stage.seconds for stage in plan.stages[:3]}
+    revised = revised_plan(plan, took)
+    assert revised.effort.writer_steps > plan.effort.writer_steps
+    assert revised.seconds <= 3600
+
+
+def test_a_generator_that_is_trained_is_compared_even_where_time_is_short() -> None:
+    plan = planned("60m")
+    took = {stage.key: 1.8 * stage.seconds for stage in plan.stages[:5]}
+    revised = revised_plan(plan, took)
+    assert "hybrid" in revised.systems
+    assert revised.effort.test < plan.effort.test
+
+
+def test_a_run_without_a_limit_is_not_revised() -> None:
+    plan = planned(None)
+    assert revised_plan(plan, {"biencoder dense": 1e6}) is plan
