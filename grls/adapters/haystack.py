@@ -11,8 +11,10 @@ from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.types import Hit
+from grls.errors import ConfigError
 from grls.io.extras import needing
 from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import Opening
 
 with needing("haystack", "the component of Haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -31,6 +33,8 @@ class HaystackRetriever:
         top_k: Largest number of documents.
         filters: A filter of Haystack, which sees passages as such documents; None: no filter.
         where: A filter over the metadata of passages (:mod:`grls.data.where`); None: no filter.
+        device: Where a folder is opened; see :func:`grls.api.opening.load`.
+        precision: Precision of the models of a folder.
 
     Raises:
         ConfigError: ``top_k`` is below 1.
@@ -42,12 +46,15 @@ class HaystackRetriever:
         top_k: int = 10,
         filters: dict[str, Any] | None = None,
         where: str | None = None,
+        device: str = "auto",
+        precision: str = "float32",
     ):
         check_counts(top_k=top_k)
         self.retriever = retriever
         self.top_k = top_k
         self.filters = filters
         self.where = where
+        self.how = retriever.how if isinstance(retriever, Searcher) else Opening(device, precision)
 
     def warm_up(self) -> None:
         """Open the folder of the retriever."""
@@ -55,7 +62,7 @@ class HaystackRetriever:
 
     def _opened(self) -> Searcher:
         if not isinstance(self.retriever, Searcher):
-            self.retriever = load(self.retriever)
+            self.retriever = load(self.retriever, device=self.how.device, precision=self.how.precision)
         return self.retriever
 
     @component.output_types(documents=list[Document])
@@ -67,13 +74,8 @@ class HaystackRetriever:
         where: str | None = None,
     ) -> dict[str, list[Document]]:
         """The best passages of a query; the other arguments replace those of the component."""
-        searcher = self._opened()
-        rule = self.filters if filters is None else filters
-        allow = _matching(rule, searcher.corpus) if rule else None
-        if allow == []:
-            return {"documents": []}
-        k = self.top_k if top_k is None else top_k
-        hits = searcher.search(query, k, where=self.where if where is None else where, allow=allow)
+        searcher, k, options = self._request(top_k, filters, where)
+        hits = [] if options["allow"] == [] else searcher.search(query, k, **options)
         return {"documents": _documents(hits, searcher.corpus)}
 
     @component.output_types(documents=list[Document])
@@ -85,14 +87,35 @@ class HaystackRetriever:
         where: str | None = None,
     ) -> dict[str, list[Document]]:
         """:meth:`run` in asynchronous code."""
-        result: dict[str, list[Document]] = await to_thread(self.run, query, top_k, filters, where)
-        return result
+        searcher, k, options = await to_thread(self._request, top_k, filters, where)
+        hits = [] if options["allow"] == [] else await searcher.asearch(query, k, **options)
+        return {"documents": _documents(hits, searcher.corpus)}
+
+    def _request(
+        self, top_k: int | None, filters: dict[str, Any] | None, where: str | None
+    ) -> tuple[Searcher, int, dict[str, Any]]:
+        """The searcher, ``k``, and the filters of a search."""
+        searcher = self._opened()
+        rule = self.filters if filters is None else filters
+        allow = _matching(rule, searcher.corpus) if rule else None
+        options = {"where": self.where if where is None else where, "allow": allow}
+        return searcher, self.top_k if top_k is None else top_k, options
 
     def to_dict(self) -> dict[str, Any]:
-        """The component as data; a retriever is its folder."""
+        """The component as data; a retriever is its folder.
+
+        Raises:
+            ConfigError: The folder is temporary.
+        """
         folder = self.retriever.folder if isinstance(self.retriever, Searcher) else self.retriever
+        if isinstance(self.retriever, Searcher) and self.retriever.place.temporary:
+            raise ConfigError(
+                f"{folder} is temporary and goes with its retriever; a pipeline that is saved needs a folder "
+                "that stays: save the retriever, and open its folder."
+            )
         options = {"top_k": self.top_k, "filters": self.filters, "where": self.where}
-        data: dict[str, Any] = default_to_dict(self, retriever=str(folder), **options)
+        opening = {"device": self.how.device, "precision": self.how.precision}
+        data: dict[str, Any] = default_to_dict(self, retriever=str(folder), **options, **opening)
         return data
 
     @classmethod

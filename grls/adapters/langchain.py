@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import to_thread
 from collections.abc import Sequence
 
 from grls.adapters.documents import with_metadata
@@ -52,7 +51,7 @@ class LangChainRetriever(BaseRetriever):
     ) -> list[Document]:
         """The same in asynchronous code."""
         k, where = self.k if k is None else k, self.where if where is None else where
-        return self._documents(await to_thread(self.searcher.search, query, k, where=where))
+        return self._documents(await self.searcher.asearch(query, k, where=where))
 
     def _documents(self, hits: Sequence[Hit]) -> list[Document]:
         documents = []

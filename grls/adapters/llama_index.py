@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import to_thread
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +42,7 @@ class LlamaIndexRetriever(BaseRetriever):
         return self._nodes(self.searcher.search(query_bundle.query_str, self.k, where=self.where))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        hits = await to_thread(self.searcher.search, query_bundle.query_str, self.k, where=self.where)
+        hits = await self.searcher.asearch(query_bundle.query_str, self.k, where=self.where)
         return self._nodes(hits)
 
     def _nodes(self, hits: Sequence[Hit]) -> list[NodeWithScore]:

@@ -70,4 +70,10 @@ class HeldFolder:
 
     def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
         self.path = folder_of(self, output)
+        self._temporary = output is None
         self.members = tuple(members)
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it, or the folder of a member, is removed with this object."""
+        return self._temporary or any(member.temporary for member in self.members)

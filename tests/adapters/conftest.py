@@ -1,6 +1,7 @@
 """A BM25 retriever in a folder, over passages with titles and metadata."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
-from grls.data.types import Passage
+from grls.data.filters import Allow
+from grls.data.types import Hit, Passage, Query
 from grls.retrieve.bm25 import BM25Retriever
 
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "false")
@@ -37,3 +39,17 @@ def folder(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def searcher(folder: Path) -> Searcher:
     return load(folder)
+
+
+@pytest.fixture
+def batches(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of queries of every batch that the retriever answers."""
+    sizes: list[int] = []
+    retrieve = searcher.retriever.retrieve
+
+    def counted(queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        sizes.append(len(queries))
+        return retrieve(queries, k, allow)
+
+    monkeypatch.setattr(searcher.retriever, "retrieve", counted)
+    return sizes

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from grls.api.opening import load
 from grls.api.searcher import Searcher
+from grls.api.temporary import HeldFolder
 from grls.errors import ConfigError, DataError
 
 pytest.importorskip("haystack", reason="the extra haystack is not installed")
@@ -100,6 +102,21 @@ def test_a_pipeline_runs_it_and_is_saved_with_its_folder(searcher: Searcher, fol
     assert loaded.run(asked) == answer
     assert isinstance(component.retriever, Searcher)
     assert loaded.dumps() == pipeline.dumps()
+
+
+def test_a_retriever_that_will_go_is_no_part_of_a_saved_pipeline(searcher: Searcher) -> None:
+    component = HaystackRetriever(Searcher(searcher.retriever, HeldFolder()))
+    assert ids(component.run("stone")) == ["p4"]
+    with pytest.raises(ConfigError, match="is temporary"):
+        component.to_dict()
+
+
+def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path) -> None:
+    opened = HaystackRetriever(load(folder, device="cpu", precision="bfloat16")).to_dict()
+    assert opened == HaystackRetriever(str(folder), device="cpu", precision="bfloat16").to_dict()
+    again = HaystackRetriever.from_dict(opened)
+    again.warm_up()
+    assert (again.retriever.how.device, again.retriever.how.precision) == ("cpu", "bfloat16")
 
 
 def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:

@@ -60,6 +60,16 @@ def test_the_asynchronous_form_and_batches_find_the_same(searcher: Searcher) -> 
     assert ids(asyncio.run(retriever.ainvoke("green ponds", k=1, where="year>=2000"))) == ["p3"]
 
 
+def test_queries_at_the_same_time_are_one_batch(searcher: Searcher, batches: list[int]) -> None:
+    retriever = LangChainRetriever(searcher=searcher)
+
+    async def together() -> None:
+        await asyncio.gather(*(retriever.ainvoke(query) for query in ("frogs", "stone", "ponds")))
+
+    asyncio.run(together())
+    assert batches == [3]
+
+
 def test_it_is_a_part_of_chains_and_calls_back(searcher: Searcher) -> None:
     class Heard(BaseCallbackHandler):
         found: list[Document]

@@ -47,6 +47,16 @@ def test_the_asynchronous_form_finds_the_same(searcher: Searcher) -> None:
     assert retriever.retrieve("zebras") == []
 
 
+def test_queries_at_the_same_time_are_one_batch(searcher: Searcher, batches: list[int]) -> None:
+    retriever = LlamaIndexRetriever(searcher)
+
+    async def together() -> None:
+        await asyncio.gather(*(retriever.aretrieve(query) for query in ("frogs", "stone", "ponds")))
+
+    asyncio.run(together())
+    assert batches == [3]
+
+
 def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
     engine = RetrieverQueryEngine.from_args(LlamaIndexRetriever(searcher, k=2), llm=MockLLM())
     answer = engine.query("green ponds")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.api.temporary import folder_of, temporary_folder
+from grls.api.temporary import HeldFolder, folder_of, temporary_folder
 from grls.errors import WriteError
 
 
@@ -43,6 +43,13 @@ def test_a_named_folder_is_no_temporary_one(place: Path) -> None:
     assert folder_of(owner, "runs/mine") == Path("runs/mine")
     assert list(place.iterdir()) == []
     assert folder_of(owner, None).is_dir()
+
+
+def test_an_object_says_whether_its_folder_or_that_of_a_member_will_go() -> None:
+    named, temporary = HeldFolder("runs/mine"), HeldFolder()
+    assert (named.temporary, temporary.temporary) == (False, True)
+    assert not HeldFolder("runs/both", [named]).temporary
+    assert HeldFolder("runs/outer", [HeldFolder("runs/both", [named, temporary])]).temporary
 
 
 SCRIPT = """
