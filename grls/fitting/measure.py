@@ -30,7 +30,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.recipe import recipe
 from grls.fitting.sample import SPLIT
 from grls.fitting.speeds import EncoderSpeeds, WriterSpeeds
-from grls.fitting.stages import encoder_recipes, writer_recipes
+from grls.fitting.stages import encoder_recipes, encoder_tokens, writer_recipes
 from grls.index import build_index
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import GeneratorSpec, Pretrained
@@ -101,7 +101,7 @@ class Bench:
         """Of the bi-encoder."""
         options = recipe(encoder_recipes(self.facts))
         opened: list[BiEncoderModel] = []
-        limit = options["max_tokens"]
+        limit = encoder_tokens(self.facts, model)
         device = str(self.device)
         load = self.seconds(
             lambda: opened.append(BiEncoderModel.load(model.name, device=device, max_tokens=limit))

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from grls.errors import ConfigError
 from grls.fitting.machine import Machine
 from grls.fitting.options import AUTO, NONE
+from grls.models.load.sentence_folder import module_folders
 from grls.models.load.sources import (
     PACKAGED,
     first_line,
@@ -54,11 +55,13 @@ class BaseModel:
         name: Its name, for the options of a training.
         place: Where it is.
         causal: Whether it is a causal language model, not an encoder-decoder (of a generator).
+        positions: The longest text in tokens (of a bi-encoder); None: no limit is known.
     """
 
     name: str
     place: Place
     causal: bool = True
+    positions: int | None = None
 
     @property
     def loader(self) -> str:
@@ -152,9 +155,21 @@ def find_encoder(name: str) -> BaseModel:
                 f"{name} holds no model (no modules.json, no config.json): give the folder of a model of "
                 "sentence-transformers, or one that a training wrote (OUTPUT/model)."
             )
-        return BaseModel(name, "folder")
+        parts = module_folders(str(folder))
+        return BaseModel(name, "folder", positions=_positions(parts[0][1] if parts else folder))
     _refuse_unreachable(name, "bi-encoder", _ENCODER)
-    return BaseModel(name, "hub")
+    return BaseModel(name, "hub", positions=_positions(name))
+
+
+def _positions(source: str | Path) -> int | None:
+    """The positions of an encoder, from its config; None: no limit, or other files hold it."""
+    from grls.models.load.build import encoder_positions
+    from grls.models.load.opening import open_config, opening
+
+    if isinstance(source, Path) and not (source / "config.json").is_file():
+        return None
+    with opening("a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."):
+        return encoder_positions(open_config(source))
 
 
 def find_writer(name: str) -> BaseModel:

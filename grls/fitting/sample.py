@@ -36,6 +36,7 @@ def write_sample(data: str | Path, split: str, folder: str | Path, seed: int = 0
     grades = {query.id: qrels[query.id] for query in drawn}
     wanted = [name for query in drawn for name in (*grades[query.id], *query.evidence)]
     numbers = {number for number in corpus.numbers(wanted) if number is not None}
-    others = rng.sample(range(len(corpus)), min(PASSAGES, len(corpus)))
+    drawn_passages = rng.sample(range(len(corpus)), min(PASSAGES, len(corpus)))
+    others = [number for number in drawn_passages if number not in numbers]
     numbers |= set(others[: max(0, PASSAGES - len(numbers))])
     write_dataset(folder, corpus.passages(sorted(numbers)), drawn, {SPLIT: grades})

@@ -21,7 +21,7 @@ from grls.fitting.effort import (
 )
 from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
-from grls.fitting.models import BaseModels
+from grls.fitting.models import BaseModel, BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Stage
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
@@ -114,6 +114,7 @@ class StageMaker:
         options = {
             "source": model.name,
             "kind": "auto",
+            "max_tokens": encoder_tokens(facts, model),
             "train_split": facts.train,
             "dev_split": facts.dev,
             "fit.multistep": facts.hops,
@@ -311,6 +312,12 @@ _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
 def encoder_recipes(facts: DataFacts) -> tuple[str, ...]:
     """The recipes of the bi-encoder for a data set."""
     return ("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder")
+
+
+def encoder_tokens(facts: DataFacts, model: BaseModel) -> int:
+    """The longest text of the bi-encoder in tokens: the recipe's, or the positions of the model."""
+    usual = 192 if facts.hops else 256
+    return usual if model.positions is None else min(usual, model.positions)
 
 
 def writer_recipes(facts: DataFacts) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def test_folders_are_taken(tmp_path: Path) -> None:
     assert find_writer(writer) == BaseModel(writer, "folder", causal=True)
     assert find_writer(writer).loader == "grls.models.load.language.CausalLM"
     encoder = str(tiny_bert(tmp_path / "bert"))
-    assert find_encoder(encoder) == BaseModel(encoder, "folder")
+    assert find_encoder(encoder) == BaseModel(encoder, "folder", positions=64)
 
 
 def test_an_encoder_is_no_generator(tmp_path: Path) -> None:

@@ -175,6 +175,12 @@ def test_a_generator_without_a_bi_encoder_has_bm25_alone_as_its_prior() -> None:
     assert "data.teacher" not in options_of(plan, "generator hybrid")
 
 
+def test_texts_are_no_longer_than_the_model_can_read() -> None:
+    few = replace(MODELS, biencoder=BaseModel("tiny", "folder", positions=128))
+    assert options_of(planned(None), "biencoder dense")["max_tokens"] == 192
+    assert options_of(planned(None, models=few), "biencoder dense")["max_tokens"] == 128
+
+
 def test_little_memory_computes_activations_anew() -> None:
     small = planned(None, machine=replace(CPU, memory=4.0))
     assert options_of(small, "biencoder dense")["fit.gradient_checkpointing"] is True

@@ -1,0 +1,146 @@
+"""A few steps are measured on small models, and measurements are kept."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from llama_small import write_llama
+from small_data import scratch, tiny_bert, write_small
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.errors import ConfigError
+from grls.fitting import timing
+from grls.fitting.facts import DataFacts, data_facts
+from grls.fitting.machine import Machine
+from grls.fitting.measure import Bench
+from grls.fitting.models import BaseModel, BaseModels, find_encoder
+from grls.fitting.options import FitOptions
+from grls.fitting.recipe import recipe
+from grls.fitting.sample import write_sample
+from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.fitting.timing import TIMING, known_speeds
+
+MACHINE = Machine(1, False, 16.0, "", 0.0, 60.0)
+ON_CPU = FitOptions(device="cpu", precision="float32")
+SOME = Speeds(0.1, 0.2, EncoderSpeeds(1, 2, 3, 4), WriterSpeeds(5, 6, 7, 8, 9))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("measure")
+
+
+@pytest.fixture(scope="module")
+def data(place: Path) -> Path:
+    return write_small(place / "data")
+
+
+@pytest.fixture(scope="module")
+def facts(data: Path) -> DataFacts:
+    return data_facts(data, "train", "dev", "test")
+
+
+@pytest.fixture(scope="module")
+def bench(place: Path, data: Path, facts: DataFacts) -> Bench:
+    write_sample(data, "train", place / "sample")
+    return Bench(place / "sample", facts, MACHINE, ON_CPU)
+
+
+def test_a_sample_is_a_data_set_with_all_gold(place: Path, bench: Bench) -> None:
+    corpus = Corpus.read(place / "sample")
+    queries, _ = read_split(place / "sample", "train", corpus)
+    assert (len(corpus), len(queries)) == (10, 12)
+
+
+def test_a_sample_is_small(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.fitting.sample.QUERIES", 3)
+    monkeypatch.setattr("grls.fitting.sample.PASSAGES", 8)
+    write_sample(data, "train", tmp_path / "sample")
+    corpus = Corpus.read(tmp_path / "sample")
+    assert len(corpus) == 8
+    assert len(read_split(tmp_path / "sample", "train", corpus)[0]) == 3
+
+
+def test_every_part_of_an_encoder_is_measured(place: Path, bench: Bench) -> None:
+    speeds = bench.encoder(find_encoder(str(tiny_bert(place / "bert"))))
+    assert min(vars(speeds).values()) > 0
+    assert min(bench.bm25()) > 0
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_every_part_of_a_generator_is_measured(place: Path, data: Path, bench: Bench, causal: bool) -> None:
+    folder = place / f"writer-{causal}"
+    if causal:
+        write_llama(folder, data)
+    else:
+        model, tokenizer = scratch(data).load()
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    speeds = bench.writer(BaseModel(str(folder), "folder", causal))
+    assert min(vars(speeds).values()) > 0
+
+
+def test_passages_are_not_rescored_where_they_are_long(place: Path, data: Path, facts: DataFacts) -> None:
+    folder = place / "long"
+    write_llama(folder, data)
+    write_sample(data, "train", place / "other")
+    long = Bench(place / "other", replace(facts, words=90.0), MACHINE, ON_CPU)
+    assert long.writer(BaseModel(str(folder), "folder")).rescored == 0
+
+
+def test_a_later_recipe_overrides_an_earlier_one() -> None:
+    merged = recipe(["chains", "default/chains"])
+    assert merged["model"]["init_args"]["generator"]["init_args"]["name_or_path"] == "SmolLM2-135M-Instruct"
+    assert merged["model"]["init_args"]["loss"] == "allowed"
+    assert merged["trainer"]["precision"] == "auto"
+
+
+def models(generator: str = "b") -> BaseModels:
+    return BaseModels(BaseModel("a", "folder"), BaseModel(generator, "folder"), {})
+
+
+def test_measurements_are_kept(tmp_path: Path, facts: DataFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+
+    def measure(*given: object) -> Speeds:
+        measured.append("")
+        return SOME
+
+    monkeypatch.setattr(timing, "measured_speeds", measure)
+
+    def known(models: BaseModels) -> tuple[Speeds, float]:
+        return known_speeds("data", tmp_path / "run", facts, MACHINE, models, ON_CPU)
+
+    speeds, seconds = known(models())
+    assert speeds == SOME
+    assert known(models()) == (SOME, seconds)
+    assert len(measured) == 1
+    known(models("c"))
+    assert len(measured) == 2
+    (tmp_path / "run" / TIMING).write_text('{"settings": 1}')
+    assert known(models("c"))[0] == SOME
+    assert len(measured) == 3
+
+
+def test_a_generator_is_not_measured_where_the_budget_is_far_too_short(
+    facts: DataFacts, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Short:
+        def __init__(self, *given: object):
+            pass
+
+        def bm25(self) -> tuple[float, float]:
+            return (0.1, 0.2)
+
+        def encoder(self, model: BaseModel) -> EncoderSpeeds:
+            return EncoderSpeeds(1, 2, 3, 4)
+
+        def writer(self, model: BaseModel) -> WriterSpeeds:
+            raise ConfigError("measured")
+
+    monkeypatch.setattr("grls.fitting.measure.Bench", Short)
+    short = replace(ON_CPU, budget="2m")
+    assert timing.measured_speeds(data, facts, MACHINE, models(), short).writer is None
+    with pytest.raises(ConfigError, match="measured"):
+        timing.measured_speeds(data, facts, MACHINE, models(), ON_CPU)
