@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install quickstart test wheel-test lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
   bench-riches bench-train bench-device bench-efficiency lock clean
 
 install: $(VENV)/.installed
@@ -19,6 +19,10 @@ $(VENV)/.installed: pyproject.toml $(LOCK)
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+# tests/wheel, which `make test` runs on links to the packages of $(VENV), with all packages installed anew.
+wheel-test: install
+	GRLS_FRESH_INSTALL=1 $(BIN)/python -m pytest --timeout 3600 tests/wheel
 
 lint: install
 	$(BIN)/ruff check .

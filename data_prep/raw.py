@@ -19,7 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
+from grls.io.extras import needing
 from grls.io.files import text_lines
 
 _OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
@@ -145,7 +146,7 @@ def read_json_list(file: Path, key: str = "") -> Iterator[tuple[str, dict[str, A
 
     Raises:
         DataError: The file is missing, damaged, no such JSON, or holds no record.
-        ConfigError: The package ijson is missing.
+        ConfigError: The package ijson is not installed.
     """
     what = f"a JSON list of objects{f' under {key!r}' if key else ''}"
     prefix = f"{key}.item" if key else "item"
@@ -160,7 +161,7 @@ def read_json_object(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
     Raises:
         DataError: The file is missing, damaged, no such JSON, or holds no record.
-        ConfigError: The package ijson is missing.
+        ConfigError: The package ijson is not installed.
     """
     for name, record in _parse(file, "kvitems", "", "a JSON object whose values are objects"):
         if not isinstance(record, dict):
@@ -169,12 +170,8 @@ def read_json_object(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _parse(file: Path, function: str, prefix: str, expected: str) -> Iterator[Any]:
-    try:
+    with needing("releases", f"{file} is read one record at a time, which"):
         ijson: Any = import_module("ijson")  # imported here, because only the full releases need it
-    except ImportError:
-        raise ConfigError(
-            f"{file} is read one record at a time, by the package ijson: pip install 'grls[releases]'."
-        ) from None
     number = 0
     with (
         _reading(file, expected, lambda: (None, f"record {number + 1}: ")),

@@ -18,6 +18,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
+import grls
 from grls.commands.renamed import renamed
 from grls.errors import ConfigError
 from grls.io import ending
@@ -149,8 +150,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["--version"]:
+        print(f"grls {grls.__version__}")
+        return 0
     if not words or words[0] in ("-h", "--help"):
-        print(_usage("grls", "VERB", VERBS), end="")
+        print(_usage("grls", "VERB", VERBS), "`grls --version` prints its version.", sep="")
         return 0 if words else 2
     if before := renamed(words):
         return _refused(before)

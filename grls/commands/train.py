@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from grls.io.extras import lacking_extras, require
 from grls.train.catalogue import STAGES
 
 _RUN = {
@@ -62,6 +63,7 @@ def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
     if "-h" in arguments or "--help" in arguments:
         stage_help(name, what or "").print_help()
         raise SystemExit(0)
+    require("train", f"grls train {name}")
     from grls.train.cli import train
 
     train([*STAGES[name].arguments, *arguments], f"grls train {name}")
@@ -70,6 +72,8 @@ def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
 def stage_help(name: str, what: str) -> argparse.ArgumentParser:
     """A parser that only prints the options of a stage."""
     stage, prog = STAGES[name], f"grls train {name}"
+    if "train" in lacking_extras():
+        what += ' Lightning, whose options are not listed here, is not installed: pip install "grls[train]".'
     parser = argparse.ArgumentParser(
         prog, "%(prog)s [options]", what, _MORE.format(prog=prog), add_help=False
     )

@@ -1,6 +1,7 @@
 """How a command ends: exit codes, the one line that reports an error, signals, output that nobody reads.
 
-- An error of grls, too little memory, or a file that cannot be written: one line and exit code 1.
+- An error of grls, an extra that is not installed, too little memory, or a file that cannot be written: one
+  line and exit code 1.
 - Ctrl-C: one line and exit code 130. SIGTERM and SIGHUP: one line and the shell's code for the signal.
 - Standard output that nobody reads any more (``| head``): exit code 141, as after SIGPIPE.
 - Any other error is a bug, and its whole traceback is shown.
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from grls.errors import GrlsError, out_of_memory
+from grls.io.extras import missing
 from grls.io.files import WRITE_ERRORS
 from grls.io.terminal import Visible, visible
 
@@ -72,6 +74,11 @@ def reported(
             run()
     except GrlsError as error:
         return _say(str(error), 1)
+    except ImportError as error:
+        line = missing(error)
+        if line is None:
+            raise
+        return _say(line, 1)
     except (MemoryError, OSError, RuntimeError) as error:
         line = _line(error, saving, again)
         if line is None:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.io.extras import require
 
 
 def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
@@ -25,8 +26,7 @@ def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
     """
     if rank < 1 or not 0 <= dropout < 1:
         raise ConfigError(f"lora_rank must be at least 1 and its dropout below 1, got {rank} and {dropout}.")
-    if find_spec("peft") is None:
-        raise ConfigError("LoRA needs peft: pip install 'grls[lora]', or leave lora_rank at 0.")
+    require("lora", "LoRA (lora_rank above 0)")
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(

@@ -14,14 +14,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.io.extras import needing
 from grls.report.blocks import INK, NONE, Picture
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import steps
+
+with needing("report", "a report, for its curves,"):
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
 COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
 """Line colours, with a contrast of about 3 or more on white and on near-black."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.io.extras import require
 from grls.io.logs import quiet
 from grls.io.recipes import config_file
 from grls.train.catalogue import STAGES
@@ -58,6 +59,7 @@ def run_stage(
         raise ConfigError(f"there is no training stage {name!r}; take {' or '.join(near)}.")
     if "output" not in options:
         raise ConfigError(f"the training stage {name} needs the option output, the folder that it writes.")
+    require("train", f"the training stage {name}")
     clock = TrainingClock(name, max_seconds, meter)
     arguments = [*STAGES[name].arguments, *(f"--config={config_file(recipe)}" for recipe in recipes)]
     if meter is not None:

@@ -25,7 +25,7 @@ def test_without_dspy_the_command_says_how_to_install_it(tmp_path: Path) -> None
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 1
-    assert "pip install 'grls[dsp]'" in ended.stderr
+    assert 'pip install "grls[dsp]"' in ended.stderr
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError
+from grls.io.extras import needing
 from grls.io.files import refuse_foreign
 from grls.io.logs import quiet
 from grls.models.biencoder import BiEncoderModel
@@ -20,13 +21,15 @@ from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BiEncoderExamples
-from grls.train.biencoder.fit import check_negatives, fit_biencoder
 from grls.train.biencoder.mining import BM25, mined_rankings
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.biencoder.resume import LOGS
 from grls.train.core.clock import Meter, TrainingClock
-from grls.train.core.datamodule import digest
 from grls.train.result import TrainingResult
+
+with needing("train", "training a bi-encoder"):
+    from grls.train.biencoder.fit import check_negatives, fit_biencoder
+    from grls.train.core.datamodule import digest
 
 
 def run_biencoder(

@@ -11,10 +11,13 @@ import torch
 from grls.answer.ralm.reranker import Reranker, example_settings, read_examples
 from grls.data.corpus import Corpus
 from grls.errors import MismatchError
+from grls.io.extras import needing
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
 from grls.io.logs import quiet
-from grls.train.reranker.fit import fit_reranker
 from grls.train.reranker.options import USUAL_FIT, RerankerOptions
+
+with needing("train", "training a reranker"):
+    from grls.train.reranker.fit import fit_reranker
 
 log = logging.getLogger(__name__)
 

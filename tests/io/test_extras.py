@@ -1,0 +1,56 @@
+"""Packages that are not installed."""
+
+import sys
+
+import pytest
+
+from grls.errors import ConfigError
+from grls.io import ending
+from grls.io.extras import lacking_extras, missing, needing, require
+
+
+def test_an_extra_that_is_installed_is_no_hindrance() -> None:
+    require("report", "a page")
+    with needing("report", "a page"):
+        import matplotlib
+    assert matplotlib.__name__ == "matplotlib"
+
+
+def test_the_error_names_what_needs_which_package_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightning", None)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(ConfigError) as raised:
+        require("train", "grls fit")
+    assert str(raised.value) == (
+        'grls fit needs lightning and tensorboard (not installed): pip install "grls[train]".'
+    )
+    assert "train" in lacking_extras()
+    assert "report" not in lacking_extras()
+
+
+def test_an_import_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    expected = r"a page needs matplotlib \(.*None in sys.modules\): pip install"
+    with pytest.raises(ConfigError, match=expected), needing("report", "a page"):
+        import matplotlib  # noqa: F401
+
+
+def test_a_command_reports_a_package_of_an_extra_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightning", None)
+
+    def run() -> None:
+        import lightning.pytorch  # noqa: F401
+
+    assert ending.reported(run) == 1
+    assert capsys.readouterr().err == (
+        'error: this needs lightning (not installed): pip install "grls[train]".\n'
+    )
+
+
+def test_other_imports_that_fail_are_bugs() -> None:
+    assert missing(ModuleNotFoundError("no", name="grls.nowhere")) is None
+    assert missing(ImportError("cannot import name 'x' from 'lightning'", name="lightning")) is None
+    with pytest.raises(ModuleNotFoundError):
+        ending.reported(lambda: __import__("nowhere_at_all"))

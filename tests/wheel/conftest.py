@@ -1,0 +1,31 @@
+"""The wheel, and environments that it is installed into."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from installed_packages import Environment, build_wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    missing = [name for name in ("pip", "setuptools", "wheel") if find_spec(name) is None]
+    if missing:
+        pytest.skip(f"building a wheel without a network needs {', '.join(missing)}")
+    return build_wheel(tmp_path_factory.mktemp("build"))
+
+
+@pytest.fixture(scope="session")
+def everything(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """``pip install "grls[all]"``."""
+    made = Environment(tmp_path_factory.mktemp("all") / "env")
+    made.install(wheel, "all")
+    return made
+
+
+@pytest.fixture(scope="session")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """``pip install grls``."""
+    made = Environment(tmp_path_factory.mktemp("core") / "env")
+    made.install(wheel)
+    return made
