@@ -58,7 +58,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     SparseRetriever.assemble(sparse, corpus).save_pretrained(place / "sparse")
     late = LateTexts.load(str(tiny_colbert(place)), device="cpu")
     MultiVectorRetriever.assemble(late, corpus).save_pretrained(place / "multi-vector")
-    for name, spec in COMPOSITES.items():
+    for name, spec in {**COMPOSITES, "link": {"kind": "link", "retriever": "../bm25"}}.items():
         written(place / name, spec)
     return place
 
@@ -71,8 +71,9 @@ def commands(environment: Environment, place: Path, *lines: str) -> dict[str, tu
 
 
 def test_every_kind_is_searched(core: Environment, kinds: Path) -> None:
-    names = ["bm25", "dense", "sparse", "multi-vector", "generative", *COMPOSITES]
-    assert {read_spec(kinds / name).get("kind", "generative") for name in names} == {*KINDS}
+    names = ["bm25", "dense", "sparse", "multi-vector", "generative", "link", *COMPOSITES]
+    ours = {kind for kind, place in KINDS.items() if place.startswith("grls.")}
+    assert {read_spec(kinds / name).get("kind", "generative") for name in names} == ours
     done = core.run("-c", SEARCH, *names, cwd=kinds)
     assert done.returncode == 0, done.stderr
     file, hits, modules = json.loads(done.stdout.splitlines()[-1])
