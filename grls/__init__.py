@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from grls.api.bm25 import BM25 as BM25
+    from grls.api.experiment import experiment as experiment
     from grls.api.fusing import fuse as fuse
     from grls.api.opening import load as load
     from grls.api.searcher import Searcher as Searcher
@@ -24,18 +26,20 @@ if TYPE_CHECKING:
     from grls.data.types import Query as Query
 
 _PLACES = {
+    "BM25": "grls.api.bm25",
     "Chain": "grls.data.types",
     "Corpus": "grls.data.corpus",
     "Hit": "grls.data.types",
     "Passage": "grls.data.types",
     "Query": "grls.data.types",
     "Searcher": "grls.api.searcher",
+    "experiment": "grls.api.experiment",
     "fuse": "grls.api.fusing",
     "load": "grls.api.opening",
 }
 """Public name -> its module."""
 
-__all__ = ["Chain", "Corpus", "Hit", "Passage", "Query", "Searcher", "fuse", "load"]
+__all__ = ["BM25", "Chain", "Corpus", "Hit", "Passage", "Query", "Searcher", "experiment", "fuse", "load"]
 
 
 def __getattr__(name: str) -> Any:

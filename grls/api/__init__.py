@@ -5,4 +5,7 @@
 together, ``texts`` adds texts and titles to hits. ``composing`` writes what searchers are composed to,
 ``fusing`` fuses several, ``options`` reads the options of calls. ``temporary`` makes the folders of
 retrievers that were made without a place; they go with their object.
+
+``bm25`` is the baseline without training. ``experiment`` compares systems, and ``outcome`` is the table of
+what they scored.
 """

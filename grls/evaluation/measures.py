@@ -24,7 +24,7 @@ _DEEPEST = 2**31 - 1  # the deepest cut-off of trec_eval
 _PROVIDERS = ir_measures.providers.FallbackProvider(
     [ir_measures.providers.registry[name] for name in ("pytrec_eval", "judged", "compat", "msmarco")]
 )  # without providers that run another program (gdeval's Perl) or leave queries out (accuracy)
-_HINT = "as in --measures 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names)"
+_HINT = "as in 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names)"
 
 
 def measure_names(measures: str | Sequence[str]) -> list[str]:
@@ -38,6 +38,15 @@ def measure_names(measures: str | Sequence[str]) -> list[str]:
     """
     asked = measures.split() if isinstance(measures, str) else list(measures)
     return list(dict.fromkeys(str(_parsed(name)) for name in asked))
+
+
+def deepest_cutoff(measures: Sequence[str]) -> int:
+    """The deepest rank that a measure with a cut-off reads; 0 if none has a cut-off.
+
+    Raises:
+        ConfigError: A measure is unknown, see :func:`measure_names`.
+    """
+    return max((int(_parsed(name).params.get("cutoff") or 0) for name in measures), default=0)
 
 
 def query_values(
@@ -125,12 +134,12 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
         mean_values = ir_measures.parse_measure(name)
         supported = _PROVIDERS.supports(mean_values)
     except (NameError, ValueError, AssertionError, TypeError, SyntaxError) as error:
-        raise ConfigError(f"--measures: {name!r} is no measure ({error}); expected names {_HINT}.") from None
+        raise ConfigError(f"measures: {name!r} is no measure ({error}); expected names {_HINT}.") from None
     if not supported or not _in_range(mean_values):
-        raise ConfigError(f"--measures: {name!r} cannot be computed here; expected names {_HINT}.")
+        raise ConfigError(f"measures: {name!r} cannot be computed here; expected names {_HINT}.")
     if isinstance(mean_values.aggregator(), ir_measures.measures.SumAgg):
         raise ConfigError(
-            f"--measures: {name!r} is a count, and measures here are shares of 1; expected names {_HINT}."
+            f"measures: {name!r} is a count, and measures here are shares of 1; expected names {_HINT}."
         )
     return mean_values
 

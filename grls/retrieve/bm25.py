@@ -50,7 +50,8 @@ class BM25Retriever:
         analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
 
     Raises:
-        ConfigError: ``k1`` or ``b`` is out of range, or an option of the analyzer is invalid.
+        ConfigError: ``k1`` or ``b`` is out of range, there is no such variant, or an option of the analyzer
+            is invalid.
         DataError: The corpus is empty, or no passage has a word to index.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from grls.errors import ConfigError
 
@@ -20,7 +20,7 @@ class BM25Options:
         method: The variant of BM25, by its name in bm25s.
 
     Raises:
-        ConfigError: ``k1`` or ``b`` is out of range.
+        ConfigError: ``k1`` or ``b`` is out of range, or there is no such variant.
     """
 
     k1: float = 1.5
@@ -30,3 +30,6 @@ class BM25Options:
     def __post_init__(self) -> None:
         if self.k1 < 0 or not 0 <= self.b <= 1:
             raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={self.k1}, b={self.b}.")
+        if self.method not in get_args(Variant):
+            names = ", ".join(get_args(Variant))
+            raise ConfigError(f"there is no variant {self.method!r} of BM25; method takes one of {names}.")

@@ -126,7 +126,7 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
         ({"a": ["0"], "b": ["0", "0"]}, "query 'b': the passage id '0' is repeated"),
         ({"a": ["0"], "b": [["0"]]}, "query 'b': expected an id"),
         ({"a": ["0"], "b": ["9", "8"]},
-         r"'b': the passage id '9' is not in corpus \(2 such ids; the ids there begin with '0', '1', '2'\)"),
+         r"'b': the passage id '9' is not in corpus \(2 such; the ids there begin with '0', '1', '2'\)"),
         ({"a": ["0"], "b": {"9": 0, "1": 1}}, "the passage id '9' is not in corpus"),
         ({"a": ["0"], "b": {"1": 0.5}}, "passage '1': expected a grade that is a whole number.*got 0.5"),
         ({"a": ["0"], "b": {"1": "high"}}, "expected a grade that is a whole number.*got 'high'"),

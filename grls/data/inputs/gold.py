@@ -102,7 +102,7 @@ def refuse_unknown_gold(gold: Gold, corpora: Iterable[Corpus]) -> None:
     if names and unknown:
         raise DataError(
             f"query {uses[unknown[0]]!r}: the passage id {unknown[0]!r} is not in {' or '.join(names)} "
-            f"({len(unknown)} such ids; the ids there begin with {first}); correct the id or add the "
+            f"({len(unknown)} such; the ids there begin with {first}); correct the id or add the "
             "passage.",
             _SOURCE,
         )

@@ -1,0 +1,99 @@
+"""``grls.BM25`` over any corpus."""
+
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from small_data import write_small
+
+import grls
+from grls.data.words import Analyzer
+from grls.errors import ConfigError, DataError, GrlsError
+from grls.retrieve.bm25 import BM25Retriever
+
+TEXTS = ["otters eat fish .", "a holt is the den of an otter .", "herons eat frogs ."]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
+
+
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        TEXTS,
+        {str(n): text for n, text in enumerate(TEXTS)},
+        pd.DataFrame({"text": TEXTS}),
+        grls.Corpus.from_passages([grls.Passage(str(n), text) for n, text in enumerate(TEXTS)]),
+    ],
+)
+def test_it_searches_what_it_gets(corpus: Any) -> None:
+    bm25 = grls.BM25(corpus)
+    hits = bm25.search("what do otters eat ?", k=2)
+    assert [(hit.id, hit.text) for hit in hits] == [("0", TEXTS[0]), ("2", TEXTS[2])]
+    assert isinstance(bm25, grls.Searcher)
+
+
+def test_its_folder_goes_with_it(place: Path) -> None:
+    bm25 = grls.BM25(TEXTS)
+    folder = bm25.folder
+    assert grls.load(folder).search("den") == bm25.search("den")
+    assert place in folder.parents
+    assert repr(bm25) == f"BM25({str(folder)!r}: bm25, 3 passages)"
+    del bm25
+    gc.collect()
+    assert list(place.iterdir()) == []
+
+
+def test_options_are_those_of_the_retriever_and_are_kept(tmp_path: Path, place: Path) -> None:
+    analyzer = Analyzer("en", stem=True)
+    bm25 = grls.BM25(TEXTS, 0.9, 0.4, "atire", analyzer, output=tmp_path / "bm25")
+    expected = BM25Retriever(bm25.corpus, 0.9, 0.4, "atire", analyzer).retrieve(["otter"], 3)[0]
+    assert [(hit.id, hit.score) for hit in bm25.search("otter")] == [hit[:2] for hit in expected]
+    assert len(expected) == 2
+    del bm25
+    gc.collect()
+    assert list(place.iterdir()) == []
+    again = grls.load(tmp_path / "bm25")
+    assert [(hit.id, hit.score) for hit in again.search("otter")] == [hit[:2] for hit in expected]
+    assert json.loads((tmp_path / "bm25" / "grls.json").read_text())["k1"] == 0.9
+
+
+def test_a_path_is_a_corpus(tmp_path: Path) -> None:
+    folder = write_small(tmp_path / "data")
+    assert grls.BM25(folder).search("otter calm", k=1)[0].id == "otter-calm"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "error", "why"),
+    [
+        ([], {}, DataError, "there is no passage"),
+        (["…"], {}, DataError, "no word to index"),
+        (TEXTS, {"k1": -1}, ConfigError, "expected k1 >= 0"),
+        (TEXTS, {"k1": "high"}, ConfigError, "BM25: an option has a value of the wrong type"),
+        (TEXTS, {"method": "bm26"}, ConfigError, "no variant 'bm26' of BM25; method takes one of lucene, "),
+        (TEXTS, {"analyzer": Analyzer("xx", stem=True)}, ConfigError, "no stemmer"),
+    ],
+)
+def test_what_cannot_work_leaves_nothing(
+    corpus: Any, options: dict[str, Any], error: type[GrlsError], why: str, tmp_path: Path, place: Path
+) -> None:
+    for output in (None, tmp_path / "bm25"):
+        with pytest.raises(error, match=why):
+            grls.BM25(corpus, **options, output=output)
+    gc.collect()
+    assert list(place.iterdir()) == []
+    assert not (tmp_path / "bm25").exists()
+
+
+def test_a_folder_with_other_content_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("content")
+    with pytest.raises(ConfigError, match=r"holds no grls\.json, so it is not replaced"):
+        grls.BM25(TEXTS, output=tmp_path / "kept")

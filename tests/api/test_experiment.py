@@ -1,0 +1,243 @@
+"""``grls.experiment``: systems beside each other on the same queries."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_data import write_small
+
+import grls
+from grls.api.experiment import MEASURES
+from grls.cli import main
+from grls.data.types import Hit
+from grls.errors import ConfigError, DataError, GrlsError
+from grls.evaluation.evaluate import evaluate_run
+from grls.evaluation.significance import compare, holm
+from grls.evaluation.versus import compare_runs
+
+QUERIES = {f"q{n}": f"question {n}" for n in range(4)}
+GOLD = {"q0": ["a"], "q1": ["b", "c"], "q2": {"a", "c"}, "q3": {"b": 2, "c": 1, "a": 0}}
+
+
+class Fixed:
+    """A system with fixed hits."""
+
+    def __init__(self, hits: list[list[Any]], pause: float = 0.0):
+        self.hits = hits
+        self.pause = pause
+        self.asked: list[tuple[list[str], int]] = []
+
+    def search(self, queries: list[str], k: int) -> list[list[Any]]:
+        self.asked.append((queries, k))
+        time.sleep(self.pause * len(queries))
+        return [self.hits[int(query[-1])] for query in queries]
+
+
+GOOD = [["a", "b"], ["b", "c"], ["c", "a"], ["b", "c"]]
+BAD = [["b", "a"], ["a", "b"], ["b"], []]
+
+
+def test_means_differences_and_p_values_are_those_of_the_library() -> None:
+    other = [["a"], ["c"], ["c", "b"], ["a", "b"]]
+    table = grls.experiment(
+        {"bad": Fixed(BAD), "good": Fixed(GOOD), "other": Fixed(other)}, QUERIES, GOLD, ["R@2", "RR"], "bad"
+    )
+    assert table["bad"].means == {"R@2": (1 + 0.5 + 0 + 0) / 4, "RR": (0.5 + 0.5 + 0 + 0) / 4}
+    assert table["good"].means == {"R@2": 1.0, "RR": 1.0}
+    assert table["other"].means == {"R@2": (1 + 0.5 + 0.5 + 0.5) / 4, "RR": (1 + 1 + 1 + 0.5) / 4}
+    good, others = compare([1, 1, 1, 1], [1, 0.5, 0, 0]), compare([1, 0.5, 0.5, 0.5], [1, 0.5, 0, 0])
+    assert table["good"].differences["R@2"] == good
+    assert table["other"].differences["R@2"] == others
+    assert [table["good"].p["R@2"], table["other"].p["R@2"]] == holm([good.p, others.p])
+    assert table["good"].p["R@2"] > good.p  # corrected
+    assert table["bad"].differences == table["bad"].p == {}
+
+
+def test_graded_gold_counts_in_ndcg() -> None:
+    table = grls.experiment({"one": Fixed([[], [], [], ["b", "c"]]), "two": Fixed([[], [], [], ["c", "b"]])},
+                            {"q3": "question 3"}, GOLD, ["nDCG@10"])  # fmt: skip
+    assert table["one"].means["nDCG@10"] == 1.0
+    assert 0.8 < table["two"].means["nDCG@10"] < 1.0
+    assert table["two"].differences == {}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [lambda name: Hit(name, 1.0), lambda name: name, lambda name: (name, 1.0), lambda name: [name, 1.0]],
+)
+def test_hits_may_be_ids_or_begin_with_them(form: Any) -> None:
+    hits = [[form(name) for name in names] for names in GOOD]
+    assert grls.experiment({"one": Fixed(hits)}, QUERIES, GOLD, "R@2")["one"].means == {"R@2": 1.0}
+
+
+def test_numbers_are_ids_and_done_is_no_passage() -> None:
+    system = Fixed([[Hit("DONE", 2.0), 1, 0]])
+    table = grls.experiment({"one": system}, ["question 0"], [1], "R@1 RR")
+    assert table["one"].means == {"R@1": 1.0, "RR": 1.0}
+
+
+def test_k_is_what_the_measures_read() -> None:
+    for measures, k, asked in (
+        (MEASURES, None, 10),
+        (["R@50", "P@5"], None, 50),
+        (["RR"], 3, 3),
+        (["R@3"], 3, 3),
+    ):
+        system = Fixed(GOOD)
+        table = grls.experiment({"one": system}, QUERIES, GOLD, measures, k=k)
+        assert {k for _, k in system.asked} == {table.k} == {asked}
+        assert system.asked[-1][0] == list(QUERIES.values())
+
+
+def test_hits_below_k_do_not_count() -> None:
+    system = Fixed([["b", "a"]])
+    assert grls.experiment({"one": system}, {"q0": "question 0"}, GOLD, "RR", k=1)["one"].means == {"RR": 0.0}
+
+
+def test_seconds_are_those_of_a_query() -> None:
+    table = grls.experiment({"slow": Fixed(GOOD, 0.02), "fast": Fixed(GOOD)}, QUERIES, GOLD)
+    assert 0.02 <= table["slow"].seconds < 0.2
+    assert table["fast"].seconds < 0.02
+
+
+def test_figures_are_those_of_retrieve_and_evaluate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_small(tmp_path / "data")
+    systems = {"bm25": grls.BM25(data, output=tmp_path / "bm25")}
+    systems["flat"] = grls.BM25(data, k1=0.0, b=0.0, output=tmp_path / "flat")
+    for name in systems:
+        command = ["retrieve", str(tmp_path / name), "--data", str(data), "--split=train", "--k=10"]
+        assert main([*command, f"--output={tmp_path / name}-run"]) == 0
+    measures = ["nDCG@10", "RR", "AP", "P@5", "Judged@10"]
+    table = grls.experiment(systems, data, "train", [*measures, "R@1", "R@5"], "bm25")
+    for name in systems:
+        run = f"{tmp_path / name}-run.trec"
+        report = evaluate_run(run, data, "train", [1, 5], measures=measures)
+        recall = {f"R@{k}": report["sequence_recall"][f"recall@{k}"] for k in (1, 5)}
+        assert table[name].means == pytest.approx(report["measures"] | recall)
+    compared = compare_runs(
+        f"{tmp_path / 'flat'}-run.trec", f"{tmp_path / 'bm25'}-run.trec", data, "train", [1, 5], measures,
+        systems["bm25"].corpus,
+    )  # fmt: skip
+    renamed = {name.replace("recall", "R"): one for name, one in compared.items()}
+    assert table["flat"].differences == renamed
+    assert table["flat"].p == {name: one.p for name, one in renamed.items()}  # one comparison: not corrected
+    assert table.queries == 12
+
+
+def test_the_table_prints_itself() -> None:
+    table = grls.experiment({"bad": Fixed(BAD), "b<i>g": Fixed(GOOD)}, QUERIES, GOLD, ["R@2", "RR"], "bad")
+    caption, head, bad, good = repr(table).splitlines()
+    assert (
+        caption
+        == "4 queries, 10 hits each; measures in points; difference to bad, and its p by Holm's correction"
+    )
+    assert head.split() == ["system", "R@2", "diff.", "p", "RR", "diff.", "p", "seconds", "a", "query"]
+    assert bad.split()[:3] == ["bad", "37.5", "25.0"]
+    assert good.split()[:-1] == ["b<i>g", "100.0", "+62.5", "0.250", "100.0", "+75.0", "0.125"]
+    assert len({len(line) for line in (head, bad, good)}) == 1
+    html = table._repr_html_()
+    assert html.startswith("<table>")
+    assert "<th>b&lt;i&gt;g</th><td>100.0</td><td>+62.5</td><td>0.250</td>" in html
+    assert html.count("<tr>") == 3
+    alone = grls.experiment({"bad": Fixed(BAD)}, QUERIES, GOLD, ["R@2", "RR"])
+    assert repr(alone).splitlines()[0] == "4 queries, 10 hits each; measures in points"
+    assert repr(alone).splitlines()[2].split()[:3] == ["bad", "37.5", "25.0"]
+    with pytest.raises(KeyError, match="'good' is none of the systems bad, b<i>g"):
+        table["good"]
+
+
+def test_low_p_values_are_marked() -> None:
+    queries = {f"q{n}": f"question {n}" for n in range(8)}
+    gold = dict.fromkeys(queries, "a")
+    systems = {"none": Fixed([[]] * 8), "all": Fixed([["a"]] * 8)}
+    table = grls.experiment(systems, queries, gold, ["R@2"], "none")
+    assert "<td>+100.0</td><td><b>0.008</b></td>" in table._repr_html_()
+
+
+def test_a_frame_and_a_dict_hold_the_values() -> None:
+    table = grls.experiment({"bad": Fixed(BAD), "good": Fixed(GOOD)}, QUERIES, GOLD, ["R@2", "RR"], "bad")
+    frame = table.to_frame()
+    assert list(frame.columns) == ["R@2", "R@2 difference", "R@2 p", "RR", "RR difference", "RR p", "seconds"]
+    assert list(frame.index) == ["bad", "good"]
+    assert frame.loc["good", "R@2 difference"] == 0.625
+    assert frame.loc["bad"].isna().tolist() == [False, True, True, False, True, True, False]
+    alone = grls.experiment({"bad": Fixed(BAD)}, QUERIES, GOLD, ["R@2"]).to_frame()
+    assert list(alone.columns) == ["R@2", "seconds"]
+    values = json.loads(json.dumps(table.to_dict()))
+    assert (values["baseline"], values["k"], values["queries"]) == ("bad", 10, 4)
+    assert values["systems"]["good"]["means"] == {"R@2": 1.0, "RR": 1.0}
+    assert values["systems"]["good"]["differences"]["R@2"]["p_holm"] == 0.25
+    assert values["systems"]["bad"]["differences"] == {}
+
+
+class Unasked:
+    """A system that must not be asked."""
+
+    def search(self, queries: list[str], k: int) -> list[list[Any]]:
+        raise AssertionError("searched before all was checked")
+
+
+UNASKED = {"one": Unasked()}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "why"),
+    [
+        ({"systems": {}}, ConfigError, "systems: expected a dict of at least one system"),
+        ({"systems": [Unasked()]}, ConfigError, "systems: expected a dict"),
+        (
+            {"systems": {"one": "runs/mine"}},
+            ConfigError,
+            "got 'runs/mine'; open a retriever folder with",
+        ),
+        ({"systems": {1: Unasked()}}, ConfigError, "systems: 1: expected a name"),
+        ({"baseline": "two"}, ConfigError, "baseline: 'two' is none of the systems 'one'"),
+        ({"measures": []}, ConfigError, "expected at least one measure, such as 'nDCG@10'"),
+        ({"measures": ["recall@5"]}, ConfigError, "measures: 'recall@5' is no measure"),
+        ({"measures": ["R@5"], "k": 4}, ConfigError, "a measure reads 5 hits, and k is 4"),
+        ({"measures": ["RR"], "k": 0}, ConfigError, "k must be at least 1"),
+        ({"queries": []}, DataError, "there is no query"),
+        ({"queries": {**QUERIES, "q4": "question 4"}}, DataError, "1 queries have no gold passage: 'q4'"),
+        ({"gold": None}, DataError, "4 queries have no gold passage"),
+        ({"gold": {**GOLD, "q0": []}}, DataError, "1 queries have no gold passage: 'q0'"),
+    ],
+)
+def test_all_is_checked_before_the_first_search(
+    options: dict[str, Any], error: type[GrlsError], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        grls.experiment(**{"systems": UNASKED, "queries": QUERIES, "gold": GOLD, **options})
+
+
+def test_gold_passages_must_be_in_a_corpus_of_a_system() -> None:
+    one, two = grls.BM25({"a": "otters", "x": "question"}), grls.BM25({"b": "herons", "c": "lynxes"})
+    with pytest.raises(DataError, match="the passage id 'b' is not in corpus"):
+        grls.experiment({"known": one, **UNASKED}, QUERIES, GOLD)
+    assert grls.experiment({"one": one, "two": two}, QUERIES, GOLD)["one"].means["RR"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("hits", "why"),
+    [
+        ([["a", "a"], [], [], []], "'one', query 'q0': a passage is listed twice"),
+        ([["a"], None, [], []], "'one', query 'q1': expected a list of hits, got None"),
+        ([["a"], "ab", [], []], "expected a list of hits, got 'ab'"),
+        ([["a"], [None], [], []], "'one', query 'q1', a hit: expected an id"),
+    ],
+)
+def test_what_are_no_hits_is_refused(hits: list[Any], why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        grls.experiment({"one": Fixed(hits)}, QUERIES, GOLD)
+
+
+def test_a_system_answers_every_query() -> None:
+    class Short(Fixed):
+        def search(self, queries: list[str], k: int) -> list[list[Any]]:
+            return super().search(queries, k)[:3]
+
+    with pytest.raises(DataError, match="'one' gave 3 lists of hits for 4 queries"):
+        grls.experiment({"one": Short(GOOD)}, QUERIES, GOLD)
