@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writer
+from grls.api.publishing import publish
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
 from grls.errors import ConfigError
 from grls.retrieve.hops.options import HopSteps
+from grls.retrieve.pack import pack_folder
 
 
 class Searcher(Searching):
@@ -76,6 +78,43 @@ class Searcher(Searching):
         """
         write = rescored_writer(self.folder, str(model), options)
         return self.composed(write, [self], output)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a copy of the retriever that needs nothing else: its members are inside.
+
+        A cross-encoder that is named by its hub name stays named.
+
+        Args:
+            folder: The copy; an earlier retriever there is replaced.
+
+        Returns:
+            The folder, which :func:`grls.load` opens.
+
+        Raises:
+            ConfigError: The folder holds something else, or a member of the retriever.
+            WriteError: The disk is full or the place cannot be written.
+        """
+        pack_folder(self.folder, folder)
+        return Path(folder)
+
+    def push_to_hub(self, name: str, private: bool = False, **options: Any) -> str:
+        """Upload a copy of the retriever that needs nothing else, with a model card.
+
+        The card is the ``README.md`` in the folder, such as that of a run of ``grls fit``; where there is
+        none, one is written, with the measures of ``metrics.json``.
+
+        Args:
+            name: The repository: ``user/name``. It is made where it is missing; what it held is replaced.
+            private: Whether a new repository is private.
+            options: See :class:`~grls.retrieve.card.CardOptions`; they make a card anew.
+
+        Returns:
+            The address.
+
+        Raises:
+            ConfigError: The hub refuses the name or the user, or cannot be reached.
+        """
+        return publish(self, name, private, options)
 
     def composed(self, write: Writer, members: Sequence[Searcher], output: str | Path | None) -> Searcher:
         """A searcher of a composite folder; it opens its members anew, from their folders.

@@ -56,6 +56,7 @@ class BM25Retriever:
     """
 
     kind = "bm25"
+    folders = ("corpus",)
     heeds: tuple[str, ...] = ()
     temperature = 2.0
     scores_done = False

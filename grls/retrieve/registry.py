@@ -92,7 +92,8 @@ class Openable(Protocol):
     """The class of a kind.
 
     A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
-    data has ``embeddable = False``.
+    data has ``embeddable = False``. A class whose specification names folders lists the fields in
+    ``folders``, such as ``priors.*.retriever`` (``*``: every element of a list).
     """
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:

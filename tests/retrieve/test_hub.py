@@ -1,5 +1,6 @@
 """Uploading a retriever: what would be sent, with the hub's client replaced."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +11,22 @@ from grls.retrieve import hub
 from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
-class Recorder:
-    """The calls of the hub's client."""
-
-    calls: list[tuple[str, Any]] = []  # noqa: RUF012 - emptied by each test
-
-    def create_repo(self, name: str, private: bool, exist_ok: bool) -> None:
-        self.calls.append((name, private))
-
-    def upload_folder(self, repo_id: str, folder_path: str) -> str:
-        self.calls.append((repo_id, folder_path))
-        return f"hub/{repo_id}"
-
-
 def test_a_whole_retriever_is_saved_and_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    class Recorder:
+        def create_repo(self, name: str, private: bool, exist_ok: bool) -> None:
+            calls.append((name, private, exist_ok))
+
+        def upload_folder(self, repo_id: str, folder_path: str, **how: Any) -> str:
+            shutil.copytree(folder_path, tmp_path / "hub" / repo_id)
+            calls.append(how["delete_patterns"])
+            return f"hub/{repo_id}"
+
     monkeypatch.setattr(hub, "HfApi", Recorder)
-    monkeypatch.setattr(Recorder, "calls", [])
     retriever = small_retriever(write_small(tmp_path / "data"))
     folder = tmp_path / "retriever"
     assert retriever.push_to_hub("someone/mine", folder, private=True) == "hub/someone/mine"
-    assert Recorder.calls == [("someone/mine", True), ("someone/mine", str(folder))]
-    assert len(GenerativeRetriever.from_pretrained(folder, device="cpu").corpus) == len(retriever.corpus)
+    assert calls == [("someone/mine", True, True), "*"]
+    for place in (folder, tmp_path / "hub" / "someone" / "mine"):
+        assert len(GenerativeRetriever.from_pretrained(place, device="cpu").corpus) == len(retriever.corpus)

@@ -167,6 +167,7 @@ class CutRetriever:
     """
 
     kind = "cut"
+    folders = ("retriever",)
 
     def __init__(self, retriever: Retriever, size: SetSize | None, depth: int):
         check_counts(depth=depth)

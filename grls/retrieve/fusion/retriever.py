@@ -47,6 +47,7 @@ class FusionRetriever:
     """
 
     kind = "fusion"
+    folders = ("members.*",)
 
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
         if depth is not None and depth < 1:

@@ -50,6 +50,7 @@ class HopsRetriever:
     """
 
     kind = "hops"
+    folders = ("retriever",)
 
     def __init__(self, retriever: Retriever, hops: HopOptions):
         if hops.steps not in ("fixed", "dynamic"):

@@ -67,6 +67,7 @@ class HybridRetriever:
     """
 
     kind = "hybrid"
+    folders = ("generator", "priors.*.retriever")
     done_biases = GenerativeRetriever.done_biases
 
     def __init__(

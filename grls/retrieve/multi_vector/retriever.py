@@ -76,6 +76,7 @@ class MultiVectorRetriever(RanksByScores):
     """
 
     kind = "multi-vector"
+    folders = ("retriever",)
     called = "a multi-vector retriever"
     file = "embeddings.safetensors"
     fields = ("retriever", "passages")

@@ -74,6 +74,7 @@ class RescoredRetriever:
     """
 
     kind = "rescored"
+    folders = ("retriever", "model")
 
     def __init__(
         self,

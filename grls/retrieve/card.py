@@ -1,0 +1,164 @@
+"""The model card of a retriever: ``README.md`` with a header that the hub reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grls.errors import ConfigError
+from grls.io.files import read_json
+from grls.retrieve.base import Description
+
+CARD = "README.md"
+
+_METRICS = ("metrics.json", "fit.json")
+"""Files beside a retriever that may hold measures."""
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_CODE = re.compile(r"[a-z0-9.+-]+")
+
+Figures = Mapping[str, Mapping[str, float]]
+"""System -> measure -> value."""
+
+
+@dataclass(frozen=True)
+class CardOptions:
+    """What the model card says beside what the folder knows.
+
+    Args:
+        license: The licence, by its name on the hub: ``apache-2.0``, ``mit``, ``cc-by-4.0``, ``other``, …;
+            null: the card names none.
+        base_models: Hub names of the models that were trained further.
+        languages: Languages of the corpus by their codes: ``en``, ``de``, …
+        datasets: Hub names of the data sets of the training.
+
+    Raises:
+        ConfigError: A name cannot be one on the hub.
+    """
+
+    license: str | None = None
+    base_models: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what, names, form in (
+            ("license", () if self.license is None else (self.license,), _CODE),
+            ("base_models", self.base_models, _HUB_NAME),
+            ("languages", self.languages, _CODE),
+            ("datasets", self.datasets, _HUB_NAME),
+        ):
+            wrong = [name for name in names if not form.fullmatch(name)]
+            if wrong:
+                raise ConfigError(f"{what}: {wrong[0]!r} can be no name on the hub; write it as there.")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A model card.
+
+    Attributes:
+        name: The name of the repository: ``user/name``.
+        described: The description of the retriever.
+        passages: The number of its passages.
+        options: What the user says.
+        figures: Measures of systems, for the table.
+        notes: Further text, in Markdown.
+    """
+
+    name: str
+    described: Description
+    passages: int
+    options: CardOptions = field(default_factory=CardOptions)
+    figures: Figures = field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole file."""
+        return f"---\n{self._header()}\n---\n\n{self._body()}"
+
+    def _header(self) -> str:
+        from huggingface_hub import ModelCardData
+
+        options = self.options
+        tags = ["retrieval", "generative-retrieval", "grls", self.described.system]
+        return ModelCardData(
+            license=options.license,
+            library_name="grls",
+            tags=list(dict.fromkeys(tags)),
+            base_model=list(options.base_models) or None,
+            language=list(options.languages) or None,
+            datasets=list(options.datasets) or None,
+        ).to_yaml()
+
+    def _body(self) -> str:
+        how = self.described
+        facts = {
+            "System": how.name,
+            "Scores": how.score_mode,
+            "Passages": f"{self.passages:,}",
+            "Members": ", ".join(how.members),
+            "Training stages": ", ".join(how.stages),
+            "Base models": ", ".join(self.options.base_models),
+            "Licence": self.options.license or "not stated",
+        }
+        listed = "\n".join(f"- {what}: {value}" for what, value in facts.items() if value)
+        options = json.dumps(how.options, indent=2, ensure_ascii=False)
+        parts = [
+            f"# {self.name}",
+            f"A retriever of [grls](https://pypi.org/project/grls/) over {self.passages:,} passages.",
+            "## Use",
+            f'```python\nimport grls\nretriever = grls.load("{self.name}")\n'
+            'hits = retriever.search("your question", k=5)\n```',
+            "## What it is",
+            listed,
+            *(["## Measures", _table(self.figures)] if self.figures else []),
+            *([self.notes] if self.notes else []),
+            "## Options",
+            f"```json\n{options}\n```",
+        ]
+        return "\n\n".join(parts) + "\n"
+
+
+def figures_beside(folder: str | Path) -> Figures:
+    """The measures in ``metrics.json`` or ``fit.json`` of a folder; empty where there are none.
+
+    Known are ``{measure: value}`` and ``{system: {measure: value}}``, alone or under ``metrics``.
+    """
+    for name in _METRICS:
+        file = Path(folder) / name
+        if file.is_file():
+            content = read_json(file)
+            content = content.get("metrics", content) if isinstance(content, dict) else {}
+            if figures := _figures(content):
+                return figures
+    return {}
+
+
+def _figures(content: Any) -> Figures:
+    if not isinstance(content, dict):
+        return {}
+    systems = {str(name): _numbers(one) for name, one in content.items() if isinstance(one, dict)}
+    alone = _numbers(content)
+    return {name: row for name, row in {"this retriever": alone, **systems}.items() if row}
+
+
+def _numbers(content: dict[str, Any]) -> dict[str, float]:
+    return {
+        str(name): float(value)
+        for name, value in content.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _table(figures: Figures) -> str:
+    names = list(dict.fromkeys(name for row in figures.values() for name in row))
+    lines = [["system", *names], ["---", *["---:"] * len(names)]]
+    for system, row in figures.items():
+        lines.append([system, *(f"{row[name]:.4g}" if name in row else "" for name in names)])
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

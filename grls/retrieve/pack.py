@@ -1,0 +1,168 @@
+"""A self-contained copy of a retriever folder: all members are inside, and no path leaves it.
+
+The copy holds the files of the retriever, and each folder that it names, once, in ``members/NAME``. Which
+fields of a kind name folders says its class (``folders``, see :class:`grls.retrieve.registry.Openable`).
+Models that are named by their hub names stay named.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from grls.data.corpus import corpus_file
+from grls.errors import ConfigError
+from grls.io.files import atomic_folder, refuse_foreign, write_json
+from grls.retrieve.registry import class_of
+from grls.retrieve.spec import MANIFEST, followed, is_retriever, member_path, own_sum, read_spec, relative
+
+MEMBERS = "members"
+"""The folder of the members in a copy."""
+
+CORPUS = corpus_file(".").name
+"""The file of the passages in a folder."""
+
+
+def pack_folder(folder: str | Path, output: str | Path) -> None:
+    """Write a self-contained copy of a retriever folder, atomically.
+
+    Args:
+        folder: The retriever folder; of a link, the folder that it leads to.
+        output: The copy; an earlier retriever there is replaced. It may be the folder itself.
+
+    Raises:
+        ConfigError: ``output`` holds something else, or a folder that is to be copied.
+        DataError: The folder is no retriever.
+        WriteError: The disk is full or the place cannot be written; what was there is left as it was.
+    """
+    root = followed(folder)
+    read_spec(root)
+    refuse_foreign(output, MANIFEST)
+    packing = _Packing(root.resolve(), Path(output).resolve())
+    with atomic_folder(output, MANIFEST) as new:
+        packing.write(new)
+
+
+class _Packing:
+    """What is copied so far.
+
+    Args:
+        root: The folder of the retriever.
+        output: The copy at its final place, which may not be a folder that is copied.
+    """
+
+    def __init__(self, root: Path, output: Path):
+        self.root = root
+        self.output = output
+        self.new = Path()
+        self.places = {root: "."}
+        if output in root.parents:
+            raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
+
+    def write(self, new: Path) -> None:
+        self.new = new
+        self._retriever(self.root, ".")
+
+    def _retriever(self, source: Path, here: str) -> None:
+        """Copy a retriever folder, with all that it names."""
+        target = self.new / here
+        _copy_files(source, target)
+        spec = read_spec(source)
+        moved = self._moved(spec, source, here)
+        if moved != spec and "sha256" in spec:
+            moved["sha256"] = own_sum(moved)
+        write_json(target / MANIFEST, moved)
+
+    def _moved(self, spec: dict[str, Any], source: Path, here: str) -> dict[str, Any]:
+        """A specification whose paths lead to the copies."""
+        moved = deepcopy(spec)
+        file = source / MANIFEST
+        kind = class_of(spec.get("kind", "generative"), file)
+        for field in getattr(kind, "folders", ()):
+            for holder, key in _slots(moved, field.split(".")):
+                named = holder[key]
+                if isinstance(named, dict):
+                    holder[key] = self._moved(named, source, here)
+                elif isinstance(named, str):
+                    holder[key] = self._named(named, source, here)
+        return moved
+
+    def _named(self, named: str, source: Path, here: str) -> str:
+        """The path of a copy, as it stands in the file of another copy."""
+        path = member_path(named, source)
+        if not path.exists() or _is_part(
+            path.resolve(), source
+        ):  # a hub name, bm25, or what is copied anyway
+            return named
+        return relative(self.new / self._placed(path), self.new / here)
+
+    def _placed(self, path: Path) -> str:
+        """Where the copy of a folder or corpus is, relative to the whole copy; each is copied once."""
+        source = followed(path).resolve()
+        if source not in self.places:
+            self._refuse_to_replace(source)
+            self.places[source] = place = self._free(_name_of(source))
+            if is_retriever(source):
+                self._retriever(source, place)
+            elif corpus_file(source).is_file():  # of a data set, the corpus alone
+                (self.new / place).mkdir(parents=True)
+                shutil.copyfile(corpus_file(source), self.new / place / CORPUS)
+            else:
+                _copy_files(source, self.new / place)
+        return self.places[source]
+
+    def _refuse_to_replace(self, source: Path) -> None:
+        if self.output == source or (self.output in source.parents and self.output != self.root):
+            raise ConfigError(
+                f"{self.output} is or holds {source}, a member of the retriever, which would be lost: choose "
+                "another place."
+            )
+
+    def _free(self, name: str) -> str:
+        """A place for a member whose name no other one has, upper and lower case alike."""
+        taken = {place.lower() for place in self.places.values()}
+        names = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 2))
+        return next(place for one in names if (place := f"{MEMBERS}/{one}").lower() not in taken)
+
+
+def _is_part(path: Path, source: Path) -> bool:
+    """Whether a path is a part of a retriever's folder, and no member."""
+    inside = path.is_relative_to(source) and path.relative_to(source).parts[:1] != (MEMBERS,)
+    return inside and not is_retriever(path)
+
+
+def _slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
+    """(object or list, key) of every value that a field such as ``priors.*.retriever`` names."""
+    first, *rest = path
+    if first == "*":
+        keys: Any = range(len(spec)) if isinstance(spec, list) else ()
+    else:
+        keys = (first,) if isinstance(spec, dict) and first in spec else ()
+    for key in keys:
+        if rest:
+            yield from _slots(spec[key], rest)
+        else:
+            yield spec, key
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Copy a folder without its manifest, members and hidden files; links are followed."""
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in sorted(source.iterdir()):
+        if entry.name == MANIFEST or entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if entry.name != MEMBERS and not is_retriever(entry):
+                shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns(".*"))
+        else:
+            shutil.copyfile(entry, target / entry.name)
+
+
+def _name_of(source: Path) -> str:
+    """The name of a folder; of a temporary one, or one of the hub, its kind."""
+    if source.parent.name.startswith(".") or source.parent.name == "snapshots":
+        return str(read_spec(source).get("kind", "generative")) if is_retriever(source) else "data"
+    return source.name
