@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writer
 from grls.api.publishing import publish
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
+from grls.api.tuning import tune_searcher
 from grls.errors import ConfigError
 from grls.retrieve.hops.options import HopSteps
 from grls.retrieve.pack import pack_folder
@@ -78,6 +79,30 @@ class Searcher(Searching):
         """
         write = rescored_writer(self.folder, str(model), options)
         return self.composed(write, [self], output)
+
+    def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
+        """Tune all that the folder has on development queries, and write it there.
+
+        Weights of priors or of a fusion, rescoring, hops, where chains or rankings end. What is tried and
+        what it gains is printed. The searcher searches with the result.
+
+        Args:
+            queries: Development queries, in any form of :func:`~grls.data.inputs.queries.queries_from`; not
+                those that results will be reported for.
+            gold: Their gold passages, in any form of :func:`~grls.data.inputs.gold.gold_of`; None: the
+                evidence of the queries.
+            options: What is tried; see :class:`~grls.tune.options.TuneOptions`.
+
+        Returns:
+            This searcher.
+
+        Raises:
+            ConfigError: There is nothing to tune, an option cannot be used, or the folder was downloaded.
+            DataError: A query has no gold passage, or one that is not in the corpus.
+        """
+        tune_searcher(self, queries, gold, options)
+        self.reopen()
+        return self
 
     def save(self, folder: str | Path) -> Path:
         """Write a copy of the retriever that needs nothing else: its members are inside.

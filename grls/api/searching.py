@@ -17,7 +17,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import check_counts
-from grls.retrieve.registry import Opening
+from grls.retrieve.registry import Opening, load_retriever
 
 
 class Searching:
@@ -56,6 +56,12 @@ class Searching:
     def describe(self) -> Description:
         """What it is: system, meaning of its scores, options, members."""
         return self.retriever.describe()
+
+    def reopen(self) -> None:
+        """Open the folder again, as after its options have changed; searches that run end as they began."""
+        retriever = load_retriever(self.folder, self.how)
+        with self._turn:
+            self.retriever = retriever
 
     @overload
     def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too

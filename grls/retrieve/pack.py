@@ -16,6 +16,7 @@ from typing import Any
 from grls.data.corpus import corpus_file
 from grls.errors import ConfigError
 from grls.io.files import atomic_folder, refuse_foreign, write_json
+from grls.retrieve.checksums import CHECKSUMS
 from grls.retrieve.registry import class_of
 from grls.retrieve.spec import MANIFEST, followed, is_retriever, member_path, own_sum, read_spec, relative
 
@@ -149,10 +150,10 @@ def _slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
 
 
 def _copy_files(source: Path, target: Path) -> None:
-    """Copy a folder without its manifest, members and hidden files; links are followed."""
+    """Copy a folder without its manifest, checksums, members and hidden files; links are followed."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in sorted(source.iterdir()):
-        if entry.name == MANIFEST or entry.name.startswith("."):
+        if entry.name in (MANIFEST, CHECKSUMS) or entry.name.startswith("."):
             continue
         if entry.is_dir():
             if entry.name != MEMBERS and not is_retriever(entry):

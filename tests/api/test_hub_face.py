@@ -71,6 +71,9 @@ def test_what_is_uploaded_opens_from_the_cache(kinds: Path, sent: Path, cache: P
     )
     hops = opened.hops(max=2, temperature=1.0)  # a member in the cache
     assert hops.search(TEXTS[0], 3)
+    saved = grls.load(hops.save(snapshot.parents[3] / "saved"), device="cpu")
+    assert list(saved.folder.rglob("checksums.json")) == []
+    assert saved.search(TEXTS, 3) == hops.search(TEXTS, 3)
 
 
 def test_a_card_is_written_and_its_header_is_valid(kinds: Path, sent: Path, tmp_path: Path) -> None:
