@@ -100,7 +100,7 @@ def encoder_examples(facts: DataFacts) -> int:
 
 def writer_batch(facts: DataFacts) -> int:
     """Queries of a training batch of the generator, as its recipe has it."""
-    return 8 if facts.hops else 16
+    return 8 if facts.writer_hops else 16
 
 
 def whole_steps(facts: DataFacts, gpu: bool) -> tuple[int, int]:
@@ -138,7 +138,7 @@ def effort_at(level: Level, share: float, facts: DataFacts, gpu: bool, tight: bo
         hops=_Range(min(hops, usual), hops, 0.8).at(share),
         chains=_Range(2, 5, 1.0).at(share),
         dev=_Range(min(dev, few), min(dev, 200), 0.8).at(share),
-        test=_Range(min(test, some), test, 0.6).at(share),
+        test=_Range(min(test, some), test, 0.4).at(share),
     )
 
 

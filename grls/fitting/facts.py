@@ -87,6 +87,15 @@ class DataFacts:
         return self.splits[self.train].several >= _ASKS
 
     @property
+    def writer_hops(self) -> bool:
+        """Whether the generator goes by hops.
+
+        On short facts one search whose passages are rescored finds as much (docs/results.md, "EntailmentBank,
+        hop by hop, rescored").
+        """
+        return self.hops and not self.short
+
+    @property
     def most_hops(self) -> int:
         """Number of hops that find nearly all gold passages of a query."""
         train = self.splits[self.train]

@@ -6,7 +6,6 @@ Training steps are measured after one that warms up, and are not kept.
 
 from __future__ import annotations
 
-import gc
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -50,10 +49,13 @@ from grls.train.chains.proposals import Rescore
 from grls.train.chains.span_targets import WriteSpans
 
 _PART = 2
-"""A measured batch of training is this part of the recipe's, on a CPU."""
+"""A measured batch of training is at most this part of the recipe's, on a CPU."""
 
-_SLOW = 2.0
-"""Seconds of the step that warms up from which a single step is measured."""
+_FEW = 2
+"""Examples of the step that warms up, on a CPU."""
+
+_LONG = 8.0
+"""Seconds that the measured steps of a training should take at most."""
 
 _INPUTS = 6
 """Inputs of a search that is measured."""
@@ -199,7 +201,7 @@ class Bench:
 
     def _step(self, model: Any, batch_loss: Callable[[int], Tensor], whole: int) -> float:
         """Seconds of an optimizer step on a whole batch."""
-        count = whole if self.device.type == "cuda" else max(2, whole // _PART)
+        gpu = self.device.type == "cuda"
         optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-7)
         model.train()
 
@@ -211,8 +213,10 @@ class Bench:
             optimizer.step()
             optimizer.zero_grad()
 
-        first = self.seconds(lambda: step(count if self.device.type == "cuda" else 2))
-        times = 1 if first > _SLOW else 2
+        few = whole if gpu else _FEW
+        each = self.seconds(lambda: step(few)) / few
+        count = whole if gpu else max(_FEW, min(whole // _PART, int(_LONG / each)))
+        times = 2 if 2 * count * each <= _LONG else 1
         seconds = self.seconds(lambda: step(count), times) * whole / count
         model.eval()
         return seconds
@@ -230,7 +234,6 @@ class Bench:
         return self.corpus.passages(numbers) if numbers else []
 
     def _wait(self) -> None:
-        gc.collect()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 

@@ -181,7 +181,7 @@ def _goes_on(level: Level, now: Level, took: Mapping[str, float]) -> bool:
 def _levels(maker: StageMaker) -> list[Level]:
     """The levels that models, measured speeds and data leave, the richest first."""
     levels = LEVELS if maker.speeds.encoder is not None else WITHOUT_ENCODER
-    writes, hops = maker.speeds.writer is not None, maker.facts.hops
+    writes, hops = maker.speeds.writer is not None, maker.facts.writer_hops
     return [one for one in levels if (writes or not one.writer) and (hops or not one.hops)]
 
 
@@ -261,6 +261,9 @@ def _parts_skipped(maker: StageMaker, effort: Effort) -> list[Skipped]:
     if level.writer and not effort.rescore:
         why = f"passages have {facts.words:.0f} words, and reading long ones to their end takes too long"
         skipped.append(Skipped("rescoring", why))
+    if facts.hops and level.writer and not facts.writer_hops:
+        why = "passages are short facts, of which one search finds as many for a third of the time"
+        skipped.append(Skipped("hops of the generator", why))
     if not facts.hops:
         skipped.append(Skipped("hops", "most queries have one gold passage"))
     if facts.test == facts.dev:

@@ -168,8 +168,8 @@ class StageMaker:
             "model.gradient_checkpointing": self.low_memory,
             "data.train_split": facts.train,
             "data.dev_split": facts.dev,
-            "data.multistep": facts.hops,
-            "data.done": facts.hops,
+            "data.multistep": facts.writer_hops,
+            "data.done": facts.writer_hops,
             "data.dev_size": effort.writer_dev,
             "recall.k": self.options.k,
             "recall.beams": _BEAMS,
@@ -195,7 +195,7 @@ class StageMaker:
     def _writer_seconds(self, effort: Effort, epochs: int, steps: int) -> float:
         facts, speeds = self.facts, self._writer
         step = speeds.step * (_RECOMPUTED if self.low_memory else 1)
-        hops = facts.splits[facts.dev].gold if facts.hops else 1
+        hops = facts.splits[facts.dev].gold if facts.writer_hops else 1
         looked = effort.writer_dev * hops * self._search(_BEAMS if effort.rescore else 0)
         indexed = facts.passages * speeds.indexed
         return _START + speeds.load + indexed + steps * step + epochs * looked
@@ -322,7 +322,7 @@ def encoder_tokens(facts: DataFacts, model: BaseModel) -> int:
 
 def writer_recipes(facts: DataFacts) -> tuple[str, ...]:
     """The recipes of the generator for a data set."""
-    return ("chains", "default/chains" if facts.hops else "single-step/chains")
+    return ("chains", "default/chains" if facts.writer_hops else "single-step/chains")
 
 
 def ranked_inputs(hops: int, chains: int) -> int:

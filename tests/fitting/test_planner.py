@@ -150,6 +150,9 @@ def test_short_facts_are_rescored() -> None:
     plan = planned(None, facts(words=10.0))
     assert options_of(plan, "generator hybrid")["data.rescore.retrievers"] == ["dense", "bm25"]
     assert options_of(plan, "tune hybrid")["grid.rescore_passages"] == 20
+    assert "hops.steps" not in options_of(plan, "tune hybrid")
+    assert options_of(plan, "generator hybrid")["data.multistep"] is False
+    assert "dense-hops" in plan.systems
     assert "rescoring" not in skipped(plan)
 
 
