@@ -138,6 +138,7 @@ VERBS = {
             "generate": Verb("continue texts with retrieved documents", "ralm:ralm_generate"),
         },
     ),
+    "serve": Verb("serve retrievers behind HTTP, with batches, streams and metrics", "serve:serve"),
     "explain": Verb("say why a gold passage was not found, with the beam tree", "explain:explain"),
     "check": Verb("check a corpus and its queries: duplicates, long passages, unknown ids", "check:check"),
 }

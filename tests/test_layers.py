@@ -28,7 +28,8 @@ ORDER = (
     ("grls.report",),
     ("grls.fitting",),
     ("grls.api",),
-    ("grls.adapters", "grls.commands"),
+    ("grls.adapters", "grls.serve"),
+    ("grls.commands",),
     ("grls.cli",),
 )
 """From the bottom to the top. A layer imports itself and what stands below it."""

@@ -18,6 +18,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "lora": ("peft",),
     "dsp": ("dspy",),
     "releases": ("ijson",),
+    "serve": ("fastapi", "uvicorn", "prometheus_client"),
     "langchain": ("langchain_core",),
     "llama-index": ("llama_index",),
     "haystack": ("haystack",),

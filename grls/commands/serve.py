@@ -1,0 +1,46 @@
+"""``grls serve``: retrievers behind HTTP."""
+
+from __future__ import annotations
+
+from grls.models.precision_names import Precision
+from grls.serve.options import OPEN_ACCESS, USUAL_LIMITS, AccessOptions, RequestLimits
+
+
+def serve(
+    folder: list[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    limits: RequestLimits = USUAL_LIMITS,
+    access: AccessOptions = OPEN_ACCESS,
+    device: str = "auto",
+    precision: Precision = "float32",
+) -> None:
+    """Serve retrievers behind HTTP.
+
+    POST /v1/search and /v1/stream answer queries, GET /v1/passages/ID shows a passage; /docs describes all.
+    Requests that come in together are searched as one batch. A signal ends the server once what runs is
+    finished. Needs `pip install "grls[serve]"`.
+
+    Args:
+        folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
+            none.
+        host: Address to listen at. The default is this machine alone.
+        port: Port to listen at.
+        limits: The limits of requests.
+        access: Who may use the server.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: Precision of the models: bfloat16 where the processor has it; float16-weights
+            or int8 on CPUs (generators only); auto measures.
+    """
+    from grls.errors import ConfigError
+    from grls.io.extras import require
+    from grls.io.logs import quiet
+
+    quiet()
+    if not 0 <= port < 65_536:
+        raise ConfigError(f"--port must be between 0 and 65535, got {port}.")
+    require("serve", "grls serve")
+    from grls.serve.run import run_server
+
+    run_server(folder, host, port, limits, access, device, precision)

@@ -1,0 +1,64 @@
+"""The application: addresses, middleware, errors, and the end of a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
+
+import grls
+from grls.serve.access import Gate
+from grls.serve.bodylimit import BodyLimit
+from grls.serve.options import OPEN_ACCESS, AccessOptions
+from grls.serve.problems import add_handlers
+from grls.serve.request_log import RequestLog
+from grls.serve.routes.table import add_addresses
+from grls.serve.schema import described
+from grls.serve.serving import Serving
+
+
+def create_app(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> FastAPI:
+    """The application of a server.
+
+    Args:
+        serving: Its retrievers and limits; its threads end with the application.
+        access: Who may use it.
+
+    Raises:
+        DataError: A file of keys cannot be used.
+    """
+    limits = serving.limits
+    app = FastAPI(
+        title="grls",
+        version=grls.__version__,
+        summary="Retrieval hop by hop.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_ending,
+    )
+    app.state.serving = serving
+    serving.metrics.watch_queues(serving.queues)
+    add_addresses(app)
+    add_handlers(app)
+    app.openapi = described(app, limits)  # type: ignore[method-assign, unused-ignore]
+    app.add_middleware(BodyLimit, most=limits.body, seconds=limits.seconds)
+    app.add_middleware(Gate, access=access)
+    if access.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(access.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    app.add_middleware(RequestLog, metrics=serving.metrics)
+    return app
+
+
+@asynccontextmanager
+async def _ending(app: FastAPI) -> AsyncIterator[None]:
+    """End the threads of the retrievers with the application."""
+    yield
+    await run_in_threadpool(app.state.serving.close)

@@ -1,0 +1,134 @@
+"""The bodies of requests and responses. Fields that are not named here are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from grls.retrieve.hops.options import HopSteps
+
+QueryText = Annotated[str, Field(min_length=1, description="What is asked.")]
+
+
+class Body(BaseModel):
+    """The rules of every body."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class HopsBody(Body):
+    """Retrieval hop by hop."""
+
+    steps: HopSteps = Field(description="single, fixed, dynamic (until DONE) or ranked.")
+    max: int | None = Field(None, ge=1, description="Number of hops, or the largest number; null: a default.")
+
+
+class Filtered(Body):
+    """What requests to a retriever have in common."""
+
+    retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
+    where: str | None = Field(None, description="A filter over metadata, such as year>=2000.")
+    allow: list[str] | None = Field(None, description="Ids of the passages that may be found; null: all.")
+    hops: HopsBody | None = Field(None, description="How to retrieve; null: as the retriever's folder says.")
+
+
+class SearchBody(Filtered):
+    """A search for one query or several."""
+
+    query: QueryText | list[QueryText] = Field(
+        description="A query, or a list of queries.", examples=["what do otters eat?"]
+    )
+    k: int = Field(10, ge=1, description="Largest number of hits of a query.")
+
+    def queries(self) -> list[str]:
+        """The queries, as a list."""
+        return [self.query] if isinstance(self.query, str) else self.query
+
+
+class StreamBody(Filtered):
+    """The hops of one query."""
+
+    query: QueryText
+
+
+class HitBody(Body):
+    """A passage that was found."""
+
+    id: str
+    score: float | None = Field(description="Higher is better; null where it is no finite number.")
+    title: str
+    text: str
+
+
+class ResultBody(Body):
+    """The hits of a query, best first."""
+
+    query: str
+    hits: list[HitBody]
+
+
+class FoundBody(Body):
+    """The answer to a search."""
+
+    retriever: str
+    version: int
+    results: list[ResultBody]
+
+
+class HopBody(Body):
+    """A hop, with the best chain so far."""
+
+    number: int = Field(description="The hop, from 1.")
+    hit: HitBody | None = Field(description="The passage that it adds; null: none.")
+    chain: list[str] = Field(description="Ids of the passages of the best chain so far.")
+    score: float | None = Field(description="The score of that chain.")
+    done: bool = Field(description="DONE ended the chain.")
+    last: bool = Field(description="No further hop follows.")
+
+
+class PassageBody(Body):
+    """A passage of a corpus."""
+
+    retriever: str
+    id: str
+    title: str
+    text: str
+
+
+class ReloadBody(Body):
+    """Which retriever is loaded again."""
+
+    retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
+
+
+class VersionBody(Body):
+    """The version of a retriever that answers."""
+
+    retriever: str
+    version: int
+    passages: int
+
+
+class HealthBody(Body):
+    """The state of the server."""
+
+    status: Literal["ok", "ending", "failing"]
+    retrievers: list[VersionBody]
+
+
+class FaultBody(Body):
+    """A field of a request that cannot be used."""
+
+    field: str
+    problem: str
+
+
+class ProblemBody(Body):
+    """An error (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str = Field(description="What was expected, and the remedy.")
+    errors: list[FaultBody] = []

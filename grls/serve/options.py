@@ -1,0 +1,80 @@
+"""The options of ``grls serve``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+
+from grls.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The limits of requests.
+
+    Args:
+        queue: Requests that may wait for a retriever; a further one is refused (503).
+        seconds: Time that a request may take, with the time in the queue.
+        body: Largest body of a request, in bytes.
+        queries: Largest number of queries in a request.
+        k: Largest number of hits of a query.
+        hops: Largest number of hops that a request may ask for.
+        characters: Largest number of characters of a query.
+        batch: Largest number of queries that are searched together.
+
+    Raises:
+        ConfigError: A limit is not positive.
+    """
+
+    queue: int = 256
+    seconds: float = 60.0
+    body: int = 1_048_576
+    queries: int = 64
+    k: int = 100
+    hops: int = 8
+    characters: int = 4_000
+    batch: int = 64
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if not 0 < value < float("inf"):
+                raise ConfigError(f"limits.{one.name} must be above 0, got {value}.")
+
+
+@dataclass(frozen=True)
+class AccessOptions:
+    """Who may use the server.
+
+    Args:
+        keys: File with API keys, one a line. Each request then needs one: the header
+            ``Authorization: Bearer KEY``. Null: none is needed.
+        rate: Largest number of requests a minute of one key (without keys: of one address). Null: any number.
+        origins: Origins of web pages that may call the server from a browser (CORS), such as
+            https://example.org. Empty: none.
+        admin: File with the token of POST /admin/reload. Null: the environment variable GRLS_ADMIN_TOKEN;
+            without both, nothing can be reloaded.
+
+    Raises:
+        ConfigError: The rate is not positive, or an origin is not one.
+    """
+
+    keys: str | None = None
+    rate: float | None = None
+    origins: tuple[str, ...] = ()
+    admin: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise ConfigError(f"access.rate must be above 0 requests a minute, got {self.rate}.")
+        for origin in self.origins:
+            if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", origin):
+                raise ConfigError(
+                    f"access.origins: expected an origin such as https://example.org, got {origin!r}."
+                )
+
+
+USUAL_LIMITS = RequestLimits()
+"""The default limits."""
+OPEN_ACCESS = AccessOptions()
+"""No keys, no rate, no other origin."""

@@ -1,0 +1,117 @@
+"""Errors as responses: ``application/problem+json`` (RFC 9457) with what was expected and the remedy.
+
+Every error of grls has a status here. An unexpected error is logged, and its text is not sent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from grls.errors import ConfigError, DataError, GrlsError, out_of_memory
+from grls.serve.served import BusyError, VersionError
+from grls.serve.worker import QueueFullError, ShutdownError
+
+log = logging.getLogger(__name__)
+
+MEDIA = "application/problem+json"
+GONE = 499
+"""The status, in log and metrics, of a request whose client did not wait for the response."""
+_MOST, _LONGEST = 10, 200
+"""Faults of a body that are listed, and characters of the name of a field."""
+_REMEDIES = {
+    404: "there is no such address; the addresses are listed at /docs.",
+    405: "the address does not take this method; /docs lists the methods.",
+}
+
+
+class RefusalError(GrlsError):
+    """A request that is refused.
+
+    Args:
+        status: The status of the response.
+        detail: What was expected, and the remedy.
+        headers: Further headers.
+    """
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None):
+        super().__init__(detail)
+        self.status, self.headers = status, dict(headers or {})
+
+
+def problem(
+    status: int,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    errors: Sequence[Mapping[str, str]] = (),
+) -> Response:
+    """The response for an error."""
+    title = "Client Closed Request" if status == GONE else HTTPStatus(status).phrase
+    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status}
+    body |= {"detail": detail, "errors": list(errors)}
+    return Response(json.dumps(body), status, dict(headers or {}), MEDIA)
+
+
+def status_of(error: GrlsError) -> tuple[int, dict[str, str]]:
+    """The status and further headers for an error of grls."""
+    if isinstance(error, RefusalError):
+        return error.status, error.headers
+    if isinstance(error, QueueFullError):
+        return 503, {"Retry-After": str(error.seconds)}
+    if isinstance(error, ShutdownError | BusyError):
+        return 503, {"Retry-After": "5"}
+    if isinstance(error, ConfigError | DataError | VersionError):
+        return 422, {}
+    return 500, {}
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let an application answer every error with a problem."""
+    app.add_exception_handler(GrlsError, _any)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(Exception, _any)
+
+
+def problem_for(error: Exception) -> Response:
+    """The response for an error of any kind; unexpected ones are logged."""
+    if isinstance(error, GrlsError):
+        status, headers = status_of(error)
+        if status != 500:
+            return problem(status, str(error), headers)
+    if out_of_memory(error):
+        log.error("there is not enough memory for a request")
+        return problem(503, "there is not enough memory; ask for less, or try again.", {"Retry-After": "5"})
+    log.error("a request failed", exc_info=error)
+    return problem(500, "the server failed at this request; its log says why.")
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    faults = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in faults):
+        return problem(400, "the body is no JSON; send a JSON object, as /docs describes it.")
+    listed = [{"field": _field(fault["loc"]), "problem": str(fault["msg"])} for fault in faults[:_MOST]]
+    what = "; ".join(f"{fault['field']}: {fault['problem']}" for fault in listed[:3])
+    return problem(422, f"the request cannot be used: {what}. /docs describes it.", errors=listed)
+
+
+def _field(place: Sequence[object]) -> str:
+    name = ".".join(str(part) for part in place if part != "body") or "body"
+    return name[:_LONGEST].encode("utf-8", "replace").decode("utf-8")
+
+
+async def _plain(request: Request, error: HTTPException) -> Response:
+    detail = _REMEDIES.get(error.status_code, "the request cannot be read; /docs describes the requests.")
+    return problem(error.status_code, detail, error.headers)
+
+
+async def _any(request: Request, error: Exception) -> Response:
+    return problem_for(error)

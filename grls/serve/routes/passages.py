@@ -1,0 +1,23 @@
+"""``GET /v1/passages/{passage}``: a passage of a corpus."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from grls.serve.bodies import PassageBody
+from grls.serve.problems import RefusalError
+from grls.serve.serving import serving
+
+
+async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:
+    """A passage by its id."""
+    version = serving(request).find(retriever).version
+    corpus = version.searcher.corpus
+    (number,) = await run_in_threadpool(corpus.numbers, [passage])
+    if number is None:
+        raise RefusalError(
+            404, f"the corpus of {version.name} has no passage of this id; ids are those of hits."
+        )
+    (found,) = await run_in_threadpool(corpus.passages, [number])
+    return PassageBody(retriever=version.name, id=found.id, title=found.title, text=found.text)

@@ -1,0 +1,83 @@
+"""Serves retrievers until a signal ends the server; what runs is finished."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import uvicorn
+
+from grls.serve.access import read_admin_token
+from grls.serve.app import create_app
+from grls.serve.metrics import Metrics
+from grls.serve.options import AccessOptions, RequestLimits
+from grls.serve.request_log import JsonLines
+from grls.serve.served import Opened, open_served
+from grls.serve.serving import Serving
+
+_LOGS = ("grls.serve", "uvicorn")
+
+
+def run_server(
+    folders: Sequence[str],
+    host: str,
+    port: int,
+    limits: RequestLimits,
+    access: AccessOptions,
+    device: str,
+    precision: str,
+) -> None:
+    """Open retrievers and serve them.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        host: The address to listen at.
+        port: The port.
+        limits: The limits of requests.
+        access: Who may use the server.
+        device: The device of models.
+        precision: The precision of models.
+
+    Raises:
+        ConfigError: A name or an option cannot be used.
+        DataError: A folder is no retriever, or a file of keys cannot be used.
+        MismatchError: A folder is damaged.
+    """
+    metrics = Metrics()
+    admin = read_admin_token(access.admin)
+    served = open_served(folders, Opened(device, precision, limits, metrics.batch))
+    app = create_app(Serving(served, limits, admin, metrics), access)
+    _log_lines()
+    config = uvicorn.Config(
+        app,
+        host,
+        port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=math.ceil(limits.seconds),
+    )
+    _serve(uvicorn.Server(config))
+
+
+def _serve(server: Any) -> None:
+    """Serve until a signal; a server that a signal ended has finished what ran, which is no error."""
+    try:
+        server.run()
+    except (KeyboardInterrupt, SystemExit):
+        if not (server.started and server.should_exit):
+            raise
+
+
+def _log_lines() -> None:
+    """Write the log of the server as lines of JSON to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in _LOGS:
+        log = logging.getLogger(name)
+        log.handlers, log.propagate = [handler], False
+        log.setLevel(logging.INFO)

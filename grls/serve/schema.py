@@ -1,0 +1,55 @@
+"""The OpenAPI description of the server, with its limits and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from grls.data.where import MOST
+from grls.serve.bodies import ProblemBody
+from grls.serve.options import RequestLimits
+from grls.serve.problems import MEDIA
+
+_REFERENCE = {"$ref": "#/components/schemas/ProblemBody"}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors of an address, for its description."""
+    content = {MEDIA: {"schema": _REFERENCE}}
+    return {status: {"description": "An error.", "content": content} for status in statuses}
+
+
+def described(app: FastAPI, limits: RequestLimits) -> Callable[[], dict[str, Any]]:
+    """A function that describes an application, with the limits of its requests."""
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            described = get_openapi(
+                title=app.title, version=app.version, summary=app.summary, routes=app.routes
+            )
+            schemas = described.setdefault("components", {}).setdefault("schemas", {})
+            schemas["ProblemBody"] = ProblemBody.model_json_schema(
+                ref_template="#/components/schemas/{model}", mode="serialization"
+            )
+            schemas |= schemas["ProblemBody"].pop("$defs", {})
+            _limit(schemas, limits)
+            app.openapi_schema = described
+        description: dict[str, Any] = app.openapi_schema
+        return description
+
+    return describe
+
+
+def _limit(schemas: dict[str, Any], limits: RequestLimits) -> None:
+    """Write the limits into the schemas."""
+    text, several = schemas["SearchBody"]["properties"]["query"]["anyOf"]
+    several |= {"minItems": 1, "maxItems": limits.queries}
+    for query in (text, several["items"], schemas["StreamBody"]["properties"]["query"]):
+        query["maxLength"] = limits.characters
+    schemas["SearchBody"]["properties"]["k"]["maximum"] = limits.k
+    schemas["HopsBody"]["properties"]["max"]["anyOf"][0]["maximum"] = limits.hops
+    for name in ("SearchBody", "StreamBody"):
+        schemas[name]["properties"]["where"]["anyOf"][0]["maxLength"] = MOST

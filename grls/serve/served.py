@@ -1,0 +1,179 @@
+"""The retrievers of a server: each has a name, a folder, and a version that answers.
+
+A new version is loaded beside the one that answers, tried, and swapped in. The old one does what waits for
+it, and ends. The module does not know HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Lock, Thread
+from typing import NamedTuple
+
+from grls.api.opening import load
+from grls.api.searcher import Searcher
+from grls.errors import ConfigError, GrlsError
+from grls.retrieve.base import Retriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop
+from grls.serve.options import RequestLimits
+from grls.serve.worker import Worker
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class BusyError(GrlsError):
+    """A new version is being loaded already."""
+
+    def __init__(self, name: str):
+        super().__init__(f"a new version of {name!r} is being loaded; wait until it answers.")
+
+
+class VersionError(GrlsError):
+    """A new version cannot be used; the old one goes on."""
+
+
+class Opened(NamedTuple):
+    """How folders are opened, and how their threads work.
+
+    Attributes:
+        device: The device of models.
+        precision: The precision of models.
+        limits: The limits of requests.
+        watch: Called with the name of the retriever, the queries and the seconds of each batch.
+    """
+
+    device: str
+    precision: str
+    limits: RequestLimits
+    watch: Callable[[str, int, float], object] = lambda *_: None
+
+
+class Version:
+    """A retriever that answers.
+
+    Args:
+        name: The name of the retriever.
+        number: The version, from 1.
+        searcher: The retriever with its folder.
+        how: How it works.
+    """
+
+    def __init__(self, name: str, number: int, searcher: Searcher, how: Opened):
+        self.name, self.number, self.searcher = name, number, searcher
+        limits, watch = how.limits, partial(how.watch, name)
+        self.worker = Worker(f"grls-serve-{name}", limits.queue, limits.batch, watch)
+        self._hopping: dict[HopOptions, Retriever] = {}
+
+    def retriever(self, hops: HopOptions | None) -> Retriever:
+        """The retriever of a kind of hops; None: as the folder says.
+
+        Raises:
+            ConfigError: The retriever cannot retrieve in this way.
+        """
+        if hops is None:
+            return self.searcher.retriever
+        if hops not in self._hopping:
+            self._hopping[hops] = hop_by_hop(self.searcher.retriever, hops)
+        return self._hopping[hops]
+
+    def public(self, error: GrlsError) -> str:
+        """The text of an error, without the place of the corpus on this machine."""
+        text = str(error).replace(self.searcher.corpus.source, f"the corpus of {self.name}")
+        return text.replace(str(self.searcher.folder), self.name)
+
+
+class Served:
+    """A retriever of the server.
+
+    Args:
+        name: Its name in requests.
+        folder: Its folder, which is read again for a new version.
+        how: How it is opened, and how it works.
+
+    Raises:
+        DataError: There is no retriever.
+        MismatchError: The folder is damaged.
+    """
+
+    def __init__(self, name: str, folder: str | Path, how: Opened):
+        self.name, self.folder, self._how = name, Path(folder), how
+        self._loading = Lock()
+        self.version = self._load(1)
+
+    def reload(self) -> Version:
+        """Load the folder again, and swap the new version in.
+
+        Raises:
+            BusyError: It is being loaded already.
+            VersionError: The new version cannot be used.
+        """
+        if not self._loading.acquire(blocking=False):
+            raise BusyError(self.name)
+        try:
+            old = self.version
+            try:
+                new = self._load(old.number + 1)
+                _try_out(new.searcher)
+            except (GrlsError, RuntimeError, MemoryError, OSError, ValueError) as error:
+                raise VersionError(
+                    f"the new version of {self.name!r} cannot be used, and version {old.number} goes on: "
+                    f"{str(error).replace(str(self.folder), self.name)}"
+                ) from error
+            self.version = new
+            Thread(target=old.worker.close, name=f"grls-serve-end-{self.name}", daemon=True).start()
+            return new
+        finally:
+            self._loading.release()
+
+    def _load(self, number: int) -> Version:
+        searcher = load(self.folder, device=self._how.device, precision=self._how.precision)
+        return Version(self.name, number, searcher, self._how)
+
+
+def _try_out(searcher: Searcher) -> None:
+    """Search once, for the first words of a passage."""
+    first = searcher.corpus[0]
+    searcher.search(" ".join(f"{first.title} {first.text}".split()[:3]) or "a", 1)
+
+
+def open_served(folders: Sequence[str], how: Opened) -> dict[str, Served]:
+    """Open folders under their names, in order.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        how: How they are opened.
+
+    Raises:
+        ConfigError: A name cannot be used, or stands for two folders.
+        DataError: A folder is no retriever.
+        MismatchError: A folder is damaged.
+    """
+    return {name: Served(name, folder, how) for name, folder in named_folders(folders).items()}
+
+
+def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
+    """Name -> folder, of folders or ``name=folder``.
+
+    Raises:
+        ConfigError: A name cannot be used, or stands for two folders.
+    """
+    named: dict[str, str] = {}
+    for text in folders:
+        name, equals, folder = text.partition("=")
+        if not equals or Path(text).is_dir():
+            name, folder = Path(text).resolve().name, text
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{text!r}: a name of a retriever has up to 64 letters, digits, '.', '_' and '-', got "
+                f"{name!r}; write name=folder."
+            )
+        if name in named:
+            raise ConfigError(f"{name!r} stands for {named[name]} and {folder}; write name=folder for one.")
+        named[name] = folder
+    if not named:
+        raise ConfigError("there is no retriever to serve: name at least one folder.")
+    return named

@@ -1,0 +1,117 @@
+"""What the addresses of a server share: its retrievers, its limits, and how a request finds its retriever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from fastapi import Request
+
+from grls.api.searching import filter_of
+from grls.data.filters import Filter
+from grls.errors import ConfigError
+from grls.retrieve.base import Retriever
+from grls.retrieve.hops.options import HopOptions
+from grls.serve.bodies import Filtered, HopsBody
+from grls.serve.metrics import Metrics
+from grls.serve.options import RequestLimits
+from grls.serve.problems import RefusalError
+from grls.serve.served import Served, Version
+
+
+@dataclass
+class Serving:
+    """The state of a server.
+
+    Args:
+        retrievers: Name -> retriever, at least one.
+        limits: The limits of requests.
+        admin: The hash of the administrator's token; None: there is none.
+        metrics: The counts.
+        ending: It shuts down.
+    """
+
+    retrievers: dict[str, Served]
+    limits: RequestLimits
+    admin: bytes | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+    ending: bool = False
+
+    def find(self, name: str | None) -> Served:
+        """A retriever by its name; None: the first one.
+
+        Raises:
+            RefusalError: There is none of this name.
+        """
+        known = next(iter(self.retrievers)) if name is None else name
+        if known not in self.retrievers:
+            text = f"there is no retriever of this name; there are {', '.join(self.retrievers)}."
+            raise RefusalError(404, text)
+        return self.retrievers[known]
+
+    def queues(self) -> list[tuple[str, int]]:
+        """The number of requests that wait for each retriever."""
+        return [(name, len(one.version.worker)) for name, one in self.retrievers.items()]
+
+    def close(self) -> None:
+        """Do what waits, and accept nothing more."""
+        self.ending = True
+        for one in self.retrievers.values():
+            one.version.worker.close()
+
+
+def serving(request: Request) -> Serving:
+    """The state of the server that got a request."""
+    return cast(Serving, request.app.state.serving)
+
+
+def asked(state: Serving, body: Filtered) -> tuple[Version, Retriever, Filter | None]:
+    """The version, its retriever for the hops, and the filter of a request.
+
+    Raises:
+        RefusalError: The retriever is unknown, or a limit is exceeded.
+        ConfigError: The filter cannot be read, or the retriever cannot retrieve in this way.
+    """
+    version = state.find(body.retriever).version
+    retriever = version.retriever(None if body.hops is None else hop_options(body.hops, state.limits))
+    return version, retriever, filter_of(body.where, body.allow)
+
+
+def hop_options(hops: HopsBody, limits: RequestLimits) -> HopOptions:
+    """The options of hops, within the limits.
+
+    Raises:
+        RefusalError: There are too many hops.
+        ConfigError: A single step has no hops.
+    """
+    if hops.steps == "single":
+        if hops.max is not None:
+            raise ConfigError("hops.max: a single step has no hops; leave max out, or choose other steps.")
+        return HopOptions()
+    most = hops.max or min(HopOptions(steps=hops.steps).count, limits.hops)
+    check_limit("hops.max", most, limits.hops)
+    return HopOptions(steps=hops.steps, max=most)
+
+
+def check_queries(queries: list[str], limits: RequestLimits) -> None:
+    """Refuse queries that are too many, too long or empty.
+
+    Raises:
+        RefusalError: A limit is exceeded, or a query has no text.
+    """
+    if not queries:
+        raise RefusalError(422, "query: expected at least one query, got an empty list.")
+    check_limit("query: the number of queries", len(queries), limits.queries)
+    check_limit("query: the number of characters", max(map(len, queries)), limits.characters)
+    if not all(query.strip() for query in queries):
+        raise RefusalError(422, "query: a query is empty; ask something.")
+
+
+def check_limit(name: str, value: int, most: int) -> None:
+    """Refuse a value above a limit.
+
+    Raises:
+        RefusalError: It is above.
+    """
+    if value > most:
+        raise RefusalError(422, f"{name} is at most {most:,} on this server, got {value:,}.")

@@ -1,0 +1,85 @@
+"""Waiting for a job: until it is done, its time is up, or the client is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from grls.errors import ConfigError, DataError, GrlsError
+from grls.serve.problems import GONE, RefusalError
+from grls.serve.served import Version
+from grls.serve.worker import Job
+
+_Result = TypeVar("_Result")
+
+
+class ClientGoneError(RefusalError):
+    """Nobody waits for the response any more."""
+
+    def __init__(self) -> None:
+        super().__init__(GONE, "the client has gone.")
+
+
+def late(seconds: float) -> RefusalError:
+    """The refusal of a request that takes too long."""
+    text = f"the request took longer than the {seconds:g} s that one may take; ask for less, or try again."
+    return RefusalError(503, text, {"Retry-After": "5"})
+
+
+async def outcome(request: Request, version: Version, job: Job, seconds: float) -> Any:
+    """Let a job wait for its retriever, and return its result.
+
+    Args:
+        request: The request; if its client goes, the job is withdrawn.
+        version: The retriever.
+        job: The job.
+        seconds: Time that it may take.
+
+    Raises:
+        RefusalError: The time is up, the client is gone, or the retriever refuses the request.
+        QueueFullError: Too many requests wait.
+    """
+    version.worker.submit(job)
+    try:
+        return await while_there(request, asyncio.wrap_future(job.future), seconds)
+    except RefusalError:
+        raise
+    except GrlsError as error:
+        raise public_error(version, error) from error
+    finally:
+        version.worker.withdraw(job)
+
+
+def public_error(version: Version, error: GrlsError) -> GrlsError:
+    """The error of a retriever, without places on this machine."""
+    return type(error)(version.public(error)) if type(error) in (ConfigError, DataError) else error
+
+
+async def while_there(request: Request, awaited: Awaitable[_Result], seconds: float) -> _Result:
+    """The result of something awaited, unless the client goes or the time is up; then it is cancelled.
+
+    Raises:
+        ClientGoneError: The client is gone.
+        RefusalError: The time is up.
+    """
+    work = asyncio.ensure_future(awaited)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((work, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise ClientGoneError if gone.done() else late(seconds)
+    finally:
+        for one in (work, gone):
+            one.cancel()
+        with suppress(asyncio.CancelledError):
+            await gone
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

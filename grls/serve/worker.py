@@ -1,0 +1,199 @@
+"""The thread of a retriever: it takes jobs from a queue, and does those that go together as one batch.
+
+The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its
+jobs are done again. The module does not know what a job does.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from threading import Condition, Thread
+from time import perf_counter
+from typing import Any, Protocol
+
+from grls.errors import GrlsError
+
+log = logging.getLogger(__name__)
+
+_TRIES = 2
+"""How often a job is begun, if its thread dies."""
+_LONGEST = 60
+"""Largest number of seconds after which a client is asked to come back."""
+
+
+class QueueFullError(GrlsError):
+    """As many requests wait as may wait.
+
+    Args:
+        seconds: When to try again.
+    """
+
+    def __init__(self, seconds: int):
+        super().__init__(f"the queue is full; try again in {seconds} s.")
+        self.seconds = seconds
+
+
+class ShutdownError(GrlsError):
+    """The server ends, and accepts nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down; send the request to another one, or later.")
+
+
+class Job(Protocol):
+    """What a request asks of a retriever.
+
+    Attributes:
+        future: Gets the result, or the error; cancelled by those who do not want it any more.
+        size: The number of its queries.
+        tries: How often it was begun.
+    """
+
+    future: Future[Any]
+    size: int
+    tries: int
+
+    @property
+    def key(self) -> Hashable:
+        """Jobs of one key go together; None: the job goes alone."""
+        ...
+
+    def work(self, batch: Sequence[Any]) -> bool:
+        """Do a batch, in which this job is the first; whether the batch goes on at its next turn."""
+        ...
+
+
+class Worker:
+    """A thread with a queue.
+
+    Args:
+        name: Name of the thread.
+        most: Largest number of jobs that wait.
+        batch: Largest number of queries of a batch; a job with more is a batch of its own.
+        watch: Called after each batch with its number of queries and its seconds.
+    """
+
+    def __init__(self, name: str, most: int, batch: int, watch: Callable[[int, float], object]):
+        self._name, self._most, self._batch, self._watch = name, most, batch, watch
+        self._waiting: deque[Job] = deque()
+        self._changed = Condition()
+        self._closing = False
+        self._seconds = 0.0  # of a job, smoothed
+        self._thread: Thread | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs, or has not been needed yet."""
+        return self._thread is None or self._thread.is_alive()
+
+    def submit(self, job: Job) -> None:
+        """Let a job wait.
+
+        Raises:
+            QueueFullError: Too many jobs wait.
+            ShutdownError: The worker is closed.
+        """
+        with self._changed:
+            if self._closing:
+                raise ShutdownError
+            if len(self._waiting) >= self._most:
+                raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
+            self._waiting.append(job)
+            if self._thread is None:
+                self._start()
+            self._changed.notify()
+
+    def withdraw(self, job: Job) -> None:
+        """Cancel a job; if it waits, its place is free at once."""
+        job.future.cancel()
+        with self._changed:
+            if job in self._waiting:
+                self._waiting.remove(job)
+
+    def close(self) -> None:
+        """Accept nothing more, do what waits, and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _start(self) -> None:
+        self._thread = Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        batch: list[Job] = []
+        try:
+            while batch := self._next():
+                self._do(batch)
+        except BaseException:
+            log.exception("the thread %s ended; another one goes on", self._name)
+            self._again(batch)
+
+    def _next(self) -> list[Job]:
+        """The next batch: the oldest job and those of its key; empty at the end."""
+        with self._changed:
+            while not self._waiting:
+                if self._closing:
+                    return []
+                self._changed.wait()
+            first = self._waiting.popleft()
+            batch, size, left = [first], first.size, deque[Job]()
+            for job in self._waiting if first.key is not None else ():
+                if job.key == first.key and size + job.size <= self._batch:
+                    batch.append(job)
+                    size += job.size
+                else:
+                    left.append(job)
+            if first.key is not None:
+                self._waiting = left
+        return batch
+
+    def _do(self, batch: list[Job]) -> None:
+        batch[:] = [job for job in batch if not job.future.cancelled()]
+        if not batch:
+            return
+        size, begun = sum(job.size for job in batch), perf_counter()
+        for job in batch:
+            job.tries += 1
+        try:
+            if batch[0].work(batch):
+                with self._changed:
+                    self._waiting.extend(batch)
+        except Exception as error:  # it belongs to those who wait for the jobs
+            for job in batch:
+                deliver_error(job, error)
+        took = perf_counter() - begun
+        self._seconds = 0.8 * self._seconds + 0.2 * took / len(batch)
+        self._watch(size, took)
+
+    def _again(self, batch: Sequence[Job]) -> None:
+        """Replace the thread, and let the jobs of its batch wait again, before all others."""
+        with self._changed:
+            for job in reversed(batch):
+                if job.tries < _TRIES and not job.future.done():
+                    self._waiting.appendleft(job)
+                else:
+                    deliver_error(job, RuntimeError("the thread of the retriever ended"))
+            self._start()
+
+
+def deliver(job: Job, result: object) -> None:
+    """Give a job its result, unless it is cancelled or has one."""
+    if not job.future.done() and job.future.set_running_or_notify_cancel():
+        job.future.set_result(result)
+
+
+def deliver_error(job: Job, error: BaseException) -> None:
+    """Give a job its error, unless it is cancelled or has a result."""
+    if not job.future.done() and job.future.set_running_or_notify_cancel():
+        job.future.set_exception(error)

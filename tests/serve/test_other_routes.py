@@ -1,0 +1,192 @@
+"""Passages, health, metrics, description, keys, rates, origins."""
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from serve_helpers import HOSTILE, Slow, serving_of
+from starlette.testclient import TestClient
+
+from grls.errors import ConfigError, DataError
+from grls.serve.access import Rates, read_admin_token, read_keys
+from grls.serve.options import AccessOptions, RequestLimits
+from grls.serve.page.text import embedded, escaped
+from grls.serve.request_log import JsonLines
+
+Serve = Callable[..., tuple[TestClient, Slow]]
+
+
+def test_a_passage_by_any_id(hostile: Path, socket_server: Any) -> None:
+    with socket_server(serving_of({"hostile": hostile})) as address:
+        for passage in HOSTILE:
+            body = httpx.get(f"{address}/v1/passages/{quote(passage.id, safe='')}").json()
+            assert tuple(body.values()) == ("hostile", passage.id, passage.title, passage.text)
+
+
+@pytest.mark.parametrize("name", ["", "no", "%00", "%ff%fe", "..%2f..%2fetc%2fpasswd", "a" * 5000])
+def test_an_unknown_passage(client: TestClient, name: str) -> None:
+    response = client.get(f"/v1/passages/{name}")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    assert client.get("/v1/passages/p1?retriever=no").status_code == 404
+
+
+def test_health_and_ready(client: TestClient) -> None:
+    for address in ("/health", "/ready"):
+        body = client.get(address).json()
+        assert body["status"] == "ok"
+        assert [one["retriever"] for one in body["retrievers"]] == ["bm25", "generative", "hops", "hostile"]
+    client.app.state.serving.ending = True  # type: ignore[attr-defined]
+    assert client.get("/health").json()["status"] == "ending"
+    response = client.get("/ready")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+
+
+def test_metrics_count_by_template_and_hold_nothing_of_a_client(client: TestClient) -> None:
+    client.post("/v1/search", json={"query": "otter"})
+    client.post("/v1/search", json={"query": ["otter", "secret words"]})
+    client.get("/v1/passages/secret")
+    client.get("/secret/address")
+    text = client.get("/metrics").text
+    assert 'grls_requests_total{route="/v1/search",status="200"} 2.0' in text
+    assert 'grls_requests_total{route="unknown",status="404"} 1.0' in text
+    assert 'grls_batch_queries_sum{retriever="bm25"} 3.0' in text
+    assert 'grls_queue_requests{retriever="bm25"} 0.0' in text
+    assert "secret" not in text
+
+
+def test_the_description_has_the_limits_and_the_errors(slow: Serve) -> None:
+    client, _ = slow(k=7, queries=3, characters=50, hops=2)
+    described = client.get("/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    assert schemas["SearchBody"]["properties"]["k"]["maximum"] == 7
+    assert schemas["SearchBody"]["properties"]["query"]["anyOf"][1]["maxItems"] == 3
+    assert "HTTPValidationError" not in json.dumps(described)
+    errors = described["paths"]["/v1/search"]["post"]["responses"]
+    assert {"400", "404", "413", "422", "429", "503"} < errors.keys()
+    page = client.get("/docs")
+    assert "/v1/stream" in page.text
+    assert "http" not in page.text.replace('http-equiv="Content', "")  # it loads nothing from elsewhere
+
+
+def test_every_reference_of_the_description_is_there(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()
+    names = {part.split('"')[0] for part in json.dumps(described).split("#/components/schemas/")[1:]}
+    assert names <= described["components"]["schemas"].keys()
+
+
+def test_keys(tmp_path: Path, slow: Serve) -> None:
+    file = tmp_path / "keys"
+    file.write_text("a-key-of-a-team-1\nanother-key-of-a-team\n")
+    client, _ = slow(access=AccessOptions(keys=str(file)))
+    ask = {"json": {"query": "a"}}
+    for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "Basic a-key-of-a-team-1"}):
+        response = client.post("/v1/search", headers=headers, **ask)
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert response.headers["content-type"] == "application/problem+json"
+    right = {"Authorization": "Bearer a-key-of-a-team-1"}
+    assert client.post("/v1/search", headers=right, **ask).status_code == 200
+    assert client.get("/health").status_code == 200
+
+
+def test_files_of_keys_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys"
+    with pytest.raises(DataError, match="no such file"):
+        read_keys(file)
+    file.write_text("long enough to be a key\nshort\n")
+    with pytest.raises(DataError, match="line 2: a key has at least 16"):
+        read_keys(file)
+    with pytest.raises(DataError, match="one line with a token"):
+        read_admin_token(file)
+    assert read_admin_token(None) is None
+    monkeypatch.setenv("GRLS_ADMIN_TOKEN", "short")
+    with pytest.raises(DataError, match="GRLS_ADMIN_TOKEN has fewer"):
+        read_admin_token(None)
+
+
+def test_a_rate(slow: Serve) -> None:
+    client, _ = slow(access=AccessOptions(rate=2))
+    codes = [client.post("/v1/search", json={"query": "a"}).status_code for _ in range(3)]
+    assert codes == [200, 200, 429]
+    response = client.post("/v1/search", json={"query": "a"})
+    assert 1 <= int(response.headers["retry-after"]) <= 30
+    assert client.get("/health").status_code == 200
+
+
+def test_rates_fill_up_and_forget_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("grls.serve.access.monotonic", lambda: now)
+    rates = Rates(60)
+    assert [rates.wait(b"a") for _ in range(60)] == [0.0] * 60
+    assert rates.wait(b"a") == pytest.approx(1.0)
+    assert rates.wait(b"b") == 0.0
+    now = 1.0
+    assert rates.wait(b"a") == 0.0
+    for number in range(10_001):
+        rates.wait(str(number).encode())
+    assert len(rates._left) == 10_000
+
+
+def test_origins(slow: Serve) -> None:
+    closed, _ = slow()
+    asked = {"Origin": "https://example.org"}
+    assert "access-control-allow-origin" not in closed.get("/health", headers=asked).headers
+    opened, _ = slow(access=AccessOptions(origins=("https://example.org",)))
+    headers = opened.get("/health", headers=asked).headers
+    assert headers["access-control-allow-origin"] == "https://example.org"
+    other = opened.get("/health", headers={"Origin": "https://example.com"}).headers
+    assert "access-control-allow-origin" not in other
+
+
+def test_options_that_cannot_work() -> None:
+    for name in ("queue", "seconds", "body", "queries", "k", "hops", "characters", "batch"):
+        with pytest.raises(ConfigError, match=f"limits.{name} must be above 0"):
+            RequestLimits(**{name: 0})
+    with pytest.raises(ConfigError, match="rate must be above 0"):
+        AccessOptions(rate=0)
+    with pytest.raises(ConfigError, match="expected an origin"):
+        AccessOptions(origins=("*",))
+
+
+def test_a_log_line_is_one_line_and_holds_nothing_of_a_client(client: TestClient) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    log = logging.getLogger("grls.serve.requests")
+    log.addHandler(handler)
+    level = log.level
+    log.setLevel(logging.INFO)
+    try:
+        client.post("/v1/search", json={"query": "secret\n{}"}, headers={"X-Request-ID": "secret"})
+        response = client.get("/v1/passages/secret%0a%7b%22level%22:%22error%22%7d")
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["route"] for line in lines] == ["/v1/search", "/v1/passages/{passage:any_id}"]
+    assert [line["status"] for line in lines] == [200, 404]
+    assert lines[1]["request"] == response.headers["x-request-id"]
+    assert "secret" not in stream.getvalue()
+
+
+def test_a_log_record_with_line_breaks_stays_one_line() -> None:
+    record = logging.LogRecord("x", logging.ERROR, "", 0, "a\nb\x1b[0m", (), None)
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert json.loads(line)["event"] == "a\nb\x1b[0m"
+
+
+def test_texts_for_pages_are_escaped() -> None:
+    assert escaped("<a href='x\">&\x1b") == "&lt;a href=&#x27;x&quot;&gt;&amp;\u241b"
+    for passage in HOSTILE:
+        data = embedded(passage._asdict())
+        assert not set("<>&") & set(data)
+        assert json.loads(data) == passage._asdict()

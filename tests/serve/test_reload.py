@@ -1,0 +1,131 @@
+"""POST /admin/reload: a new version takes over; a broken one is refused."""
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from serve_helpers import serving_of
+from starlette.testclient import TestClient
+
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.errors import ConfigError
+from grls.retrieve.bm25 import BM25Retriever
+from grls.serve.access import read_admin_token
+from grls.serve.app import create_app
+from grls.serve.served import named_folders
+
+TOKEN = {"Authorization": "Bearer the-token-of-the-admin"}
+
+
+def write(place: Path, *texts: str) -> Path:
+    shutil.rmtree(place, ignore_errors=True)
+    BM25Retriever(Corpus.from_passages([Passage(text, text) for text in texts])).save_pretrained(place)
+    return place
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "one", "old otter", "stone")
+
+
+@pytest.fixture
+def client(folder: Path, tmp_path: Path) -> TestClient:
+    (tmp_path / "token").write_text("the-token-of-the-admin\n")
+    serving = serving_of({"one": folder}, admin=read_admin_token(tmp_path / "token"))
+    return TestClient(create_app(serving), raise_server_exceptions=False)
+
+
+def found(client: TestClient) -> tuple[int, list[str]]:
+    answer = client.post("/v1/search", json={"query": "otter"}).json()
+    return answer["version"], [hit["id"] for hit in answer["results"][0]["hits"]]
+
+
+def test_a_new_version_takes_over(client: TestClient, folder: Path) -> None:
+    with client:
+        assert found(client) == (1, ["old otter"])
+        write(folder, "new otter", "water", "stone")
+        assert found(client) == (1, ["old otter"])
+        answer = client.post("/admin/reload", json={"retriever": "one"}, headers=TOKEN)
+        assert answer.json() == {"retriever": "one", "version": 2, "passages": 3}
+        assert found(client) == (2, ["new otter"])
+
+
+@pytest.mark.parametrize("harm", ["gone", "no json", "damaged"])
+def test_a_broken_version_is_refused_and_the_old_one_goes_on(
+    client: TestClient, folder: Path, harm: str
+) -> None:
+    with client:
+        if harm == "gone":
+            shutil.rmtree(folder)
+        elif harm == "no json":
+            (folder / "grls.json").write_text("{")
+        else:
+            for file in folder.rglob("*"):
+                if file.is_file() and file.name != "grls.json":
+                    file.write_bytes(file.read_bytes()[:7])
+        answer = client.post("/admin/reload", json={}, headers=TOKEN)
+        assert answer.status_code == 422, answer.text
+        assert "version 1 goes on" in answer.json()["detail"]
+        assert str(folder) not in answer.text
+        assert found(client) == (1, ["old otter"])
+        write(folder, "new otter")
+        assert client.post("/admin/reload", json={}, headers=TOKEN).status_code == 200
+        assert found(client)[0] == 2
+
+
+def test_who_may_reload(client: TestClient, folder: Path) -> None:
+    with client:
+        for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "the-token-of-the-admin"}):
+            assert client.post("/admin/reload", json={}, headers=headers).status_code == 401
+        assert client.post("/admin/reload", json={"retriever": "x"}, headers=TOKEN).status_code == 404
+        assert client.post("/admin/reload", json={"folder": "/etc"}, headers=TOKEN).status_code == 422
+    with TestClient(create_app(serving_of({"one": folder}))) as other:
+        answer = other.post("/admin/reload", json={}, headers=TOKEN)
+        assert (answer.status_code, "GRLS_ADMIN_TOKEN" in answer.text) == (403, True)
+
+
+def test_searches_go_on_while_versions_change(client: TestClient) -> None:
+    wrong: list[object] = []
+    ended = threading.Event()
+
+    def search() -> None:
+        while not ended.is_set():
+            version, ids = found(client)
+            if ids != ["old otter"]:
+                wrong.append((version, ids))
+
+    with client:
+        threads = [threading.Thread(target=search) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        versions = []
+        for _ in range(4):
+            versions.append(client.post("/admin/reload", json={}, headers=TOKEN).json()["version"])
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert versions == [2, 3, 4, 5]
+    assert wrong == []
+
+
+def test_a_second_reload_meanwhile_is_asked_to_wait(client: TestClient) -> None:
+    with client:
+        served = client.app.state.serving.retrievers["one"]  # type: ignore[attr-defined]
+        with served._loading:
+            answer = client.post("/admin/reload", json={}, headers=TOKEN)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+def test_names_of_folders(tmp_path: Path, folder: Path) -> None:
+    assert named_folders([str(folder), f"other={folder}"]) == {"one": str(folder), "other": str(folder)}
+    (tmp_path / "a=b").mkdir()
+    with pytest.raises(ConfigError, match="write name=folder"):
+        named_folders([str(tmp_path / "a=b")])
+    with pytest.raises(ConfigError, match="stands for"):
+        named_folders([str(folder), str(folder)])
+    with pytest.raises(ConfigError, match="a name of a retriever"):
+        named_folders([f"../x={folder}"])
+    with pytest.raises(ConfigError, match="at least one folder"):
+        named_folders([])

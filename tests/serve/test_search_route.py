@@ -1,0 +1,179 @@
+"""POST /v1/search: results, and every way to ask wrongly."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_helpers import HOSTILE, LETTERS, Slow
+from starlette.testclient import TestClient
+
+import grls
+
+
+def problem(response: Any, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert body["status"] == status
+    assert body["title"]
+    return body
+
+
+@pytest.mark.parametrize("name", ["bm25", "generative", "hops"])
+def test_a_search_is_that_of_the_library(client: TestClient, kinds: Path, name: str) -> None:
+    texts = ["is the otter calm ?", "is the lynx quick ?"]
+    answer = client.post("/v1/search", json={"query": texts, "k": 3, "retriever": name}).json()
+    expected = grls.load(kinds / name, device="cpu").search(texts, 3)
+    assert (answer["retriever"], answer["version"]) == (name, 1)
+    assert [one["query"] for one in answer["results"]] == texts
+    for one, hits in zip(answer["results"], expected, strict=True):
+        assert [(h["id"], h["text"], h["title"]) for h in one["hits"]] == [
+            (h.id, h.text, h.title) for h in hits
+        ]
+        assert [h["score"] for h in one["hits"]] == pytest.approx([h.score for h in hits])
+
+
+def test_one_query_needs_no_list_and_the_first_retriever_answers(client: TestClient) -> None:
+    answer = client.post("/v1/search", json={"query": "otter"}).json()
+    assert (answer["retriever"], len(answer["results"])) == ("bm25", 1)
+
+
+def test_filters_and_allowed_ids(client: TestClient) -> None:
+    body = {"query": "right quote alert", "retriever": "hostile"}
+    every = client.post("/v1/search", json=body).json()["results"][0]["hits"]
+    assert len(every) == 3
+    late = client.post("/v1/search", json=body | {"where": "year>=2004"}).json()["results"][0]["hits"]
+    assert [hit["id"] for hit in late] == [HOSTILE[4].id]
+    ids = [HOSTILE[1].id]
+    found = client.post("/v1/search", json=body | {"allow": ids}).json()["results"][0]["hits"]
+    assert [hit["id"] for hit in found] == ids
+
+
+def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
+    hops = {"steps": "fixed", "max": 2}
+    answer = client.post("/v1/search", json={"query": "otter", "hops": hops, "k": 4}).json()
+    from grls.retrieve.hops.options import HopOptions
+    from grls.retrieve.hops.retriever import hop_by_hop
+
+    retriever = hop_by_hop(grls.load(kinds / "bm25").retriever, HopOptions(steps="fixed", max=2))
+    (hits,) = retriever.retrieve(["otter"], 4)
+    assert [hit["id"] for hit in answer["results"][0]["hits"]] == [hit.id for hit in hits]
+    single = client.post(
+        "/v1/search", json={"query": "otter", "hops": {"steps": "single"}, "retriever": "hops"}
+    )
+    assert single.status_code == 200
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({}, "query"),
+    ({"query": ""}, "query"),
+    ({"query": "  \n"}, "empty"),
+    ({"query": []}, "at least one query"),
+    ({"query": ["a", ""]}, "query"),
+    ({"query": ["a"] * 65}, "at most 64"),
+    ({"query": "a" * 4001}, "at most 4,000"),
+    ({"query": 7}, "query"),
+    ({"query": {"text": "a"}}, "query"),
+    ({"query": "a", "k": 0}, "k"),
+    ({"query": "a", "k": 101}, "at most 100"),
+    ({"query": "a", "k": "5"}, "k"),
+    ({"query": "a", "k": 2.5}, "k"),
+    ({"query": "a", "k": 10**40}, "k"),
+    ({"query": "a", "size": 3}, "size"),
+    ({"query": "a", "where": "year >"}, "filter, column"),
+    ({"query": "a", "where": "colour=red"}, "colour"),
+    ({"query": "a", "where": "y" * 5000}, "4,096"),
+    ({"query": "a", "allow": ["nothing"]}, "nothing"),
+    ({"query": "a", "allow": "p1"}, "allow"),
+    ({"query": "a", "hops": {"steps": "many"}}, "hops.steps"),
+    ({"query": "a", "hops": {"steps": "fixed", "max": 9}}, "at most 8"),
+    ({"query": "a", "hops": {"steps": "fixed", "max": 0}}, "hops.max"),
+    ({"query": "a", "hops": {"steps": "single", "max": 1}}, "single"),
+    ({"query": "a", "hops": 2}, "hops"),
+    ({"query": "a\ud800"}, "query"),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), BAD, ids=[json.dumps(body)[:40] for body, _ in BAD])
+def test_a_wrong_request_is_refused_with_what_was_expected(
+    client: TestClient, body: dict[str, Any], said: str
+) -> None:
+    sent = json.dumps(body | {"retriever": "hostile"} if body else body)
+    response = client.post("/v1/search", content=sent, headers={"content-type": "application/json"})
+    assert said in problem(response, 422)["detail"]
+
+
+def test_an_unknown_retriever(client: TestClient) -> None:
+    said = problem(client.post("/v1/search", json={"query": "a", "retriever": "../x"}), 404)["detail"]
+    assert "bm25, generative, hops, hostile" in said
+    assert "../x" not in said
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1, 2", '{"query": "a"', "\x00", "{'query': 'a'}"])
+def test_a_body_that_is_no_json(client: TestClient, content: str) -> None:
+    response = client.post("/v1/search", content=content, headers={"content-type": "application/json"})
+    problem(response, 400 if content else 422)
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "7", '"a"', "[{}]"])
+def test_a_body_that_is_no_object(client: TestClient, content: str) -> None:
+    problem(client.post("/v1/search", content=content, headers={"content-type": "application/json"}), 422)
+
+
+def test_a_body_that_is_not_utf8_or_too_deep(client: TestClient) -> None:
+    headers = {"content-type": "application/json"}
+    problem(client.post("/v1/search", content=b'{"query": "\xff"}', headers=headers), 400)
+    deep = b'{"query": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert client.post("/v1/search", content=deep, headers=headers).status_code in (400, 422)
+
+
+def test_a_form_or_plain_text_is_refused(client: TestClient) -> None:
+    """A page of another origin can send these without asking."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        response = client.post("/v1/search", content='{"query": "a"}', headers={"content-type": kind})
+        problem(response, 422)
+
+
+def test_a_body_above_the_limit(slow: Callable[..., tuple[TestClient, Slow]]) -> None:
+    client, _ = slow(body=100)
+    assert client.post("/v1/search", json={"query": "a"}).status_code == 200
+    said = problem(client.post("/v1/search", json={"query": "a" * 100}), 413)["detail"]
+    assert "100 bytes" in said
+
+    def parts() -> Any:
+        yield b'{"query": "'
+        yield b"a" * 200
+
+    problem(client.post("/v1/search", content=parts()), 413)
+
+
+def test_no_address_and_no_method(client: TestClient) -> None:
+    problem(client.get("/v2/search"), 404)
+    assert problem(client.get("/v1/search"), 405)
+    assert problem(client.delete("/health"), 405)
+
+
+def test_an_unexpected_error_says_nothing_of_the_inside(
+    slow: Callable[..., tuple[TestClient, Slow]],
+) -> None:
+    client, _ = slow()
+    said = problem(client.post("/v1/search", json={"query": "boom"}), 500)
+    assert "boom" not in said["detail"]
+    assert client.post("/v1/search", json={"query": "a"}).status_code == 200
+
+
+def test_errors_name_no_place_on_this_machine(slow: Callable[..., tuple[TestClient, Slow]]) -> None:
+    client, _ = slow()
+    said = problem(client.post("/v1/search", json={"query": "zzz"}), 422)["detail"]
+    assert said == "bad query 'zzz' for the corpus of slow"
+    assert LETTERS.source not in said
+
+
+def test_a_score_that_is_no_number(slow: Callable[..., tuple[TestClient, Slow]]) -> None:
+    client, _ = slow()
+    answer = client.post("/v1/search", json={"query": "f"})
+    (hit,) = json.loads(answer.text, parse_constant=lambda name: math.nan)["results"][0]["hits"]
+    assert hit["score"] is None

@@ -1,0 +1,267 @@
+"""Requests at the same time: batches, cancellation, full queues, slow clients, the end of a server."""
+
+import asyncio
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serve_helpers import LETTERS, Slow, serving_of
+from starlette.testclient import TestClient
+
+import grls
+from grls.data.types import Passage
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop
+from grls.serve.jobs import CallJob
+from grls.serve.options import RequestLimits
+from grls.serve.worker import ShutdownError, Worker
+
+Serve = Callable[..., tuple[TestClient, Slow]]
+
+
+def waits(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    return condition()
+
+
+def mixed(count: int) -> list[dict[str, Any]]:
+    """Requests of all sorts: retrievers, k, filters, hops, one query and several."""
+    rng = random.Random(0)
+    texts = [
+        f"is the {animal} {trait} ?" for animal in ("otter", "lynx", "heron") for trait in ("calm", "quick")
+    ]
+    bodies = []
+    for _ in range(count):
+        body: dict[str, Any] = {"retriever": rng.choice(["bm25", "generative", "hops"])}
+        body["k"] = rng.choice([1, 3, 5])
+        body["query"] = rng.choice([rng.choice(texts), rng.sample(texts, 3)])
+        if rng.random() < 0.2:
+            body["allow"] = ["p1", "p2", "p3"]
+        if rng.random() < 0.1:
+            body["hops"] = {"steps": "fixed", "max": 2}
+        bodies.append(body)
+    return bodies
+
+
+def offline(searchers: dict[str, Any], body: dict[str, Any]) -> list[list[tuple[str, float]]]:
+    retriever = searchers[body["retriever"]].retriever
+    if "hops" in body:
+        retriever = hop_by_hop(retriever, HopOptions(**body["hops"]))
+    queries = [body["query"]] if isinstance(body["query"], str) else body["query"]
+    return [
+        [(hit.id, hit.score) for hit in retriever.retrieve([one], body["k"], body.get("allow"))[0]]
+        for one in queries
+    ]
+
+
+def test_a_hundred_requests_at_once_get_the_offline_results(kinds: Path, socket_server: Any) -> None:
+    names = ("bm25", "generative", "hops")
+    serving = serving_of({name: kinds / name for name in names})
+    ids = [passage.id for passage in grls.load(kinds / "bm25").corpus][:3]
+    bodies = [body | ({"allow": ids} if "allow" in body else {}) for body in mixed(100)]
+
+    async def ask(address: str) -> list[httpx.Response]:
+        limits = httpx.Limits(max_connections=100)
+        async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
+            return await asyncio.gather(*(client.post("/v1/search", json=body) for body in bodies))
+
+    with socket_server(serving) as address:
+        answers = asyncio.run(ask(address))
+        sizes = serving.metrics.text().decode()
+    searchers = {name: grls.load(kinds / name, device="cpu") for name in names}
+    for body, answer in zip(bodies, answers, strict=True):
+        assert answer.status_code == 200, answer.text
+        found = [[(hit["id"], hit["score"]) for hit in one["hits"]] for one in answer.json()["results"]]
+        expected = offline(searchers, body)
+        assert [[i for i, _ in hits] for hits in found] == [[i for i, _ in hits] for hits in expected], body
+        for one, other in zip(found, expected, strict=True):
+            assert [s for _, s in one] == pytest.approx([s for _, s in other], abs=1e-5)
+    batches = sum(
+        float(line.split()[-1]) for line in sizes.splitlines() if line.startswith("grls_batch_queries_count")
+    )
+    assert batches < 60  # they were answered together
+
+
+def test_a_full_queue_refuses_with_the_time_to_wait(slow: Serve) -> None:
+    client, retriever = slow(queue=2)
+    retriever.gate.clear()
+    queue = client.app.state.serving.retrievers["slow"].version.worker  # type: ignore[attr-defined]
+    ask = lambda: client.post("/v1/search", json={"query": "a"})  # noqa: E731
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    threads[0].start()
+    assert retriever.began.wait(5)
+    for thread in threads[1:]:
+        thread.start()
+    assert waits(lambda: len(queue) == 2)
+    response = ask()
+    assert response.status_code == 503
+    assert int(response.headers["retry-after"]) >= 1
+    assert "queue" in response.json()["detail"]
+    retriever.gate.set()
+    for thread in threads:
+        thread.join()
+    assert ask().status_code == 200
+
+
+def test_a_request_that_takes_too_long(slow: Serve) -> None:
+    client, _ = slow(0.5, seconds=0.1)
+    response = client.post("/v1/search", json={"query": "a"})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+    assert "0.1 s" in response.json()["detail"]
+
+
+def test_one_wrong_request_does_not_disturb_its_batch(socket_server: Any) -> None:
+    retriever = Slow()
+    retriever.gate.clear()
+    serving = serving_of({"slow": retriever})
+    queue = serving.retrievers["slow"].version.worker
+
+    async def ask(address: str) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+            first = asyncio.create_task(client.post("/v1/search", json={"query": "a"}))
+            assert await asyncio.to_thread(retriever.began.wait, 5)
+            asked = [client.post("/v1/search", json={"query": text}) for text in ("b", "zzz", "boom", "c")]
+            later = asyncio.gather(*asked)
+            assert await asyncio.to_thread(waits, lambda: len(queue) == 4)
+            retriever.gate.set()
+            return [await first, *await later]
+
+    with socket_server(serving) as address:
+        answers = asyncio.run(ask(address))
+    assert [answer.status_code for answer in answers] == [200, 200, 422, 500, 200]
+    assert sorted(retriever.batches[1][0]) == ["b", "boom", "c", "zzz"]
+
+
+def gone(
+    address: str, body: bytes, path: str = "/v1/search", until: Callable[[], bool] | None = None
+) -> None:
+    """Send a request and hang up: once a condition holds, or once the response begins."""
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as one:
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        one.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert one.recv(1) if until is None else waits(until)
+
+
+def test_a_client_that_goes_leaves_the_queue_at_once(socket_server: Any) -> None:
+    retriever = Slow()
+    retriever.gate.clear()
+    serving = serving_of({"slow": retriever}, RequestLimits(queue=1))
+    queue = serving.retrievers["slow"].version.worker
+    with socket_server(serving) as address:
+        first = threading.Thread(
+            target=httpx.post, args=(f"{address}/v1/search",), kwargs={"json": {"query": "a"}}
+        )
+        first.start()
+        assert retriever.began.wait(5)
+        gone(address, b'{"query": "b"}', until=lambda: len(queue) == 1)
+        assert waits(lambda: len(queue) == 0)
+        retriever.gate.set()
+        assert httpx.post(f"{address}/v1/search", json={"query": "c"}).status_code == 200
+        first.join()
+        text = httpx.get(f"{address}/metrics").text
+    assert [asked for asked, _ in retriever.batches] == [["a"], ["c"]]
+    assert 'status="499"' in text
+
+
+def test_a_stream_that_is_cancelled_makes_no_more_hops(socket_server: Any) -> None:
+    retriever = Slow(0.3)
+    serving = serving_of({"slow": retriever})
+    with socket_server(serving) as address:
+        gone(address, b'{"query": "a"}', "/v1/stream")
+        time.sleep(1.0)
+        assert len(retriever.batches) <= 2
+        assert httpx.post(f"{address}/v1/search", json={"query": "c"}).status_code == 200
+
+
+def test_the_first_hop_is_sent_before_the_second_is_made(socket_server: Any) -> None:
+    retriever = Slow(0.3)
+    with (
+        socket_server(serving_of({"slow": retriever})) as address,
+        httpx.stream("POST", f"{address}/v1/stream", json={"query": "a"}) as response,
+    ):
+        first = next(response.iter_text())
+        assert first.count("event: hop") == 1
+        assert len(retriever.batches) <= 2
+
+
+def test_clients_that_read_or_write_slowly_hold_nobody_up(socket_server: Any) -> None:
+    big = "x" * 200_000
+    retriever = Slow()
+    retriever.corpus = type(LETTERS).from_passages([Passage(name, big) for name in "abcdef"])
+    with socket_server(serving_of({"slow": retriever}, RequestLimits(seconds=1.0))) as address:
+        host, port = address.removeprefix("http://").split(":")
+        held = []
+        for number in range(20):
+            one = socket.create_connection((host, int(port)))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            body = b'{"query": ["a","b","c","d"]}'
+            head = f"POST /v1/{'search' if number % 2 else 'stream'} HTTP/1.1\r\nHost: x\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            one.sendall(head.encode() + (body if number % 4 else body[:5]))  # each fourth never ends its body
+            held.append(one)
+        begun = time.monotonic()
+        for _ in range(5):
+            assert httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code == 200
+        assert time.monotonic() - begun < 2.0
+        held[0].settimeout(5)
+        assert held[0].recv(100).startswith(b"HTTP/1.1 408")
+        for one in held:
+            one.close()
+
+
+def test_what_runs_is_finished_at_the_end(socket_server: Any) -> None:
+    retriever = Slow()
+    retriever.gate.clear()
+    serving = serving_of({"slow": retriever})
+    queue = serving.retrievers["slow"].version.worker
+    answers: list[int] = []
+
+    def ask(address: str, text: str) -> None:
+        answers.append(httpx.post(f"{address}/v1/search", json={"query": text}).status_code)
+
+    with socket_server(serving) as address:
+        threads = [threading.Thread(target=ask, args=(address, text)) for text in "ab"]
+        for thread in threads:
+            thread.start()
+        assert retriever.began.wait(5)
+        assert waits(lambda: len(queue) == 1)
+        threading.Timer(0.3, retriever.gate.set).start()
+    for thread in threads:
+        thread.join()
+    assert answers == [200, 200]
+
+
+def test_a_worker_that_dies_is_replaced_and_loses_nothing() -> None:
+    worker = Worker("test", 10, 10, lambda *_: None)
+    deaths = iter([SystemExit, None])
+
+    def dies_once() -> str:
+        if end := next(deaths):
+            raise end
+        return "done"
+
+    job = CallJob(dies_once)
+    worker.submit(job)
+    assert job.future.result(5) == "done"
+
+    def dies() -> None:
+        raise SystemExit
+
+    hopeless, after = CallJob(dies), CallJob(lambda: 7)
+    worker.submit(hopeless)
+    worker.submit(after)
+    with pytest.raises(RuntimeError, match="ended"):
+        hopeless.future.result(5)
+    assert after.future.result(5) == 7
+    worker.close()
+    with pytest.raises(ShutdownError):
+        worker.submit(CallJob(lambda: 7))
