@@ -42,6 +42,8 @@ _DISK = 6.0
 _PACE = 0.4, 4.0
 _TELLING = 20.0
 """Seconds that a stage takes at least to tell the pace."""
+_LEFT_OUT = 0.05
+"""The share of its estimate that a stage takes at least, if it was not left out."""
 
 
 def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan:
@@ -136,7 +138,7 @@ def revised_plan(plan: Plan, took: Mapping[str, float], spent: float | None = No
         return plan
     maker = StageMaker(plan.facts, plan.machine, plan.models, plan.speeds, plan.options)
     done = [stage for stage in plan.stages if stage.key in took]
-    pace = _pace(done, took)
+    pace = _pace(maker.stages(plan.effort), took)
     begun = plan.measured + sum(took.values()) if spent is None else spent
     room = (1 - _LATE) * plan.budget - begun
 
@@ -156,26 +158,39 @@ def revised_plan(plan: Plan, took: Mapping[str, float], spent: float | None = No
             effort = effort or _most(efforts, left, room)
     effort = effort or at(levels[-1], 0.0, True)
     stages = (*(replace(stage, seconds=took[stage.key]) for stage in done), *left(effort))
-    return replace(plan, effort=effort, stages=stages)
+    skipped = _revised_skipped(plan, effort, _parts_skipped(maker, effort))
+    return replace(plan, effort=effort, stages=stages, skipped=skipped)
 
 
-def _pace(done: Sequence[Stage], took: Mapping[str, float]) -> float:
-    """How much longer stages took than their estimates."""
-    telling = [stage for stage in done if max(stage.seconds, took[stage.key]) >= _TELLING]
-    estimated = sum(stage.seconds for stage in telling)
+def _revised_skipped(plan: Plan, effort: Effort, parts: Sequence[Skipped]) -> tuple[Skipped, ...]:
+    """What a revised plan leaves out."""
+    lost = plan.effort.level.writer and not effort.level.writer
+    there = {"generator": effort.level.writer, _what(LEVELS[0]): effort.level.hops}
+    named = {*_PARTS, *(one.name for one in parts), *(name for name in there if there[name])}
+    levels = [one for one in plan.skipped if one.name not in named]
+    return (*levels, *([Skipped("generator", "too little time was left for it")] if lost else []), *parts)
+
+
+def _pace(stages: Sequence[Stage], took: Mapping[str, float]) -> float:
+    """How much longer stages took than their estimates, those that were left out apart."""
+    known = [(stage.seconds, took[stage.key]) for stage in stages if stage.key in took]
+    telling = [(guess, seconds) for guess, seconds in known if max(guess, seconds) >= _TELLING]
+    telling = [(guess, seconds) for guess, seconds in telling if seconds > _LEFT_OUT * guess]
+    estimated = sum(guess for guess, _ in telling)
     if not estimated:
         return 1.0
     least, most = _PACE
-    return min(most, max(least, sum(took[stage.key] for stage in telling) / estimated))
+    return min(most, max(least, sum(seconds for _, seconds in telling) / estimated))
 
 
 def _goes_on(level: Level, now: Level, took: Mapping[str, float]) -> bool:
     """Whether a plan of one level can go on at another: what is made is kept."""
-    if level.encoder != now.encoder and not (level.encoder == "frozen" and "biencoder dense" not in took):
+    worse = (level.encoder, now.encoder) == ("frozen", "trained") and "biencoder dense" not in took
+    if level.encoder != now.encoder and not worse:
         return False
     if "generator hybrid" in took:
         return level.writer and ("tune hybrid" not in took or level.hops == now.hops)
-    return LEVELS.index(level) >= LEVELS.index(now) if now in LEVELS else level.writer <= now.writer
+    return True
 
 
 def _levels(maker: StageMaker) -> list[Level]:
@@ -234,6 +249,7 @@ def _levels_skipped(
     return skipped
 
 
+_PARTS = ("steps of the bi-encoder", "steps of the generator", "dev queries", "test queries")
 _NO_TIME = "not measured, since the budget is far too short for it"
 
 
@@ -249,13 +265,13 @@ def _parts_skipped(maker: StageMaker, effort: Effort) -> list[Skipped]:
     skipped = []
     encoder, writer = whole_steps(facts, bool(maker.machine.gpu))
     dev, test = facts.splits[facts.dev].queries, facts.splits[facts.test].queries
-    shortened = [
-        ("steps of the bi-encoder", effort.encoder_steps, encoder, level.encoder == "trained"),
-        ("steps of the generator", effort.writer_steps, writer, level.writer),
-        ("dev queries", effort.dev, min(dev, 200), True),
-        ("test queries", effort.test, test, facts.test != facts.dev),
+    amounts = [
+        (effort.encoder_steps, encoder, level.encoder == "trained"),
+        (effort.writer_steps, writer, level.writer),
+        (effort.dev, min(dev, 200), True),
+        (effort.test, test, facts.test != facts.dev),
     ]
-    for name, chosen, whole, there in shortened:
+    for name, (chosen, whole, there) in zip(_PARTS, amounts, strict=True):
         if there and chosen < whole:
             skipped.append(Skipped(name, f"{chosen:,} of {whole:,}, for want of time"))
     if level.writer and not effort.rescore:

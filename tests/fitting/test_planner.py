@@ -264,6 +264,39 @@ def test_a_generator_that_is_trained_is_compared_even_where_time_is_short() -> N
     assert revised.effort.test < plan.effort.test
 
 
+def test_the_pace_of_a_run_lasts_over_several_revisions() -> None:
+    plan = planned("60m")
+    first = revised_plan(plan, {"biencoder dense": 2 * plan.stages[0].seconds})
+    took = {stage.key: stage.seconds for stage in first.stages[:2]}
+    second = revised_plan(first, took)
+    assert [stage.key for stage in second.stages] == [stage.key for stage in first.stages]
+    for one, other in zip(first.stages, second.stages, strict=True):
+        assert other.seconds == pytest.approx(one.seconds, rel=0.05)
+
+
+def test_a_stage_that_was_left_out_says_nothing_of_the_pace() -> None:
+    plan = planned("60m")
+    took = {stage.key: stage.seconds for stage in plan.stages[:3]}
+    revised = revised_plan(plan, {**took, "generator hybrid": 0.01})
+    compare = {stage.key: stage.seconds for stage in revised.stages}["report"]
+    assert compare == pytest.approx(plan.stages[-1].seconds)
+
+
+def test_a_run_that_is_much_too_early_may_become_richer() -> None:
+    plan = planned("15m")
+    assert not plan.effort.level.writer
+    revised = revised_plan(plan, {"biencoder dense": 0.25 * plan.stages[0].seconds})
+    assert revised.effort.level.writer
+    assert "generator" not in skipped(revised)
+
+
+def test_a_run_that_is_much_too_late_goes_on_without_a_generator() -> None:
+    plan = planned("25m")
+    revised = revised_plan(plan, {"biencoder dense": 4 * plan.stages[0].seconds})
+    assert revised.systems == ("bm25", "dense", "dense-hops")
+    assert skipped(revised)["generator"] == "too little time was left for it"
+
+
 def test_a_run_without_a_limit_is_not_revised() -> None:
     plan = planned(None)
     assert revised_plan(plan, {"biencoder dense": 1e6}) is plan
