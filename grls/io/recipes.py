@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from grls.errors import ConfigError
 
@@ -64,6 +65,39 @@ def config_file(name: str) -> str:
         f"Near names: {', '.join(near) or 'none, for this installation has no recipes'}. "
         "Name one of these, or a file by its path."
     )
+
+
+def recipe_values(names: Sequence[str]) -> dict[str, Any]:
+    """The options of recipes and YAML files as nested objects; later ones override earlier ones.
+
+    Args:
+        names: Names of recipes, or paths of files.
+
+    Raises:
+        ConfigError: There is neither such a file nor such a recipe, or the file holds no options in YAML.
+    """
+    import yaml
+
+    values: dict[str, Any] = {}
+    for name in names:
+        file = config_file(name)
+        try:
+            options = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"{file} cannot be read as options in YAML ({reason}).") from None
+        if not isinstance(options, dict):
+            raise ConfigError(f"{file} holds no options; expected a YAML mapping, such as `batch_size: 8`.")
+        _lay_over(values, options)
+    return values
+
+
+def _lay_over(values: dict[str, Any], options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if isinstance(value, dict) and isinstance(values.get(name), dict):
+            _lay_over(values[name], value)
+        else:
+            values[name] = value
 
 
 def _recipes() -> dict[str, Path]:

@@ -38,6 +38,18 @@ def begin_anew(folder: Path) -> str | None:
     Raises:
         ConfigError: There are checkpoints of a run that has not finished.
     """
+    refuse_unfinished_run(folder)
+    for checkpoint in _all(folder):
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def refuse_unfinished_run(folder: Path) -> None:
+    """Refuse a new run where another one has not finished.
+
+    Raises:
+        ConfigError: There are checkpoints of a run that has not finished.
+    """
     model = folder / "model" / MODULES
     finished = model.stat().st_mtime if model.is_file() else 0.0
     if any(checkpoint.stat().st_mtime > finished for checkpoint in _whole(folder)):
@@ -45,9 +57,6 @@ def begin_anew(folder: Path) -> str | None:
             f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: resume it with "
             "--resume true, choose another --output, or remove the checkpoints."
         )
-    for checkpoint in _all(folder):
-        shutil.rmtree(checkpoint)
-    return None
 
 
 def _all(folder: Path) -> list[Path]:
