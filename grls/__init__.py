@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from grls.api.biencoder import BiEncoder as BiEncoder
     from grls.api.bm25 import BM25 as BM25
     from grls.api.experiment import experiment as experiment
     from grls.api.fusing import fuse as fuse
+    from grls.api.generator import Generator as Generator
     from grls.api.opening import load as load
     from grls.api.searcher import Searcher as Searcher
     from grls.data.corpus import Corpus as Corpus
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "BM25": "grls.api.bm25",
+    "BiEncoder": "grls.api.biencoder",
     "Chain": "grls.data.types",
     "Corpus": "grls.data.corpus",
+    "Generator": "grls.api.generator",
     "Hit": "grls.data.types",
     "Passage": "grls.data.types",
     "Query": "grls.data.types",
@@ -39,7 +43,20 @@ _PLACES = {
 }
 """Public name -> its module."""
 
-__all__ = ["BM25", "Chain", "Corpus", "Hit", "Passage", "Query", "Searcher", "experiment", "fuse", "load"]
+__all__ = [
+    "BM25",
+    "BiEncoder",
+    "Chain",
+    "Corpus",
+    "Generator",
+    "Hit",
+    "Passage",
+    "Query",
+    "Searcher",
+    "experiment",
+    "fuse",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,4 +9,7 @@ object.
 
 ``bm25`` is the baseline without training. ``experiment`` compares systems, and ``outcome`` is the table of
 what they scored.
+
+``biencoder`` and ``generator`` train models, by the ``recipes`` and on the ``training_data`` that a user
+names; ``generator_stages`` are the stages of a generator. ``building`` makes searchers of models.
 """

@@ -114,7 +114,7 @@ def last_checkpoint(output: str | Path) -> Path:
     return Path(output) / "checkpoints" / "last.ckpt"
 
 
-def refuse_unfinished(output: str) -> None:
+def refuse_unfinished(output: str, warn: bool = True) -> None:
     """Refuse to begin a new run in the output folder of an unfinished one.
 
     An unfinished run has a checkpoint to resume from and no later model. For a finished run this only warns
@@ -122,6 +122,7 @@ def refuse_unfinished(output: str) -> None:
 
     Args:
         output: The output folder of the run that begins.
+        warn: Warn of a finished run.
 
     Raises:
         ConfigError: The folder holds an unfinished run.
@@ -140,7 +141,7 @@ def refuse_unfinished(output: str) -> None:
             f"choose another --output, or remove "
             f"{last if last in requeued else last.parent}."
         )
-    if finished:
+    if finished and warn:
         log.warning("%s is of an earlier run; this one replaces it when it ends.", model.parent)
 
 

@@ -1,0 +1,171 @@
+"""Training a bi-encoder from Python, and indexing a corpus with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grls.api.building import build_searcher
+from grls.api.options import options_of
+from grls.api.recipes import biencoder_recipe
+from grls.api.searcher import Searcher, member_names
+from grls.api.temporary import HeldFolder
+from grls.api.training_data import place_data, training_data
+from grls.errors import ConfigError, GrlsError
+from grls.fitting.models import find_encoder
+from grls.index.options import LimitOptions
+from grls.io.recipes import recipe_values
+from grls.models.biencoder_kinds import Kind
+from grls.retrieve.build import Building
+from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.core.clock import Meter
+from grls.train.result import TrainingResult
+
+
+class BiEncoder:
+    """A model that embeds texts: to train it, and to search a corpus with it.
+
+    ::
+
+        dense = grls.BiEncoder("all-MiniLM-L6-v2").fit(corpus, queries, gold).index(corpus)
+
+    Attributes:
+        name: The model.
+        results: What its training returned, by stage (``biencoder``); empty without a training.
+
+    Args:
+        name: A model of sentence-transformers or an encoder-decoder: a folder, ``all-MiniLM-L6-v2`` (of the
+            extra ``local-models``), or a hub name.
+        kind: ``sentence`` (a model of sentence-transformers), ``st5`` (an encoder-decoder; its first decoder
+            output is the embedding), or ``auto``.
+        max_tokens: Longest text in tokens; longer texts are cut. None: that of the recipe in training, else
+            that of the model.
+
+    Raises:
+        ConfigError: There is no such model, or the kind is unknown.
+    """
+
+    def __init__(self, name: str | Path, kind: Kind = "auto", max_tokens: int | None = None):
+        if kind not in ("auto", "sentence", "st5"):
+            raise ConfigError(f"kind must be auto, sentence or st5, got {kind!r}.")
+        find_encoder(str(name))
+        self.name = str(name)
+        self.kind: Kind = kind
+        self.max_tokens = max_tokens
+        self.results: dict[str, TrainingResult] = {}
+        self._place: HeldFolder | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def fit(
+        self,
+        corpus: Any,
+        queries: Any = None,
+        gold: Any = None,
+        dev: Any = None,
+        *,
+        output: str | Path | None = None,
+        recipe: str | Path = "default",
+        negatives: Searcher | str | Path = "bm25",
+        resume: bool = False,
+        max_seconds: float | None = None,
+        meter: Meter | None = None,
+        **options: Any,
+    ) -> BiEncoder:
+        """Train on queries and their gold passages; the epoch with the best dev recall is kept.
+
+        Args:
+            corpus: The passages: texts, dicts, a data frame, a folder, …
+                (:func:`~grls.data.inputs.corpora.corpus_of`).
+            queries: The training queries (:func:`~grls.data.inputs.queries.queries_from`); None: the splits
+                of the data set folder ``corpus``.
+            gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
+            dev: Queries and gold as a pair, or the name of a split; None: the split ``dev`` of a data set
+                folder, or else a tenth of the training queries (at most 200).
+            output: Folder for the data set, the model, logs and checkpoints; None: a temporary folder, which
+                goes with the returned object.
+            recipe: One of :data:`~grls.api.recipes.BIENCODER_RECIPES` (``default``, ``single-step``,
+                ``local``, ``paper``, ``released``), or a YAML file.
+            negatives: Retriever that ranks passages for hard negatives (``hard_negatives`` above 0): a
+                searcher or folder over the same corpus, or ``bm25``.
+            resume: Resume the run in ``output`` from its last checkpoint; options and data must be the same.
+            max_seconds: Longest time of the training; None: no limit. When it is over, dev is measured once
+                more and the best weights are kept.
+            meter: Called with every step (:class:`~grls.train.core.clock.TrainingStep`).
+            options: Options over the recipe, such as ``epochs=1``
+                (:class:`~grls.train.biencoder.options.BiEncoderOptions`).
+
+        Returns:
+            The trained bi-encoder; this one stays as it is.
+
+        Raises:
+            ConfigError: The recipe is unknown, an option cannot be used, or the training has diverged.
+            DataError: The data are malformed.
+            MismatchError: The run to resume had other options or data.
+            WriteError: The output cannot be written.
+        """
+        values = recipe_values(biencoder_recipe(recipe).layers)
+        fit = options_of(BiEncoderOptions, {**values.get("fit", {}), **options}, "BiEncoder.fit")
+        if resume and output is None:
+            raise ConfigError("resume needs output, the folder of the run to resume.")
+        (miner,) = member_names([negatives])
+        data = training_data(corpus, queries, gold, dev)
+        place = HeldFolder(output)
+
+        from grls.train.biencoder.resume import refuse_unfinished_run
+        from grls.train.biencoder.run import run_biencoder
+
+        if not resume:
+            refuse_unfinished_run(place.path)
+        made = run_biencoder(
+            data=place_data(data, place.path, resume),
+            output=str(place.path),
+            source=self.name,
+            kind=self.kind,
+            max_tokens=self.max_tokens or _within_positions(self.name, values.get("max_tokens")),
+            fit=fit,
+            negatives=miner,
+            resume=resume,
+            max_seconds=max_seconds,
+            meter=meter,
+        )
+        trained = BiEncoder(made.model)
+        trained.results, trained._place = {"biencoder": made}, place
+        return trained
+
+    def index(
+        self, corpus: Any, output: str | Path | None = None, batch_size: int = 32, device: str = "auto"
+    ) -> Searcher:
+        """Embed a corpus, to search it.
+
+        Args:
+            corpus: The passages (:func:`~grls.data.inputs.corpora.corpus_of`).
+            output: The retriever folder; an earlier one there is replaced. None: a temporary folder.
+            batch_size: Passages encoded together.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+
+        Raises:
+            ConfigError: The model is of another kind, or the device does not exist.
+            DataError: The corpus is malformed.
+            WriteError: The folder cannot be written.
+        """
+        place = HeldFolder(output)
+        asked, limits = "st5" if self.kind == "st5" else "dense", LimitOptions(input=self.max_tokens)
+        how = Building(str(place.path), asked, limits=limits, batch_size=batch_size, device=device)
+        return build_searcher(self.name, corpus, place, how)
+
+
+def _within_positions(name: str, tokens: int | None) -> int | None:
+    """A limit that a recipe names, lowered to the positions of a model."""
+    from grls.models.load.opening import open_config
+    from grls.models.load.sources import packaged_encoder
+    from grls.models.positions import positions_in
+
+    if tokens is None:
+        return None
+    try:
+        most = positions_in(open_config(packaged_encoder(name)))
+    except (GrlsError, OSError, ValueError):  # some models have their config in another folder
+        return tokens
+    return tokens if most is None else min(tokens, most)

@@ -1,0 +1,174 @@
+"""A generator from Python: every recipe, with a teacher, resumed, in its time, and what is refused."""
+
+import gc
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from llama_small import write_llama
+from small_data import passages, queries, scratch, tiny_bert, write_small
+
+import grls
+from grls.api.recipes import GENERATOR_RECIPES
+from grls.errors import ConfigError, MismatchError
+from grls.io.recipes import recipe_values
+from grls.train import run
+from grls.train.core.clock import TrainingClock, TrainingStep
+
+FAST = {
+    "trainer.max_epochs": 1, "trainer.limit_train_batches": 2, "trainer.accelerator": "cpu",
+    "trainer.precision": "32-true",
+    "trainer.check_val_every_n_epoch": 1, "data.batch_size": 4, "data.dev_size": 1,
+    "trainer.enable_progress_bar": False, "trainer.enable_model_summary": False, "trainer.logger": False,
+}  # fmt: skip
+CORPUS = {passage.id: passage.text for passage in passages()}
+QUERIES = {query.id: query.text for query in queries()}
+GOLD = {query.id: list(query.evidence) for query in queries()}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``data``, a causal model ``llama``, an encoder-decoder ``t5``, an encoder ``bert``."""
+    root = tmp_path_factory.mktemp("fit-generator")
+    write_small(root / "data")
+    write_llama(root / "llama", root / "data")
+    tiny_bert(root / "bert")
+    torch.manual_seed(0)
+    model, tokenizer = scratch(root / "data").load()
+    model.save_pretrained(root / "t5")
+    tokenizer.save_pretrained(root / "t5")
+    return root
+
+
+def test_the_chain_of_the_readme(root: Path) -> None:
+    dense = grls.BiEncoder(root / "bert").index(CORPUS, device="cpu")
+    trained = grls.Generator(root / "llama").fit(
+        CORPUS, QUERIES, GOLD, recipe="spans", teacher=dense, options=FAST
+    )
+    assert trained.results["chains"].steps == 2
+    assert trained.results["chains"].best is not None
+    retriever = trained.index(CORPUS, device="cpu").with_priors(dense, "bm25")
+    model = Path(trained.name)
+    del trained
+    gc.collect()
+    assert not model.exists()
+    hits = retriever.search("is the otter calm ?", k=2)
+    assert [hit.text for hit in hits] == [CORPUS[hit.id] for hit in hits]
+
+
+@pytest.mark.parametrize(
+    ("model", "recipe"),
+    [("llama", "default"), ("llama", "rescore"), ("t5", "single-step"), ("t5", "chains"), ("t5", "rescore")],
+)
+def test_recipes_for_both_kinds_of_models(root: Path, tmp_path: Path, model: str, recipe: str) -> None:
+    trained = grls.Generator(root / model).fit(root / "data", recipe=recipe, options=FAST, output=tmp_path)
+    assert list(trained.results) == ["chains"]
+    assert trained.results["chains"].steps == 2
+    made = trained.index(root / "data", tmp_path / "retriever", device="cpu", form="whole", passage=32)
+    assert len(made.search("is the lynx calm ?", k=3)) == 3
+
+
+@pytest.mark.parametrize("recipe", ["memorise", "retrieve", "memorise+retrieve", "paper"])
+def test_the_stages_of_the_paper(root: Path, tmp_path: Path, recipe: str) -> None:
+    stages = [one.stage for one in GENERATOR_RECIPES[recipe].stages]
+    trained = grls.Generator(root / "t5").fit(root / "data", recipe=recipe, options=FAST, output=tmp_path)
+    assert list(trained.results) == stages
+    assert trained.results[stages[-1]].model == tmp_path / "model"
+    assert len(trained.index(root / "data", device="cpu").search("is the lynx calm ?", k=3)) == 3
+
+
+def test_stages_share_the_time_and_go_on(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def clock(name: str, seconds: float | None, meter: Any) -> TrainingClock:
+        limits.append(seconds or 0)
+        return TrainingClock(name, seconds, meter)
+
+    monkeypatch.setattr(run, "TrainingClock", clock)
+    generator, only = grls.Generator(root / "t5"), {**FAST, "retrieve.trainer.limit_train_batches": 3}
+
+    def killed(step: TrainingStep) -> None:
+        if (step.stage, step.step) == ("retrieve", 1):
+            raise KeyboardInterrupt
+
+    def fit(**more: Any) -> grls.Generator:
+        return generator.fit(
+            root / "data", recipe="memorise+retrieve", options=only, output=tmp_path, max_seconds=600, **more
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(meter=killed)
+    assert limits[0] == pytest.approx(300, abs=1)
+    assert 300 < limits[1] < 600
+    rest = fit(resume=True)  # nothing of the second stage was saved, so it begins anew
+    assert {stage: result.steps for stage, result in rest.results.items()} == {"retrieve": 3}
+
+
+def test_a_run_is_not_spoiled_by_another_one(root: Path, tmp_path: Path) -> None:
+    generator = grls.Generator(root / "llama")
+    generator.fit(root / "data", options=FAST, output=tmp_path)
+    shutil.rmtree(tmp_path / "model")  # as if it had been killed
+    before = (tmp_path / "data" / "queries.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match="is of a run that did not finish"):
+        generator.fit(CORPUS, QUERIES, GOLD, options=FAST, output=tmp_path)
+    with pytest.raises(MismatchError, match="had other data than this call"):
+        generator.fit(CORPUS, QUERIES, GOLD, options=FAST, output=tmp_path, resume=True)
+    assert (tmp_path / "data" / "queries.jsonl").read_bytes() == before
+    more = {**FAST, "trainer.max_epochs": 2}
+    assert (
+        generator.fit(root / "data", options=more, output=tmp_path, resume=True).results["chains"].steps == 4
+    )
+
+
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(root: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+
+    def refused(text: str, model: str = "llama", **more: Any) -> None:
+        with pytest.raises(ConfigError, match=text):
+            grls.Generator(root / model).fit(root / "data", **{"output": output, **more})
+        assert not (output / "checkpoints").exists()
+        assert not (output / "model").exists()
+
+    refused("no recipe 'span' for generators; did you mean 'spans'", recipe="span")
+    refused("'otter' for generators. There are default, single-step, chains, spans, rescore,", recipe="otter")
+    refused("trains encoder-decoders .memorise and retrieve.*llama is a causal", recipe="memorise+retrieve")
+    refused(
+        "a teacher teaches chains, and the recipe trains retrieve", "t5", recipe="retrieve", teacher="bm25"
+    )
+    refused("options may not hold 'data.teacher': give teacher", options={"data.teacher": "bm25"})
+    refused("options may not hold 'chains.output': give output", options={"chains.output": "x"})
+    refused(
+        "'memorise.data.front' is for the stage memorise, and the recipe has chains",
+        options={"memorise.data.front": 1},
+    )
+    refused("did you mean --model.learning_rate", options={"model.learning_rat": 1})
+    refused("resume needs output", output=None, resume=True)
+    refused("expected searchers or folders", teacher=3)
+    with pytest.raises(ConfigError, match=r"Generator\.index has no option 'passages'; known are backend"):
+        grls.Generator(root / "llama").index(CORPUS, passages=3)
+
+
+def test_models_that_cannot_write(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is an encoder"):
+        grls.Generator(root / "bert")
+    with pytest.raises(ConfigError, match="no such folder"):
+        grls.Generator(tmp_path / "nothing")
+    with pytest.raises(
+        ConfigError, match=r"layers is for causal language models, and .*t5 is an encoder-decoder"
+    ):
+        grls.Generator(root / "t5", layers=1)
+
+
+def test_a_file_is_a_recipe_over_chains(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("trainer:\n  max_steps: 1\n")
+    made = grls.Generator(root / "llama", layers=1)
+    assert made.fit(root / "data", recipe=file, options=FAST).results["chains"].steps == 1
+
+
+def test_every_layer_of_a_recipe_is_there() -> None:
+    for recipe in GENERATOR_RECIPES.values():
+        for stage in recipe.stages:
+            assert recipe_values(stage.layers)["model"]
