@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import nn
-from transformers import PrinterCallback
+from transformers import PrinterCallback, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from grls.errors import ConfigError, WriteError
@@ -25,6 +25,7 @@ from grls.models.sessions.attention import plain_attention
 from grls.train.biencoder.callbacks import WriteLog
 from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.examples import BiEncoderExamples
+from grls.train.biencoder.resume import STATE
 from grls.train.core.batching import LengthBucketedSampler
 from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import HASHES, write_hashes
@@ -93,12 +94,14 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         self.remove_callback(PrinterCallback)
 
     def run(self, checkpoint: str | None = None) -> None:
-        """Train, starting at a checkpoint if there is one.
+        """Train, starting at a checkpoint if there is one; after the last step, only its weights are read.
 
         Raises:
             ConfigError: The loss is not finite.
             WriteError: A checkpoint cannot be written.
         """
+        if checkpoint is not None and self._is_done(checkpoint):
+            return
         try:
             self.train(resume_from_checkpoint=checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
@@ -111,6 +114,15 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ) from error
         finally:
             self._lines.close()
+
+    def _is_done(self, checkpoint: str) -> bool:
+        """Read a checkpoint of the last step; the library would train one more step within an epoch."""
+        state = TrainerState.load_from_json(str(Path(checkpoint) / STATE))
+        if state.global_step < self.args.max_steps:
+            return False
+        self.state = state
+        self._load_from_checkpoint(checkpoint)
+        return True
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The library's loss, checked at every step and not only at logged steps.
