@@ -45,6 +45,8 @@ def test_the_asynchronous_form_finds_the_same(searcher: Searcher) -> None:
 
     assert asyncio.run(together()) == [retriever.retrieve(QueryBundle(query)) for query in queries]
     assert retriever.retrieve("zebras") == []
+    filtered = LlamaIndexRetriever(searcher, k=1, where="year<2000")
+    assert ids(asyncio.run(filtered.aretrieve("green ponds"))) == ["p1"]
 
 
 def test_queries_at_the_same_time_are_one_batch(searcher: Searcher, batches: list[int]) -> None:
