@@ -50,7 +50,7 @@ class MTEBSearch:
     ):
         check_counts(k=1 if k is None else k)
         self._source = retriever
-        self._retriever: Retriever | None = None
+        self._made: Searcher | Retriever | None = None
         self._k = k
         if isinstance(retriever, Searcher):
             name = name or retriever.describe().name
@@ -72,10 +72,9 @@ class MTEBSearch:
         passages = Corpus.from_passages(map(_passage, corpus), source)
         if isinstance(self._source, Searcher):
             _check_same(self._source.corpus, passages)
-            self._retriever = self._source.retriever
+            self._made = self._source
         else:
-            made = self._source(passages)
-            self._retriever = made.retriever if isinstance(made, Searcher) else made
+            self._made = self._source(passages)  # held, for a temporary folder goes with its searcher
 
     def search(
         self,
@@ -96,15 +95,16 @@ class MTEBSearch:
         Raises:
             ConfigError: There was no :meth:`index`, or a query is a conversation.
         """
-        if self._retriever is None:
+        if self._made is None:
             raise ConfigError("there is nothing to search yet: call index(corpus, ...) first.")
+        retriever = self._made.retriever if isinstance(self._made, Searcher) else self._made
         k = top_k if self._k is None else min(top_k, self._k)
         scores: dict[str, dict[str, float]] = {str(row["id"]): {} for row in queries}
         asked = [query for query in map(_query, queries) if query.text.strip()]
         for start in range(0, len(asked), PORTION):
             part = asked[start : start + PORTION]
             allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]
-            for query, hits in zip(part, self._retriever.retrieve(part, k, allow), strict=True):
+            for query, hits in zip(part, retriever.retrieve(part, k, allow), strict=True):
                 scores[query.id] = {hit.id: float(hit.score) for hit in hits}
         return scores
 

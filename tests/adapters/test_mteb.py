@@ -1,5 +1,6 @@
 """MTEB's search protocol, with mteb and tasks that are made here."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from small_data import tiny_bert
 
+import grls
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
@@ -88,6 +90,24 @@ def test_a_function_may_make_searchers(searcher: Searcher, corpus: Corpus) -> No
     search = MTEBSearch(lambda passages: searcher, name="team/mine", revision="2")
     assert (search.mteb_model_meta.name, search.mteb_model_meta.revision) == ("team/mine", "2")
     assert scores(search, task(rows(corpus))) == scores(MTEBSearch(searcher), task(rows(corpus)))
+
+
+def test_a_searcher_that_a_function_makes_is_held_with_its_temporary_folder(corpus: Corpus) -> None:
+    folders: list[Path] = []
+
+    def make(passages: Corpus) -> Searcher:
+        searcher = grls.BM25(passages)
+        folders.append(searcher.folder)
+        return searcher
+
+    search = MTEBSearch(make, name="made")
+    search.index(rows(corpus))
+    gc.collect()
+    assert folders[0].is_dir()
+    assert list(search.search(QUERIES, top_k=1)["c"]) == ["p4"]
+    search.index(rows(corpus)[1:])
+    gc.collect()
+    assert [folder.is_dir() for folder in folders] == [False, True]
 
 
 def test_reranking_finds_only_the_passages_of_a_query(searcher: Searcher, corpus: Corpus) -> None:
