@@ -1,23 +1,25 @@
 """A retriever of any kind, as users hold it.
 
 A searcher holds a retriever and the folder it was opened from; what is tuned stands in that folder, so a
-searcher has no options of its own. It knows no kind of retriever.
+searcher has no options of its own. It knows no kind of retriever. What a search does not need (tuning,
+explanations, uploads) is imported when it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writer
-from grls.api.publishing import publish
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
-from grls.api.tuning import tune_searcher
+from grls.data.types import Query
 from grls.errors import ConfigError
 from grls.retrieve.hops.options import HopSteps
-from grls.retrieve.pack import pack_folder
+
+if TYPE_CHECKING:
+    from grls.api.explaining import ExplainedQuery
 
 
 class Searcher(Searching):
@@ -100,9 +102,36 @@ class Searcher(Searching):
             ConfigError: There is nothing to tune, an option cannot be used, or the folder was downloaded.
             DataError: A query has no gold passage, or one that is not in the corpus.
         """
+        from grls.api.tuning import tune_searcher
+
         tune_searcher(self, queries, gold, options)
         self.reopen()
         return self
+
+    def explain(
+        self, query: str | Query, gold: str | Collection[str] | None = None, *, depth: int = 100
+    ) -> ExplainedQuery:
+        """Explain why the gold passages of a query are found, or why not.
+
+        For a search that decodes whole passages: at which step a passage left the beam and by how much, hop
+        by hop where the retriever goes so. For other searches: rank and score, what stands above it and by
+        how much, and for BM25 the words in common. What is returned prints as a report.
+
+        Args:
+            query: The text of a query, a ``Query``, or the id of a query of the data set that `grls fit` left
+                in the folder or beside it (``data/``).
+            gold: Ids of the gold passages, in their order where there are hops; None: those of the data set,
+                or the evidence of the query.
+            depth: Number of passages that are ranked to find the gold passages (not where passages are
+                decoded).
+
+        Raises:
+            DataError: No gold passage is known, or one is not in the corpus.
+        """
+        from grls.api.explaining import explain_query
+
+        with self.turn:
+            return explain_query(self.retriever, self.folder, query, gold, depth)
 
     def save(self, folder: str | Path) -> Path:
         """Write a copy of the retriever that needs nothing else: its members are inside.
@@ -119,6 +148,8 @@ class Searcher(Searching):
             ConfigError: The folder holds something else, or a member of the retriever.
             WriteError: The disk is full or the place cannot be written.
         """
+        from grls.retrieve.pack import pack_folder
+
         pack_folder(self.folder, folder)
         return Path(folder)
 
@@ -139,6 +170,8 @@ class Searcher(Searching):
         Raises:
             ConfigError: The hub refuses the name or the user, or cannot be reached.
         """
+        from grls.api.publishing import publish
+
         return publish(self, name, private, options)
 
     def composed(self, write: Writer, members: Sequence[Searcher], output: str | Path | None) -> Searcher:

@@ -36,7 +36,7 @@ class Searching:
         self.retriever = retriever
         self.place = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
         self.how = how or Opening()
-        self._turn = RLock()
+        self.turn = RLock()
         self._batches = Batches()
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class Searching:
     def reopen(self) -> None:
         """Open the folder again, as after its options have changed; searches that run end as they began."""
         retriever = load_retriever(self.folder, self.how)
-        with self._turn:
+        with self.turn:
             self.retriever = retriever
 
     @overload
@@ -174,10 +174,10 @@ class Searching:
 
     def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
         """The hops; it holds the searcher, and so its folder."""
-        yield from stream_hops(self.retriever, query, allow, self._turn)
+        yield from stream_hops(self.retriever, query, allow, self.turn)
 
     def _rankings(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self._turn:
+        with self.turn:
             return self.retriever.retrieve(queries, k, allow)
 
 

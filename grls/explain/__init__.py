@@ -1,10 +1,11 @@
-"""Why a retriever that decodes passages missed a passage.
+"""Why a retriever missed a passage.
 
-``searches`` runs the searches of one model input at several widths, each once; ``verdict`` names the cause;
-``explain`` gathers the ``facts`` about one query and passage; ``tree`` makes the beam tree of a search.
-``opening`` opens the retriever, ``asks`` selects queries, gold passages and hops, and ``options`` holds the
-options of a case. ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML) show explanations; ``summary``
-counts the verdicts of a whole split.
+Of a search that decodes passages, ``searches`` runs the searches of one model input at several widths, each
+once; ``verdict`` names the cause; ``explain`` gathers the ``facts`` about one query and passage; ``tree``
+makes the beam tree of a search. ``opening`` opens the retriever, ``asks`` selects queries, gold passages and
+hops, and ``options`` holds the options of a case. ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML)
+show explanations; ``summary`` counts the verdicts of a whole split. For other searches ``standing`` says
+where a passage stands in the ranking.
 """
 
 from typing import TYPE_CHECKING

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from grls.errors import ConfigError
-from grls.retrieve.base import DecodesPassages, single_steps
+from grls.retrieve.base import DecodesPassages, Retriever, single_steps
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.registry import Opening, load_retriever
+
+
+def explainable(retriever: Retriever) -> DecodesPassages | None:
+    """A retriever of single steps whose search can be explained step by step; None: another one."""
+    if not isinstance(retriever, DecodesPassages):
+        return None
+    return None if retriever.generator.spans is not None or retriever.generator.removed else retriever
 
 
 def open_for_explaining(folder: str, device: str, precision: str, search: SearchOptions) -> DecodesPassages:

@@ -70,7 +70,7 @@ def format_explanation(e: Explanation, colour: bool = False) -> str:
     ]
     if e.path:
         table = [HEADER, *(cells(row) for row in e.path)]
-        lines += ["", *_columns(table, left=(1, 9, 10))]
+        lines += ["", *aligned(table, left=(1, 9, 10))]
         for place, row in enumerate(e.path, start=len(lines) - len(e.path)):
             if row.fate in ("pruned", "beaten"):
                 lines[place] = _paint(lines[place], COLOURS[e.verdict], colour)
@@ -86,8 +86,8 @@ def _results(e: Explanation, colour: bool) -> list[str]:
     if not e.results:
         return ["the search returned nothing"]
     rows = [("rank", "id", "score", "passage")]
-    rows += [(str(r.rank), r.id, number(r.score), _short(r.text, 70)) for r in e.results]
-    lines = _columns(rows, left=(1, 3))
+    rows += [(str(r.rank), r.id, number(r.score), shortened(r.text, 70)) for r in e.results]
+    lines = aligned(rows, left=(1, 3))
     for place, result in enumerate(e.results, start=1):
         if result.id == e.gold:
             lines[place] = _paint(lines[place], COLOURS["found"], colour)
@@ -189,7 +189,7 @@ def _notes(e: Explanation) -> list[str]:
     return notes
 
 
-def _columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
     """Rows as aligned lines; the columns in ``left`` are aligned left."""
     rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
@@ -203,7 +203,8 @@ def _columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
     return lines
 
 
-def _short(text: str, limit: int) -> str:
+def shortened(text: str, limit: int) -> str:
+    """A text of at most so many characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

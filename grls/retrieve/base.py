@@ -9,6 +9,7 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`FindsChains`: retrieves hop by hop;
 - :class:`WalksHops`: its hops can be watched, one after the other;
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
+- :class:`MatchesWords`: says what each word of a query adds to a score;
 - :class:`EndsRankings`: ends rankings as sets;
 - :class:`Tunable`: tuning changes a part of its fingerprint.
 
@@ -281,6 +282,23 @@ class WalksHops(Protocol):
         Args:
             queries: The queries.
             allow: The filter of every hop.
+        """
+        ...
+
+
+@runtime_checkable
+class MatchesWords(Protocol):
+    """A retriever whose score of a passage is a sum over the words of the query."""
+
+    def word_scores(self, text: str, passage: int) -> dict[str, float]:
+        """What each word of a query adds to the score of a passage.
+
+        Args:
+            text: The query.
+            passage: The number of the passage.
+
+        Returns:
+            The words, each once, in their order; 0 for a word that the passage does not hold.
         """
         ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -161,6 +162,15 @@ class BM25Retriever:
                     row[:] = self._index.get_scores(words)
                 bar.update()
         return scores
+
+    def word_scores(self, text: str, passage: int) -> dict[str, float]:
+        """What each word adds to a score; see :class:`~grls.retrieve.base.MatchesWords`."""
+        (words,) = self._words([text])
+        known = self._index.vocab_dict
+        return {
+            word: float(self._index.get_scores([word])[passage]) * times if word in known else 0.0
+            for word, times in Counter(words).items()
+        }
 
     def _words(self, texts: Sequence[str]) -> list[list[str]]:
         return [self.analyzer.words(text) for text in texts]

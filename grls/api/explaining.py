@@ -1,0 +1,165 @@
+"""Why a searcher finds a gold passage, or why not: one face for retrievers of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from grls.data.dataset import gold_passages, read_qrels, read_queries
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError
+from grls.explain.asks import hops_of
+from grls.explain.explain import Explainer
+from grls.explain.facts import Explanation
+from grls.explain.opening import explainable
+from grls.explain.standing import GoldStanding, format_standing, standings
+from grls.explain.text import format_explanation
+from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.queries import check_counts
+from grls.retrieve.spec import followed
+
+DATA = "data"
+"""The folder of the data set in a run of ``grls fit``."""
+
+
+@dataclass(frozen=True, repr=False)
+class ExplainedPassage:
+    """Why a gold passage was found, or why not. Its text is a report.
+
+    Attributes:
+        details: All facts: an :class:`~grls.explain.facts.Explanation` of a search that decodes passages, a
+            :class:`~grls.explain.standing.GoldStanding` of another one.
+    """
+
+    details: Explanation | GoldStanding
+
+    @property
+    def gold(self) -> str:
+        """Id of the gold passage; ``DONE`` if a chain should have ended."""
+        return self.details.gold
+
+    @property
+    def hop(self) -> int:
+        """The hop, from 1."""
+        return self.details.hop
+
+    @property
+    def rank(self) -> int | None:
+        """Its rank among the results, from 1; None if it is none of them."""
+        return self.details.rank
+
+    @property
+    def score(self) -> float | None:
+        """Its score; None if it is not known."""
+        return self.details.score
+
+    @property
+    def above(self) -> tuple[str, ...]:
+        """Ids of the first passages that stand above it, best first."""
+        if isinstance(self.details, GoldStanding):
+            return tuple(one.id for one in self.details.above)
+        before = len(self.details.results) if self.rank is None else self.rank - 1
+        return tuple(one.id for one in self.details.results[:before])
+
+    def __str__(self) -> str:
+        details = self.details
+        return format_standing(details) if isinstance(details, GoldStanding) else format_explanation(details)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, repr=False)
+class ExplainedQuery(Sequence[ExplainedPassage]):
+    """The explanations of a query, one for each gold passage. Its text is the report of all.
+
+    Attributes:
+        query: The query.
+        passages: The explanations, in the order of the gold passages.
+    """
+
+    query: Query
+    passages: tuple[ExplainedPassage, ...]
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def __getitem__(self, place):  # type: ignore[no-untyped-def]  # a passage, or several of a slice
+        return self.passages[place]
+
+    def __iter__(self) -> Iterator[ExplainedPassage]:
+        return iter(self.passages)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.passages))
+
+    __repr__ = __str__
+
+
+def explain_query(
+    retriever: Retriever, folder: Path, query: str | Query, gold: str | Collection[str] | None, depth: int
+) -> ExplainedQuery:
+    """Explain a query; see :meth:`grls.api.searcher.Searcher.explain`."""
+    check_counts(depth=depth)
+    asked, order = _asked(folder, query, gold)
+    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
+    decoding = explainable(single_steps(retriever))
+    if decoding is None:
+        facts: list[Explanation] | list[GoldStanding] = standings(retriever, asked, order, depth)
+    else:
+        dynamic = hops.steps == "dynamic"
+        k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
+        explainer = Explainer(decoding, k, done_bias=hops.done_bias if dynamic else 0.0)
+        parts = hops_of(order, (), None, None, hops.chained)
+        facts = [one for part in parts for one in explainer.explain(asked, part.gold, part.evidence, dynamic)]
+    return ExplainedQuery(asked, tuple(map(ExplainedPassage, facts)))
+
+
+def _asked(folder: Path, query: str | Query, gold: str | Collection[str] | None) -> tuple[Query, list[str]]:
+    """The query, and its gold passages in order."""
+    named = [] if gold is None else [gold] if isinstance(gold, str) else list(dict.fromkeys(gold))
+    if gold is not None and not named:
+        raise ConfigError("gold names no passage; leave it out, or give ids.")
+    if isinstance(query, Query):
+        order = named or list(dict.fromkeys(query.evidence))
+        if not order:
+            raise DataError(f"the query {query.id!r} has no evidence; name its gold passages: gold=[…].")
+        return query, order
+    data = _data_of(folder)
+    known = {} if data is None else {one.id: one for one in read_queries(data)}
+    if data is not None and query in known:
+        return known[query], named or _gold_in(data, known[query])
+    if named:
+        return Query("query", query), named
+    raise DataError(_unknown(query, data, folder, list(known)))
+
+
+def _data_of(folder: Path) -> Path | None:
+    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: there is none."""
+    places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
+    found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]
+    return found[0] if found else None
+
+
+def _gold_in(data: Path, query: Query) -> list[str]:
+    """The gold passages of a query, by the split that judges it, or its evidence."""
+    for file in sorted((data / "qrels").glob("*.tsv")):
+        qrels = read_qrels(file)
+        if query.id in qrels and (gold := gold_passages(query, qrels)):
+            return gold
+    if query.evidence:
+        return list(dict.fromkeys(query.evidence))
+    raise DataError(f"no gold passage of query {query.id!r} is known; name them: gold=[…].", data)
+
+
+def _unknown(query: str, data: Path | None, folder: Path, known: list[str]) -> str:
+    if data is None:
+        return (
+            f"there is no data set in {folder / DATA} or beside {folder} (`grls fit` leaves one), so "
+            f"{query!r} is the text of a query and no gold passage is known; name them: gold=[…]."
+        )
+    close = get_close_matches(query, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…]."

@@ -1,0 +1,196 @@
+"""Where a gold passage stands in a ranking, for retrievers of any kind: what is above it, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+from grls.errors import DataError
+from grls.explain.text import aligned, number, shortened
+from grls.io.terminal import visible
+from grls.retrieve.base import MatchesWords, Retriever, ScoresAll
+
+_SHOWN = 5
+"""Passages above the gold passage that are kept."""
+
+
+class Above(NamedTuple):
+    """A passage that stands above the gold passage.
+
+    Attributes:
+        rank: Its rank, from 1.
+        id: Passage id.
+        text: Title and text.
+        score: Its score.
+        ahead: By how much it is ahead; None: the score of the gold passage is not known.
+    """
+
+    rank: int
+    id: str
+    text: str
+    score: float
+    ahead: float | None
+
+
+class GoldStanding(NamedTuple):
+    """Where a gold passage stands in the ranking of a query.
+
+    Attributes:
+        query: The query.
+        gold: Id of the gold passage.
+        gold_text: Its title and text.
+        system: The name of the retriever.
+        mode: The meaning of scores.
+        rank: Its rank, from 1; None if it is not among the passages that were ranked.
+        score: Its score; None if it is not known.
+        ranked: The number of passages that were ranked.
+        depth: The number of passages that were asked for.
+        above: The first passages above it.
+        words: For a retriever that matches words, the words of the query with what each adds to the score of
+            the passage: 0 for a word that it does not hold. None for other retrievers.
+    """
+
+    query: Query
+    gold: str
+    gold_text: str
+    system: str
+    mode: str
+    rank: int | None
+    score: float | None
+    ranked: int
+    depth: int
+    above: tuple[Above, ...]
+    words: dict[str, float] | None
+
+    @property
+    def hop(self) -> int:
+        """1: the ranking is that of the query as a whole."""
+        return 1
+
+
+def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: int) -> list[GoldStanding]:
+    """Where each gold passage stands in the ranking that a search gives.
+
+    Args:
+        retriever: A retriever of any kind.
+        query: The query.
+        gold: Ids of gold passages.
+        depth: Number of passages that are ranked.
+
+    Raises:
+        DataError: A gold passage is not in the corpus.
+    """
+    numbers = _numbers(retriever.corpus, gold)
+    (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
+    places = {hit.id: place for place, hit in enumerate(hits)}
+    missing = [number for name, number in zip(gold, numbers, strict=True) if name not in places]
+    scores = _scores(retriever, query, missing)
+    described = retriever.describe()
+    texts = _texts(retriever.corpus, [hit.id for hit in hits[:_SHOWN]])
+    made = []
+    for name, number_ in zip(gold, numbers, strict=True):
+        place = places.get(name)
+        score = scores.get(number_) if place is None else hits[place].score
+        made.append(
+            GoldStanding(
+                query=query,
+                gold=name,
+                gold_text=_shown(retriever.corpus[number_]),
+                system=described.name,
+                mode=described.score_mode,
+                rank=None if place is None else place + 1,
+                score=score,
+                ranked=len(hits),
+                depth=depth,
+                above=_above(hits[: _SHOWN if place is None else min(place, _SHOWN)], score, texts),
+                words=_words(retriever, query, number_),
+            )
+        )
+    return made
+
+
+def _numbers(corpus: Corpus, ids: Sequence[str]) -> list[int]:
+    numbers = corpus.numbers(ids)
+    for name, number_ in zip(ids, numbers, strict=True):
+        if number_ is None:
+            raise DataError(
+                f"passage id {name!r} is not in the retriever's corpus ({len(corpus):,} passages); give "
+                "another id."
+            )
+    return [number_ for number_ in numbers if number_ is not None]
+
+
+def _scores(retriever: Retriever, query: Query, passages: Sequence[int]) -> dict[int, float]:
+    """The scores of passages that were not ranked, where the retriever scores all passages."""
+    if not passages or not isinstance(retriever, ScoresAll):
+        return {}
+    every = retriever.scores([query])(np.array([0]))[0]
+    return {passage: float(every[passage]) for passage in passages}
+
+
+def _words(retriever: Retriever, query: Query, passage: int) -> dict[str, float] | None:
+    return retriever.word_scores(query.text, passage) if isinstance(retriever, MatchesWords) else None
+
+
+def _texts(corpus: Corpus, ids: Sequence[str]) -> dict[str, str]:
+    passages = corpus.passages(_numbers(corpus, ids)) if ids else []
+    return {passage.id: _shown(passage) for passage in passages}
+
+
+def _shown(passage: Passage) -> str:
+    return f"{passage.title}: {passage.text}" if passage.title else passage.text
+
+
+def _above(hits: Sequence[Hit], score: float | None, texts: dict[str, str]) -> tuple[Above, ...]:
+    return tuple(
+        Above(rank, hit.id, texts[hit.id], hit.score, None if score is None else hit.score - score)
+        for rank, hit in enumerate(hits, 1)
+    )
+
+
+def format_standing(s: GoldStanding) -> str:
+    """The report of a standing, for a terminal."""
+    lines = [
+        visible(f"query    {s.query.id}: {s.query.text}"),
+        visible(f"gold     {s.gold}: {s.gold_text}"),
+        f"search   {s.system}, {s.mode} scores",
+        "",
+        why_there(s),
+    ]
+    if s.words is not None:
+        lines += ["", *_in_common(s.words)]
+    if s.above:
+        rows = [("rank", "id", "score", "ahead", "passage")]
+        for one in s.above:
+            ahead = number(one.ahead, signed=True)
+            rows.append((str(one.rank), one.id, number(one.score), ahead, shortened(one.text, 70)))
+        lines += ["", *aligned(rows, left=(1, 4))]
+    return "\n".join(lines)
+
+
+def why_there(s: GoldStanding) -> str:
+    """One sentence that says where the passage stands."""
+    if s.rank is None:
+        where = f"among the {s.ranked:,} passages that were ranked" if s.ranked else "found: nothing was"
+        more = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."
+        scored = "" if s.score is None else f" Its score is {number(s.score)}."
+        return f"NOT FOUND: it is not {where}.{scored}{more}"
+    if s.rank == 1:
+        return f"RANK 1 with score {number(s.score)}: nothing stands above it."
+    first, before = s.above[0], s.rank - 1
+    others = "1 passage stands" if before == 1 else f"{before:,} passages stand"
+    return (
+        f"RANK {s.rank:,} with score {number(s.score)}: {others} above it, the first is ahead by "
+        f"{number(first.ahead)}."
+    )
+
+
+def _in_common(words: dict[str, float]) -> list[str]:
+    there = sorted((word for word in words if words[word]), key=lambda word: -words[word])
+    lacking = [word for word in words if not words[word]]
+    lines = [f"words    {', '.join(f'{word} {number(words[word])}' for word in there) or 'none in common'}"]
+    return lines + ([f"lacking  {', '.join(lacking)}"] if lacking and there else [])

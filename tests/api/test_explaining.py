@@ -1,0 +1,131 @@
+"""Explanations of searches of every kind: one face, and facts that agree with the search."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from composite_specs import written
+
+import grls
+from grls.api.explaining import ExplainedQuery
+from grls.api.searcher import Searcher
+from grls.data.dataset import read_queries
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError
+from grls.explain.explain import Explainer
+from grls.explain.facts import Explanation
+from grls.explain.standing import GoldStanding
+from grls.explain.text import format_explanation
+from grls.retrieve.spec import write_link
+
+RANKING = ("bm25", "dense", "fusion", "rescored", "ranked")
+TEXT = "is the otter calm ?"
+
+
+def load(place: Path) -> Searcher:
+    return grls.load(place, device="cpu")
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_a_standing_agrees_with_the_search(kinds: Path, name: str) -> None:
+    searcher = load(kinds / name)
+    hits = searcher.search(TEXT, 10)
+    ids = [hit.id for hit in hits]
+    for place, hit in enumerate(hits):
+        (passage,) = searcher.explain(TEXT, hit.id)
+        assert (passage.gold, passage.rank, passage.score) == (hit.id, place + 1, hit.score)
+        assert passage.above == tuple(ids[: min(place, 5)])
+        assert isinstance(passage.details, GoldStanding)
+        ahead = [one.ahead for one in passage.details.above]
+        assert ahead == [one.score - hit.score for one in hits[: min(place, 5)]]
+        assert f"RANK {place + 1} with score" in str(passage)
+        assert hit.text in str(passage)
+
+
+def test_bm25_shows_the_words_in_common(kinds: Path) -> None:
+    searcher = load(kinds / "bm25")
+    for passage in searcher.explain(TEXT, ["otter-calm", "lynx-calm", "r0"]):
+        words = passage.details.words  # type: ignore[union-attr]
+        assert words is not None
+        assert sum(words.values()) == pytest.approx(passage.score or 0.0, abs=1e-5)
+    (passage,) = searcher.explain("the unheard otter", "otter-calm")
+    assert "words    otter" in str(passage)
+    assert "lacking  unheard" in str(passage)
+
+
+def test_what_was_not_ranked_says_so(kinds: Path) -> None:
+    (passage,) = load(kinds / "dense").explain(TEXT, "r1", depth=1)
+    hits = {hit.id: hit.score for hit in load(kinds / "dense").search(TEXT, 10)}
+    assert (passage.rank, passage.score) == (None, pytest.approx(hits["r1"]))
+    assert "NOT FOUND: it is not among the 1 passages" in str(passage)
+    assert "larger depth" in str(passage)
+    (passage,) = load(kinds / "bm25").explain("nothing at all", "r1")
+    assert (passage.rank, passage.score, passage.above) == (None, 0.0, ())
+    assert "none in common" in str(passage)
+    (passage,) = load(kinds / "fusion").explain(TEXT, "r1", depth=1)
+    assert (passage.rank, passage.score) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["generative", "hybrid"])
+def test_a_search_that_decodes_is_explained_step_by_step(kinds: Path, name: str) -> None:
+    searcher = load(kinds / name)
+    explained = searcher.explain(Query("q", TEXT), ["otter-calm", "r0"])
+    expected = Explainer(searcher.retriever).explain(Query("q", TEXT), ["otter-calm", "r0"])  # type: ignore[arg-type]
+    assert [passage.details for passage in explained] == expected
+    assert str(explained) == repr(explained) == "\n\n".join(map(format_explanation, expected))
+    assert [passage.gold for passage in explained] == ["otter-calm", "r0"]
+    assert explained[0].above == tuple(r.id for r in expected[0].results[: (expected[0].rank or 11) - 1])
+
+
+def test_hops_are_explained_one_by_one(kinds: Path) -> None:
+    explained = load(kinds / "hops").explain(Query("q", "is the otter quick ?", ("otter-calm", "r0")))
+    assert [(one.gold, one.hop) for one in explained] == [("otter-calm", 1), ("r0", 2)]
+    assert all(isinstance(one.details, Explanation) for one in explained)
+    biased = explained[1].details
+    assert biased.done_bias == 0.5  # type: ignore[union-attr]  # that of the folder
+
+
+def test_a_query_is_known_by_its_id_where_its_data_is(kinds: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(kinds / "data", run / "data")
+    shutil.copytree(kinds / "bm25", run / "members" / "bm25")
+    write_link(run, run / "members" / "bm25")
+    query = next(one for one in read_queries(kinds / "data") if len(one.evidence) == 2)
+    for place in (run, run / "members" / "bm25"):
+        explained = load(place).explain(query.id)
+        assert explained.query.text == query.text
+        assert tuple(one.gold for one in explained) == query.evidence
+    (one,) = load(run).explain(query.id, "r1")
+    assert (one.gold, one.details.query.text) == ("r1", query.text)
+    with pytest.raises(DataError, match=f"Did you mean '{query.id}'"):
+        load(run).explain(f"{query.id}x")
+
+
+def test_bad_input(kinds: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "deep" / "er" / "bm25"
+    shutil.copytree(kinds / "bm25", alone)
+    searcher = load(alone)
+    for query, gold, said in (
+        ("q1", None, r"there is no data set in .*data or beside .*gold=\[…\]"),
+        (Query("q", TEXT), None, "has no evidence"),
+        (TEXT, "zzz", "passage id 'zzz' is not in the retriever's corpus"),
+    ):
+        with pytest.raises(DataError, match=said):
+            searcher.explain(query, gold)
+    with pytest.raises(ConfigError, match="gold names no passage"):
+        searcher.explain(TEXT, [])
+    with pytest.raises(ConfigError, match="depth must be"):
+        searcher.explain(TEXT, "r0", depth=0)
+    with pytest.raises(DataError, match="'zzz' is not in"):
+        load(kinds / "generative").explain(TEXT, "zzz")
+
+
+def test_the_report_of_several_passages_is_one_text(kinds: Path) -> None:
+    fixed = written(
+        kinds / "dense-hops", {"kind": "hops", "retriever": "../dense", "hops": {"steps": "fixed", "max": 2}}
+    )
+    explained = load(fixed).explain(TEXT, {"r0"})
+    assert isinstance(explained, ExplainedQuery)
+    assert (len(explained), len(explained[:1])) == (1, 1)
+    both = load(kinds / "dense").explain(TEXT, ["r0", "r1"])
+    assert str(both) == f"{both[0]}\n\n{both[1]}"
