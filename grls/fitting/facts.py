@@ -87,6 +87,11 @@ class DataFacts:
         return self.splits[self.train].several >= _ASKS
 
     @property
+    def rows(self) -> float:
+        """Rows of the index of all spans: one for each word."""
+        return self.passages * self.words
+
+    @property
     def writer_hops(self) -> bool:
         """Whether the generator goes by hops.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 _GROUP = Path("/sys/fs/cgroup")
 _MEMORY = Path("/proc/meminfo")
 _GIB = 2**30
+_USUAL = 8.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Machine:
     def precision(self) -> str:
         """The precision for training and search: bfloat16 where it is fast."""
         return "bfloat16" if self.bfloat16 else "float32"
+
+    @property
+    def room(self) -> float:
+        """Free main memory in GiB; a usual amount where it is unknown."""
+        return _USUAL if self.memory is None else self.memory
 
     def line(self) -> str:
         """What the machine can do, for people."""

@@ -29,7 +29,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.recipe import recipe
 from grls.fitting.sample import SPLIT
 from grls.fitting.speeds import EncoderSpeeds, WriterSpeeds
-from grls.fitting.stages import encoder_recipes, encoder_tokens, writer_recipes
+from grls.fitting.stages import encoder_recipes, encoder_tokens, frozen_layers, writer_recipes
 from grls.index import build_index
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import GeneratorSpec, Pretrained
@@ -143,6 +143,7 @@ class Bench:
         options = recipe(writer_recipes(self.facts))
         modules: list[RetrieveChains] = []
         module_options = {k: v for k, v in options["model"]["init_args"].items() if k != "generator"}
+        module_options["freeze_layers"] = frozen_layers(self.facts, model)
         load = self.seconds(
             lambda: modules.append(
                 RetrieveChains(kind(name_or_path=model.name), **module_options)  # type: ignore[call-arg]

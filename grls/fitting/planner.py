@@ -39,6 +39,8 @@ _LATE = 0.03
 _HALVINGS = 20
 _DISK = 6.0
 """GiB that a generator's checkpoints take."""
+_ROW_BYTES = 100.0
+"""Memory of a row of the index while it is built and searched."""
 _PACE = 0.4, 4.0
 _TELLING = 20.0
 """Seconds that a stage takes at least to tell the pace."""
@@ -63,16 +65,24 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan
     facts = data_facts(data, options.train_split, options.dev_split, options.test_split)
     machine = this_machine(output, options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
-    models = _that_fit(models, machine)
+    models = models_that_fit(models, machine, facts)
     speeds, measured = known_speeds(data, output, facts, machine, models, options)
     return chosen_plan(facts, machine, models, speeds, options, measured)
 
 
-def _that_fit(models: BaseModels, machine: Machine) -> BaseModels:
-    """The models without a generator whose checkpoints the disk cannot hold."""
-    if models.generator is None or machine.disk >= _DISK:
+def models_that_fit(models: BaseModels, machine: Machine, facts: DataFacts) -> BaseModels:
+    """The models without a generator that the machine cannot hold: its checkpoints on disk, its index in
+    memory.
+    """
+    index = facts.rows * _ROW_BYTES / 2**30
+    if machine.disk < _DISK:
+        why = f"{machine.disk:.1f} GiB of disk are free, and its checkpoints take {_DISK:.0f}: free some"
+    elif index > machine.room:
+        why = f"the index of all spans takes {index:.0f} GiB, and {machine.room:.0f} of memory are free"
+    else:
         return models
-    why = f"{machine.disk:.1f} GiB of disk are free, and its checkpoints take {_DISK:.0f}: free some"
+    if models.generator is None:
+        return models
     return replace(models, generator=None, without={**models.without, "generator": why})
 
 

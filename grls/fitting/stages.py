@@ -37,6 +37,15 @@ _RESCORED = 20
 _PRIOR_ROW = 4e-8
 """Seconds of both priors for a row of the index and an input."""
 
+_PRIOR_BYTES = 32
+"""Memory of both priors for a row of the index and a query in flight."""
+
+_PRIOR_SHARE = 0.25
+"""The share of free memory that priors may take."""
+
+_IN_FLIGHT = 32
+"""Queries that are searched together, usually."""
+
 _SCORED = 5e-8
 """Seconds of bi-encoder or BM25 for a passage of the corpus and a query, beside the text of the query."""
 
@@ -175,13 +184,13 @@ class StageMaker:
             "recall.beams": _BEAMS,
         }
         options |= {"data.teacher": "dense"} if effort.level.encoder != "none" else {}
-        options |= self._rescoring(effort, model.causal and model.place == "package")
+        options |= self._rescoring(effort, model)
         what = f"fine-tune {model.name} to write spans, {epochs * each:,} steps of {batch} queries"
         what += ", and to rescore" if effort.rescore else ""
         seconds = self._writer_seconds(effort, epochs, epochs * each)
         return Stage("generator", what, options, seconds, writer_recipes(facts), "hybrid")
 
-    def _rescoring(self, effort: Effort, freeze: bool) -> dict[str, Any]:
+    def _rescoring(self, effort: Effort, model: BaseModel) -> dict[str, Any]:
         if not effort.rescore:
             return {}
         options: dict[str, Any] = {
@@ -190,7 +199,7 @@ class StageMaker:
             "model.rescore_weight": 3.0,
             "recall.rescore": _BEAMS,
         }
-        return options | ({"model.freeze_layers": _FROZEN} if freeze else {})
+        return options | {"model.freeze_layers": frozen_layers(self.facts, model)}
 
     def _writer_seconds(self, effort: Effort, epochs: int, steps: int) -> float:
         facts, speeds = self.facts, self._writer
@@ -206,14 +215,14 @@ class StageMaker:
 
     def _hybrid(self, effort: Effort) -> Stage:
         priors = [*(["dense"] if effort.level.encoder != "none" else []), "bm25"]
-        options = {"priors": priors, "search.beams": _BEAMS, "search.truncate_queries": True}
+        options = {"priors": priors, **self._searched}
         what = "the generator, with " + " and ".join(_NAMES[prior] for prior in priors) + " looking ahead"
         return Stage("hybrid", what, options, self._opened(0), system="hybrid")
 
     def _tune(self, effort: Effort) -> Stage:
         gold = self.facts.splits[self.facts.dev].gold if effort.hops > 1 else 1
         inputs = _SEARCHES * effort.dev * gold
-        options = {**self._tuned(effort), "search.beams": _BEAMS, "search.truncate_queries": True}
+        options = {**self._tuned(effort), **self._searched}
         parts = "weights"
         if effort.hops > 1:
             options |= {"hops.steps": "ranked", "hops.max": effort.hops, "hops.chains": effort.chains}
@@ -257,6 +266,13 @@ class StageMaker:
         chosen = self.options.precision
         return self.machine.precision if chosen == "auto" else chosen
 
+    @property
+    def _searched(self) -> dict[str, Any]:
+        """The options of the hybrid's search; priors hold a value for each row of each query in flight."""
+        fits = int(_PRIOR_SHARE * self.machine.room * 2**30 / (self.facts.rows * _PRIOR_BYTES))
+        size = max(1, min(_IN_FLIGHT, fits))
+        return {"search.beams": _BEAMS, "search.truncate_queries": True, "search.batch_size": size}
+
     def _tuned(self, effort: Effort) -> dict[str, Any]:
         """The options of every tuning."""
         return {
@@ -281,8 +297,7 @@ class StageMaker:
 
     def _search(self, rescored: int) -> float:
         """Seconds of one input of the hybrid's search."""
-        rows = self.facts.passages * self.facts.words
-        return self._writer.search + rows * _PRIOR_ROW + rescored * self._writer.rescored
+        return self._writer.search + self.facts.rows * _PRIOR_ROW + rescored * self._writer.rescored
 
     def _opened(self, seconds: float) -> float:
         """Work together with opening the models."""
@@ -318,6 +333,11 @@ def encoder_tokens(facts: DataFacts, model: BaseModel) -> int:
     """The longest text of the bi-encoder in tokens: the recipe's, or the positions of the model."""
     usual = 192 if facts.hops else 256
     return usual if model.positions is None else min(usual, model.positions)
+
+
+def frozen_layers(facts: DataFacts, model: BaseModel) -> int:
+    """First layers of a generator that are not trained, where it learns to rescore."""
+    return _FROZEN if facts.short and model.causal and model.place == "package" else 0
 
 
 def writer_recipes(facts: DataFacts) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModel, BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Plan
-from grls.fitting.planner import MARGIN, chosen_plan, revised_plan
+from grls.fitting.planner import MARGIN, chosen_plan, models_that_fit, revised_plan
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
 
 CPU = Machine(2, True, 16.0, "", 0.0, 60.0)
@@ -189,6 +189,23 @@ def test_little_memory_computes_activations_anew() -> None:
     assert options_of(small, "biencoder dense")["fit.gradient_checkpointing"] is True
     assert options_of(small, "generator hybrid")["model.gradient_checkpointing"] is True
     assert small.seconds > planned(None).seconds
+
+
+def test_a_large_index_is_searched_with_few_queries_at_once() -> None:
+    assert options_of(planned(None), "tune hybrid")["search.batch_size"] == 32
+    large = planned(None, facts(passages=200_000))
+    assert options_of(large, "tune hybrid")["search.batch_size"] == 10
+    assert options_of(large, "hybrid hybrid")["search.batch_size"] == 10
+
+
+def test_a_generator_that_the_machine_cannot_hold_is_left_out() -> None:
+    assert models_that_fit(MODELS, CPU, facts()) == MODELS
+    full = models_that_fit(MODELS, replace(CPU, disk=2.0), facts())
+    assert full.generator is None
+    assert full.without["generator"].startswith("2.0 GiB of disk are free")
+    large = models_that_fit(MODELS, CPU, facts(passages=5_000_000))
+    assert large.without["generator"] == ("the index of all spans takes 31 GiB, and 16 of memory are free")
+    assert large.biencoder == MODELS.biencoder
 
 
 def test_a_gpu_does_more_steps_of_a_large_set() -> None:
