@@ -5,4 +5,11 @@ models that a bi-encoder and a generator begin with. ``timing`` keeps the ``spee
 ``measure`` finds by a few steps of each ``recipe`` on a ``sample`` of the data. ``plan`` is what is done: the
 stages with their times, and what is skipped and why. ``planner`` chooses it: the greatest ``effort`` whose
 ``stages`` fit the budget.
+
+``run`` does it. ``splits`` reads and checks the data and divides them, with queries of ``pseudo`` where there
+are none. ``work`` is what all steps share; ``steps`` does each once: ``trainings``, ``folders``, ``tuning``.
+``ending`` compares: ``comparing`` ranks the queries with all ``systems``, ``fusing`` fuses them, ``scoring``
+says what they are worth, ``choose`` keeps one, ``page`` writes the page and ``result`` the result.
+``journal`` keeps what is done, so that a killed run goes on; ``clock`` counts the time, and ``progress``
+shows it.
 """

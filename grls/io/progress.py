@@ -1,7 +1,8 @@
 """Progress of long loops: a bar on a terminal, otherwise one line a minute (nohup, SLURM).
 
 Loops may be nested: one line a minute for all of them, the outer ones first. :func:`waiting` reports a long
-step that is no loop (sorting). All output goes to standard error.
+step that is no loop (sorting). All output goes to standard error. Within :func:`reporting` loops show
+nothing: what runs them shows its progress as a whole.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _open: list[Progress] = []
 _last_line = 0.0
 """When the last line was written, or the outermost loop began."""
 _showing: ContextVar[bool] = ContextVar("showing", default=False)
+_listener: ContextVar[Callable[[Progress], None] | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
@@ -37,6 +39,20 @@ def showing() -> Iterator[None]:
         yield
     finally:
         _showing.reset(before)
+
+
+@contextmanager
+def reporting(listener: Callable[[Progress], None]) -> Iterator[None]:
+    """The context of a run of many steps: its loops show nothing and report to the run.
+
+    Args:
+        listener: Called with a loop when it begins and whenever it has done something.
+    """
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
 
 
 class Progress:
@@ -57,13 +73,16 @@ class Progress:
         self.done = self._before = done if total is None else min(done, total)
         self._note: Callable[[], str] | None = None
         self._shown = (_showing.get() and total not in (0, 1)) if shown is None else shown
+        self._listener = _listener.get()
         self._bar: Any = None
         self._begun = 0.0
 
     def __enter__(self) -> Progress:
         global _last_line
         self._begun = monotonic()
-        if not self._shown:
+        if self._listener is not None:
+            self._listener(self)
+        if not self._shown or self._listener is not None:
             return self
         if sys.stderr is not None and sys.stderr.isatty():
             self._bar = tqdm(
@@ -96,7 +115,9 @@ class Progress:
             count = min(count, self.total - self.done)
         self.done += count
         self._note = note
-        if self._bar is not None:
+        if self._listener is not None:
+            self._listener(self)
+        elif self._bar is not None:
             self._bar.update(count)
         elif self._shown:
             _tell()
@@ -130,7 +151,7 @@ def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
     """
     if shown is None:
         shown = _showing.get()
-    if not shown or sys.stderr is None:
+    if not shown or sys.stderr is None or _listener.get() is not None:
         yield
         return
     ended = Event()

@@ -11,7 +11,7 @@ from small_data import small_retriever, write_small
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.io import progress
-from grls.io.progress import Progress, duration, showing, waiting
+from grls.io.progress import Progress, duration, reporting, showing, waiting
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
 from grls.retrieve.spec import write_spec
@@ -60,6 +60,21 @@ def test_a_loop_within_another_names_it_and_shares_its_minute(
         "retrieve 0 of 4 queries; decode 2 of 2 inputs, 0.03 a second, 0 s left",
         "retrieve 2 of 4 queries; decode 2 of 2 inputs, 0.03 a second, 0 s left",
     ]
+    assert progress._open == []
+
+
+def test_a_run_of_many_steps_hears_of_its_loops_which_show_nothing(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard = []
+    with reporting(lambda loop: heard.append(loop.standing())), showing():
+        with Progress(4, "embed", "passages", done=1) as bar, waiting("sort 5 passages"):
+            clock[0] += 100
+            bar.update(2)
+        with Progress(2, "silent", "x", shown=False):
+            pass
+    assert heard == ["embed 1 of 4 passages", "embed 3 of 4 passages", "silent 0 of 2 x"]
+    assert capsys.readouterr().err == ""
     assert progress._open == []
 
 

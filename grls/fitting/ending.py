@@ -1,0 +1,208 @@
+"""The end of a run: systems are compared on dev, one is kept, and page, card and result say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from grls.data.corpus import Corpus
+from grls.fitting import comparing, folders
+from grls.fitting.choose import Candidate, KeptSystem, choose_system
+from grls.fitting.fusing import make_fusion_folder, save_fusion, system_run, tuned_fusion
+from grls.fitting.page import write_page
+from grls.fitting.plan import Plan, Stage
+from grls.fitting.result import Fitted, write_result
+from grls.fitting.splits import DEV, TEST, DividedData, SourceData
+from grls.fitting.steps import LEFT_OUT, FitSteps
+from grls.fitting.systems import FittedSystem, fusions, single_systems
+from grls.fitting.work import section, stage_tree
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.spec import recorded, write_link
+
+_BASELINES = ("bm25", folders.DENSE)
+
+
+class FitEnding:
+    """The comparison and the choice.
+
+    Args:
+        steps: The run.
+        source: The data set as it was given.
+        divided: Its splits.
+        plan: The plan.
+        stages: Its stages that are left: ``compare``, ``fusion``, ``report``.
+    """
+
+    def __init__(
+        self,
+        steps: FitSteps,
+        source: SourceData,
+        divided: DividedData,
+        plan: Plan,
+        stages: Sequence[Stage],
+    ):
+        self.steps = steps
+        self.work = steps.work
+        self.k = steps.work.options.k
+        self.source, self.divided, self.plan = source, divided, plan
+        self.stages = {stage.name: stage for stage in stages}
+        self.precision = str(self.stages["compare"].options.get("precision", "float32"))
+
+    def end(self) -> Fitted:
+        """Compare, choose, and write what came of it."""
+        corpus = Corpus.read(self.work.data)
+        names = self._rank(corpus)
+        systems = [*single_systems(names), *self._fuse(names, corpus)]
+        kept = self._choose(systems)
+        self._link(kept)
+        self.steps.step("report", {}, lambda: self._report(systems, kept), lambda _: False)
+        fitted = self._write(systems, kept)
+        self.steps.journal.end()
+        self.work.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
+        return fitted
+
+    def _rank(self, corpus: Corpus) -> list[str]:
+        """Rank the splits with every system; returns the systems."""
+        compare = self.stages["compare"]
+        names = [name for name in compare.options["systems"] if self.work.member(name).is_dir()]
+        shared = self.steps.step("share", {"systems": names}, lambda: self._share(names))
+        self.splits: dict[str, str] = shared["splits"]
+        names = shared["systems"]
+        each = compare.seconds / max(1, len(names))
+        self.work.progress.expect({f"compare {name}": each for name in names} | {"report": 10.0})
+        for name in names:
+            self.steps.step(
+                f"compare {name}",
+                {"splits": list(self.splits.values())},
+                lambda name=name: comparing.rank_splits(  # type: ignore[misc]
+                    self.work, name, list(self.splits.values()), corpus, self.precision
+                ),
+                lambda _, name=name: self._ranked(name),  # type: ignore[misc]
+            )
+        self.golds = {split: comparing.read_gold(self.work, name) for split, name in self.splits.items()}
+        return list(names)
+
+    def _ranked(self, name: str) -> bool:
+        files = [self.work.run(split, name) for split in self.splits.values()]
+        return all(file.with_name(f"{file.name}.jsonl").is_file() for file in files)
+
+    def _share(self, names: Sequence[str]) -> dict[str, Any]:
+        """The systems that are compared, and split -> the split that stands for it."""
+        compare = self.stages["compare"]
+        limits = {TEST: compare.options.get("test_limit")}
+        counts = {
+            split: min(count, limits.get(split, compare.options.get("dev_limit")) or count)
+            for split, count in self.divided.counts().items()
+            if split in {self.divided.tune, DEV, TEST}
+        }
+        later = sum(stage.seconds for name, stage in self.stages.items() if name != "compare")
+        seconds = self.steps.clock.allowance(compare.seconds, later)
+        share = comparing.Share(list(names), counts)
+        if seconds is not None:
+            begun = self.steps.clock.seconds
+            asked = comparing.read_gold(self.work, DEV).queries
+            paces = {name: comparing.timed(self.work, name, asked, self.precision) for name in names}
+            left = seconds - (self.steps.clock.seconds - begun)
+            share = comparing.affordable(paces, counts, left)
+        splits = {name: comparing.sampled_split(self.work, name, n) for name, n in share.counts.items()}
+        return {"systems": share.systems, "splits": splits}
+
+    def _fuse(self, names: Sequence[str], corpus: Corpus) -> list[FittedSystem]:
+        """Fuse systems; returns the fusions that no member does without."""
+        self.weights: dict[str, Fusion] = {}
+        stage = self.stages.get("fusion")
+        if stage is None or len(names) < 2:
+            return []
+        usual = section(Fusion, stage_tree(stage), "fusion")
+        tune = self.golds[self.divided.tune]
+        made = []
+        for system in fusions(names, self._weaker(names)):
+            runs = [system_run(self.work, tune.split, one) for one in single_systems(system.parts)]
+            fusion = tuned_fusion(usual, runs, tune, self.k)
+            if fusion is not None:
+                save_fusion(self.work, system, fusion, list(self.golds.values()), corpus)
+                self.weights[system.name] = fusion
+                made.append(system)
+        return made
+
+    def _weaker(self, names: Sequence[str]) -> list[str]:
+        """Of the bi-encoder in a single step and in hops, the one that finds less."""
+        both = [name for name in (folders.DENSE, folders.DENSE_HOPS) if name in names]
+        if len(both) < 2:
+            return []
+        gold = self.golds[self.divided.tune]
+        worth = {}
+        for one in single_systems(both):
+            run = system_run(self.work, gold.split, one)
+            worth[one.name] = sum(gold.recalls(run, self.k)), gold.order(run)
+        return [min(both[::-1], key=lambda name: worth[name])]
+
+    def _choose(self, systems: Sequence[FittedSystem]) -> FittedSystem:
+        gold = self.golds[DEV]
+        candidates = []
+        for one in systems:
+            run = system_run(self.work, gold.split, one)
+            candidates.append(
+                Candidate(one.name, gold.recalls(run, self.k), gold.order(run), one.cost, one.members)
+            )
+        self.choice: KeptSystem = choose_system(candidates)
+        return next(one for one in systems if one.name == self.choice.name)
+
+    def _link(self, kept: FittedSystem) -> None:
+        if len(kept.parts) > 1:
+            make_fusion_folder(self.work, kept, self.weights[kept.name])
+        write_link(self.work.output, self.work.member(kept.folder))
+
+    def _report(self, systems: Sequence[FittedSystem], kept: FittedSystem) -> dict[str, Any]:
+        shown = [one for one in systems if len(one.parts) == 1 or one.name == kept.name]
+        split = self.splits[self.divided.reported]
+        title = f"grls fit: {len(systems)} systems over {self.plan.facts.passages:,} passages"
+        write_page(self.work, shown, split, kept, title)
+        return {"page": "report.html"}
+
+    def _write(self, systems: Sequence[FittedSystem], kept: FittedSystem) -> Fitted:
+        """Write ``fit.json``."""
+        journal = self.steps.journal
+        reported = dict.fromkeys((DEV, self.divided.reported))
+        metrics = {one.name: self._measures([*reported], one) for one in systems}
+        left_out = {key: result[LEFT_OUT] for key, result in self.steps.results.items() if LEFT_OUT in result}
+        content = {
+            "kept": kept.name,
+            "why": self.choice.why,
+            "best_on_dev": self.choice.best,
+            "retriever": f"members/{kept.folder}",
+            "weights": {name: recorded(fusion) for name, fusion in self.weights.items()},
+            "metrics": metrics,
+            "data": {
+                "folder": self.source.folder,
+                "fingerprint": self.source.fingerprint(),
+                "queries": self.divided.counts(),
+                "compared": {split: len(self.golds[split].queries) for split in reported},
+                "notes": list(self.divided.notes),
+                "pseudo": list(self.divided.pseudo),
+            },
+            "models": {
+                "biencoder": None if (one := self.plan.models.biencoder) is None else one.name,
+                "generator": None if (one := self.plan.models.generator) is None else one.name,
+            },
+            "options": asdict(self.work.options),
+            "plan": {
+                "stages": [asdict(stage) for stage in self.plan.stages],
+                "skipped": [asdict(one) for one in self.plan.skipped],
+                "left_out": left_out,
+            },
+            "results": self.steps.results,
+            "step_seconds": journal.step_seconds(),
+            "seconds": round(self.steps.clock.seconds, 1),
+        }
+        write_result(self.work.output, content)
+        return Fitted.read(self.work.output)
+
+    def _measures(self, splits: Sequence[str], system: FittedSystem) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for split in splits:
+            gold = self.golds[split]
+            measures = gold.measures(system_run(self.work, gold.split, system), self.k)
+            found |= {f"{split} {name}": value for name, value in measures.items()}
+        return found

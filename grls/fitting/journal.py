@@ -1,0 +1,147 @@
+"""The journal of a run, ``fit.jsonl``: what was done and what came of it, so that a killed run goes on.
+
+A record is of one step: its name, a fingerprint of all that it depends on (its options and the results before
+it), its seconds and its result. A step that has a record is not done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from grls.errors import ConfigError, MismatchError
+from grls.fitting.timing import TIMING
+from grls.io.files import refuse_unwritable
+from grls.io.resumable import GrowingFile
+
+JOURNAL = "fit.jsonl"
+_BEGIN, _END = "begin", "end"
+_CHEAP = {_BEGIN, "data"}
+"""Steps that are done anew rather than that a run with other options is refused."""
+
+
+class FitJournal:
+    """The steps of a run that are done.
+
+    Args:
+        output: The folder of the run; it is empty, missing, or of a run with the same settings.
+        settings: What the run depends on, as JSON values: fingerprint of the data, and the options.
+
+    Attributes:
+        seconds: Seconds of all steps that are done, in earlier calls as well.
+
+    Raises:
+        ConfigError: The folder holds something else.
+        MismatchError: It is of a run with other data or options.
+        WriteError: Another process works there, or the folder cannot be written.
+    """
+
+    def __init__(self, output: str | Path, settings: dict[str, Any]):
+        self.output = Path(output)
+        file = self.output / JOURNAL
+        refuse_unwritable(output, folder=True)
+        _refuse_foreign(self.output)
+        try:
+            self._file = GrowingFile(file, settings)
+        except MismatchError as error:
+            if not _steps_of(file) <= _CHEAP:
+                raise MismatchError(
+                    f"{output} holds a run of other {_changed(file, settings)}: call again with the same "
+                    "ones to go on, or give another output."
+                ) from error
+            file.unlink()
+            self._file = GrowingFile(file, settings)
+        self._known = {record["step"]: record for record in self._file.records}
+        self._results: list[Any] = []
+        self.seconds = sum(record["seconds"] for record in self._file.records)
+
+    def done(self, step: str, options: Any, there: Callable[[Any], bool] = lambda _: True) -> Any | None:
+        """The result of a step that was done with these options after the same steps; None: it was not.
+
+        Args:
+            step: Its name.
+            options: JSON values.
+            there: Whether the files of the result are there.
+        """
+        record = self._known.get(step)
+        if record is None or record["inputs"] != self._inputs(options) or not there(record["result"]):
+            return None
+        self._results.append(record["result"])
+        return record["result"]
+
+    def add(self, step: str, options: Any, seconds: float, result: Any) -> None:
+        """Record a step; it is on disk when this returns."""
+        record = {"step": step, "inputs": self._inputs(options), "seconds": round(seconds, 2)}
+        record |= {"options": options, "result": result}
+        self._file.add([record])
+        self._known[step] = json.loads(json.dumps(record))
+        self._results.append(json.loads(json.dumps(result)))
+        self.seconds += record["seconds"]
+
+    def of(self, step: str) -> float:
+        """The seconds of a step."""
+        return float(sum(record["seconds"] for record in self._file.records if record["step"] == step))
+
+    def step_seconds(self) -> dict[str, float]:
+        """Step -> its seconds, without those that take none."""
+        steps = dict.fromkeys(record["step"] for record in self._file.records)
+        return {step: round(seconds, 2) for step in steps if (seconds := self.of(step))}
+
+    def begin(self) -> None:
+        """Say that the folder is of a run, before anything else is written there."""
+        if not self._known:
+            self.add(_BEGIN, {}, 0.0, {})
+        else:
+            self.done(_BEGIN, {})
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is done."""
+        return _END in self._known
+
+    def end(self) -> None:
+        """The run is done."""
+        if not self.ended:
+            self.add(_END, {}, 0.0, {})
+
+    def close(self) -> None:
+        """Let other processes work in the folder."""
+        self._file.close()
+
+    def _inputs(self, options: Any) -> str:
+        text = json.dumps([options, self._results], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refuse_foreign(output: Path) -> None:
+    if output.exists() and not output.is_dir():
+        raise ConfigError(f"{output} is a file; give the output another name.")
+    there = {file.name for file in output.iterdir()} - {TIMING} if output.is_dir() else set()
+    if there and JOURNAL not in there:
+        raise ConfigError(
+            f"{output} is not empty and holds no {JOURNAL}, so it is of no run that could go on: give "
+            "another output, or empty it."
+        )
+
+
+def _steps_of(file: Path) -> set[str]:
+    """The steps in a journal; a line that was cut off is none."""
+    with file.open("rb") as stream:
+        lines = [line for line in stream if line.endswith(b"\n")][1:]
+    return {json.loads(line)["step"] for line in lines}
+
+
+def _changed(file: Path, settings: dict[str, Any]) -> str:
+    """The settings in which a run differs, with their values."""
+    with file.open(encoding="utf-8") as stream:
+        before = json.loads(stream.readline())["settings"]
+    now = json.loads(json.dumps(settings))
+    changed = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            changed.append(name if name == "data" else f"{name} ({json.dumps(old)}, now {json.dumps(new)})")
+    return ", ".join(changed)

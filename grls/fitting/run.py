@@ -1,0 +1,145 @@
+"""``grls fit``: a data set becomes a tuned retriever, step by step.
+
+Every step is in the journal once it is done, so a killed run goes on where it stopped. After each stage what
+is left is planned anew for the time that is left. The steps themselves: :mod:`grls.fitting.steps`, and the
+comparison at the end: :mod:`grls.fitting.ending`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from grls.fitting.clock import FitClock
+from grls.fitting.ending import FitEnding
+from grls.fitting.journal import FitJournal
+from grls.fitting.options import FitOptions
+from grls.fitting.plan import Plan, Stage
+from grls.fitting.planner import make_plan, revised_plan
+from grls.fitting.progress import FitProgress
+from grls.fitting.result import RESULT, Fitted
+from grls.fitting.splits import TEST, TRAIN, DividedData, SourceData, divide, read_source, write_divided
+from grls.fitting.steps import FitSteps
+from grls.fitting.work import FitWork
+from grls.io.extras import require
+from grls.io.logs import quiet
+
+_ENDING = ("compare", "fusion", "report")
+"""Stages of the comparison."""
+
+
+def fit_dataset(data: str, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
+    """Make the best retriever for a data set: train, index, tune, compare, and keep the best on dev.
+
+    Args:
+        data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
+            off; without training queries pseudo-queries stand in for them.
+        output: The folder of the run, which opens as the retriever that is kept. A run that was killed goes
+            on when it is called again with the same data and options.
+        options: What the user has chosen.
+        shown: Whether plan, progress and results are printed.
+
+    Raises:
+        ConfigError: A model cannot be had, the budget is too short for anything, or the folder holds
+            something else.
+        DataError: The data set is missing or has faults; all of them are named before any training.
+        MismatchError: The folder holds a run with other data or options.
+        WriteError: The folder cannot be written, or another process works there.
+    """
+    quiet()
+    require("report", "grls fit, whose page compares all systems,")
+    source = read_source(data, options)
+    place = Path(output)
+    journal = FitJournal(place, {"data": source.fingerprint(), **asdict(options)})
+    try:
+        if journal.ended and (place / RESULT).is_file():
+            return Fitted.read(place)
+        return _FitRun(source, place, options, journal, shown).run()
+    finally:
+        journal.close()
+
+
+class _FitRun:
+    """A run.
+
+    Args:
+        source: The data set as it was given.
+        output: The folder of the run.
+        options: What the user has chosen.
+        journal: What is done.
+        shown: Whether anything is printed.
+    """
+
+    def __init__(
+        self, source: SourceData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
+    ):
+        self.source = source
+        self.output = output
+        self.options = options
+        self.journal = journal
+        self.progress = FitProgress(output / "stages", shown)
+        self.clock = FitClock(options.seconds, journal.seconds)
+
+    def run(self) -> Fitted:
+        """Do what is left of the run."""
+        self.journal.begin()
+        divided = divide(self.source, self.options.seed)
+        steps = self._steps(divided)
+        self._data(steps, divided)
+        plan = self._plan(steps, divided)
+        if plan.models.biencoder is not None or plan.models.generator is not None:
+            require("train", "grls fit with a model to train")
+        steps.step("bm25", {}, steps.words)
+        plan, stages = self._train(steps, plan)
+        ending = FitEnding(steps, self.source, divided, plan, stages)
+        return ending.end()
+
+    def _steps(self, divided: DividedData) -> FitSteps:
+        work = FitWork(self.output, self.options, divided.tune, self.progress)
+        return FitSteps(work, self.journal, self.clock)
+
+    def _data(self, steps: FitSteps, divided: DividedData) -> None:
+        def write() -> dict[str, Any]:
+            write_divided(self.source, divided, self.output / "data")
+            return {"queries": divided.counts(), "notes": list(divided.notes)}
+
+        there = self.output / "data" / "corpus.jsonl"
+        result = steps.step("data", {}, write, lambda _: there.is_file())
+        for note in result["notes"]:
+            self.progress.say(f"  {note}")
+
+    def _plan(self, steps: FitSteps, divided: DividedData) -> Plan:
+        """The plan; what it measured is kept, so that it is the same in a run that goes on."""
+        named = replace(self.options, train_split=TRAIN, dev_split=divided.tune, test_split=TEST)
+        with self.progress.stage("plan"):
+            plan = make_plan(steps.work.data, self.output, named)
+        self.progress.say(f"\n{plan.text()}\n")
+        return plan
+
+    def _train(self, steps: FitSteps, plan: Plan) -> tuple[Plan, list[Stage]]:
+        """Do all stages before the comparison; returns the plan, revised, and the stages that are left."""
+        stages = list(plan.stages)
+        took: dict[str, float] = {}
+        while stages and stages[0].name not in _ENDING:
+            stage, *stages = stages
+            self.progress.expect({one.key: one.seconds for one in (stage, *stages)})
+            later = sum(one.seconds for one in stages)
+            steps.do(stage, self.clock.allowance(stage.seconds, later))
+            took[stage.key] = self.journal.of(stage.key)
+            plan, stages = self._revised(steps, plan, stages, took)
+        return plan, stages
+
+    def _revised(
+        self, steps: FitSteps, plan: Plan, stages: list[Stage], took: dict[str, float]
+    ) -> tuple[Plan, list[Stage]]:
+        """The plan and the stages that are left, for the time that is left."""
+        if plan.budget is None:
+            return plan, stages
+        name = f"plan after {list(took)[-1]}"
+        if (known := self.journal.done(name, {})) is None:
+            plan = revised_plan(plan, took, self.clock.seconds)
+            left = [asdict(stage) for stage in plan.stages if stage.key not in took]
+            self.journal.add(name, {}, 0.0, left)
+            known = left
+        return plan, [Stage(**{**one, "recipes": tuple(one["recipes"])}) for one in known]

@@ -1,0 +1,209 @@
+"""The data set that a run works on: read, checked, and divided into the splits that the run needs.
+
+=====  ==================================================================================================
+split  what for
+=====  ==================================================================================================
+train  to learn from; without training pairs, pseudo-queries
+tune   to measure trainings and to find weights: half of a large dev split, otherwise there is none
+dev    to choose a system (and, where there is no ``tune``, to tune); a part of train where there is none
+test   for the report alone; it may be missing
+=====  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from grls.data.corpus import Corpus, corpus_file
+from grls.data.dataset import Qrels, read_qrels, read_queries, write_dataset
+from grls.data.dataset_check import check_data, format_faults
+from grls.data.types import Query
+from grls.errors import DataError
+from grls.fitting.options import FitOptions
+from grls.fitting.pseudo import sentence_queries
+
+TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
+
+_DEV_MOST = 200
+"""Queries that are split off as dev, at most; a fifth of train otherwise."""
+
+_LARGE = 300
+"""Dev queries from which one half tunes and the other chooses; of fewer, all do both."""
+
+_PSEUDO = 2000
+"""Passages that pseudo-queries are written for, at most."""
+
+
+@dataclass(frozen=True)
+class SourceData:
+    """A data set as it was given, without faults.
+
+    Attributes:
+        folder: Its folder.
+        corpus: The passages.
+        queries: All queries.
+        qrels: Judgements of ``train``, ``dev`` and ``test``, those that there are.
+    """
+
+    folder: str
+    corpus: Corpus
+    queries: list[Query]
+    qrels: dict[str, Qrels]
+
+    def fingerprint(self) -> str:
+        """Fingerprint of all that a run depends on."""
+        digest = hashlib.sha256(self.corpus.fingerprint.encode())
+        for part in (self.queries, self.qrels):
+            digest.update(json.dumps(part, ensure_ascii=False).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class DividedData:
+    """A data set with all the splits that a run needs.
+
+    Attributes:
+        queries: All queries of the splits.
+        qrels: Split -> judgements.
+        notes: What was changed, for people.
+        pseudo: Splits that hold pseudo-queries.
+    """
+
+    queries: list[Query]
+    qrels: dict[str, Qrels]
+    notes: tuple[str, ...]
+    pseudo: tuple[str, ...]
+
+    @property
+    def tune(self) -> str:
+        """The split that tunes."""
+        return TUNE if TUNE in self.qrels else DEV
+
+    @property
+    def reported(self) -> str:
+        """The split of the report."""
+        return TEST if TEST in self.qrels else DEV
+
+    def counts(self) -> dict[str, int]:
+        """Split -> number of queries."""
+        return {split: len(judged) for split, judged in self.qrels.items()}
+
+
+def read_source(data: str, options: FitOptions) -> SourceData:
+    """Read a data set and refuse whatever is wrong with it, before any work is done.
+
+    Args:
+        data: Data set folder in BEIR's layout; queries and judgements may be missing.
+        options: The names of the splits.
+
+    Raises:
+        DataError: With all faults of queries and judgements, a passage without a text, or a split that is
+            asked for and missing.
+    """
+    corpus = Corpus.read(data)
+    _refuse_empty(corpus)
+    faults = check_data(data, corpus) if Path(data).is_dir() else []
+    if faults:
+        raise DataError(
+            f"{len(faults):,} faults in queries and qrels; correct them, then call again.\n"
+            f"{format_faults(faults)}",
+            data,
+        )
+    names = {TRAIN: options.train_split, DEV: options.dev_split, TEST: options.test_split}
+    qrels = {split: found for split, name in names.items() if (found := _judged(data, split, name))}
+    queries = read_queries(data) if qrels else []
+    judged = {query for split in qrels.values() for query in split}
+    return SourceData(data, corpus, [query for query in queries if query.id in judged], qrels)
+
+
+def _judged(data: str, split: str, name: str) -> Qrels:
+    """The judgements of a split; none where a split of the usual name is missing."""
+    file = Path(data) / "qrels" / f"{name}.tsv"
+    return {} if name == split and not file.is_file() else read_qrels(file)
+
+
+def _refuse_empty(corpus: Corpus) -> None:
+    empty = (p.id for p in corpus if not p.text.strip() and not p.title.strip())
+    ids = list(islice(empty, 4))
+    if ids:
+        shown = ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
+        raise DataError(
+            f"passages without text or title: {shown}; nothing can be learned of them. Remove them, or give "
+            "them a text.",
+            corpus.source,
+        )
+
+
+def divide(source: SourceData, seed: int) -> DividedData:
+    """Make the splits that a run needs of those that there are; the same for the same seed.
+
+    Raises:
+        DataError: No query can be had, not even from the sentences of passages.
+    """
+    queries, qrels = list(source.queries), {**source.qrels}
+    notes, pseudo = _without_repeats(qrels), tuple[str, ...]()
+    if TRAIN not in qrels:
+        written = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in queries})
+        if not written:
+            raise DataError("no passage has a sentence, so no query can be made of them.", source.folder)
+        queries += written
+        qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in written}
+        pseudo = (TRAIN,)
+        notes.append(
+            f"no training queries: {len(written):,} pseudo-queries, parts of sentences of the passages, "
+            "stand in for them, and results are worse than with real ones"
+        )
+    if DEV not in qrels:
+        pseudo += (DEV,) if pseudo else ()
+        notes.append(_split_off(qrels, random.Random(seed)))
+    if len(qrels[DEV]) >= _LARGE:
+        notes.append(_halved(qrels, random.Random(seed)))
+    if TEST not in qrels:
+        notes.append("no test queries: the report is on dev, which the choice was made on")
+    order = [name for name in (TRAIN, TUNE, DEV, TEST) if name in qrels]
+    return DividedData(queries, {name: qrels[name] for name in order}, tuple(notes), pseudo)
+
+
+def _without_repeats(qrels: dict[str, Qrels]) -> list[str]:
+    """Take queries of a later split out of the earlier ones, so that none is learned that is asked."""
+    notes = []
+    for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):
+        both = qrels.get(earlier, {}).keys() & qrels.get(later, {}).keys()
+        if both:
+            qrels[earlier] = {query: grades for query, grades in qrels[earlier].items() if query not in both}
+            notes.append(f"{len(both):,} queries of {earlier} are in {later} as well, and are left out of it")
+            if not qrels[earlier]:
+                del qrels[earlier]
+    return notes
+
+
+def _split_off(qrels: dict[str, Qrels], draw: random.Random) -> str:
+    """Move a part of train to dev; returns what was done."""
+    every = list(qrels[TRAIN])
+    count = max(1, min(_DEV_MOST, len(every) // 5))
+    chosen = set(draw.sample(every, count))
+    qrels[DEV] = {query: qrels[TRAIN][query] for query in every if query in chosen}
+    if count == len(every):
+        return "no dev queries, and a single training query: it is both"
+    qrels[TRAIN] = {query: qrels[TRAIN][query] for query in every if query not in chosen}
+    return f"no dev queries: {count:,} of the {len(every):,} training queries are split off as dev"
+
+
+def _halved(qrels: dict[str, Qrels], draw: random.Random) -> str:
+    every = list(qrels[DEV])
+    tuning = set(draw.sample(every, len(every) // 2))
+    qrels[TUNE] = {query: qrels[DEV][query] for query in every if query in tuning}
+    qrels[DEV] = {query: qrels[DEV][query] for query in every if query not in tuning}
+    return f"of {len(every):,} dev queries {len(tuning):,} tune and {len(every) - len(tuning):,} choose"
+
+
+def write_divided(source: SourceData, divided: DividedData, folder: Path) -> None:
+    """Write the data set with its splits, atomically."""
+    if corpus_file(folder).resolve() == corpus_file(source.folder).resolve():
+        raise DataError("the data set is in the output of this run: give another output.", source.folder)
+    write_dataset(folder, source.corpus, divided.queries, divided.qrels)

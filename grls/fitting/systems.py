@@ -1,0 +1,62 @@
+"""The systems that a run compares: what they are made of, and what their queries cost beside one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from grls.fitting.folders import DENSE, DENSE_HOPS, HYBRID
+from grls.retrieve.registry import BM25
+
+_COSTS = {BM25: 1.0, DENSE: 2.0, DENSE_HOPS: 20.0, HYBRID: 200.0}
+"""A decoder of a language model is slower than an encoder, and hops are several searches."""
+
+_MEMBERS = {DENSE_HOPS: (DENSE,), HYBRID: (DENSE, BM25)}
+"""Systems that another one is made of."""
+
+
+class FittedSystem(NamedTuple):
+    """A system.
+
+    Attributes:
+        name: Its name, for people and in files.
+        parts: The systems whose rankings are fused; one: the system itself.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+
+    @property
+    def cost(self) -> float:
+        """What a query costs; a fusion costs as much as its members, and a little more."""
+        return sum(_COSTS[part] for part in self.parts) + 0.5 * (len(self.parts) - 1)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the systems that it is made of."""
+        if len(self.parts) > 1:
+            return self.parts
+        return _MEMBERS.get(self.name, ())
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder among the members of a run."""
+        return self.name if len(self.parts) == 1 else f"fusion-{'-'.join(self.parts)}"
+
+
+def single_systems(names: Sequence[str]) -> list[FittedSystem]:
+    """The systems that are no fusion."""
+    return [FittedSystem(name, (name,)) for name in names]
+
+
+def fusions(names: Sequence[str], weaker: Sequence[str]) -> list[FittedSystem]:
+    """The fusions that are tried: every two systems, and all of them.
+
+    Args:
+        names: The systems.
+        weaker: Systems that another one of the same model beats, which are left out.
+    """
+    parts = [name for name in names if name not in weaker]
+    chosen = [*combinations(parts, 2)] + ([tuple(parts)] if len(parts) > 2 else [])
+    return [FittedSystem(" + ".join(some), tuple(some)) for some in chosen]

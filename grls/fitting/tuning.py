@@ -1,0 +1,66 @@
+"""Tuning a system of a run on the queries that tune."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grls.fitting.plan import Stage
+from grls.fitting.work import FitWork, section, stage_tree
+from grls.retrieve.base import untuned_fingerprint
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.spec import recorded
+from grls.tune.dev import DevQueries
+from grls.tune.options import TuneOptions
+from grls.tune.run import tune_folder
+
+_LEAST = 20
+"""Queries below which nothing is tuned."""
+
+
+def tune_system(work: FitWork, stage: Stage, share: float) -> dict[str, Any]:
+    """Tune the folder of a system.
+
+    Args:
+        work: The run.
+        stage: The options of ``grls tune``.
+        share: The share of the queries that there is time for, in (0, 1].
+    """
+    tree, folder = stage_tree(stage), work.member(stage.system)
+    limit = tree.get("limit")
+    if share < 1:
+        whole = len(DevQueries.read(work.data, work.tune).queries) if limit is None else int(limit)
+        limit = max(_LEAST, int(share * whole))
+    dev = DevQueries.read(work.data, work.tune, limit)
+    search, hops = section(SearchOptions, tree, "search"), section(HopOptions, tree, "hops")
+    device, precision = tree.get("device", work.options.device), tree.get("precision", "float32")
+    made_of = untuned_fingerprint(
+        load_retriever(folder, Opening(device, precision, search, hop_by_hop=False))
+    )
+    options: dict[str, Any] = {"search": given} if (given := recorded(search)) else {}
+    single = hops.steps == "single"
+    options |= {} if single else {"hops": recorded(hops)}
+    grid = section(TuneOptions, tree, "grid")
+    chosen = tune_folder(folder, dev, grid, Opening(device, precision), made_of, options, single)
+    return {
+        "queries": len(dev.queries),
+        "choices": [
+            {
+                "measure": one.measure,
+                "before": round(one.before, 4),
+                "after": round(one.after, 4),
+                "what": one.what,
+            }
+            for one in chosen
+        ],
+    }
+
+
+def tuning_line(result: dict[str, Any]) -> str:
+    """What tuning has chosen, for people."""
+    gains = [
+        f"{one['measure']} {100 * one['before']:.1f} -> {100 * one['after']:.1f} ({one['what']})"
+        for one in result["choices"]
+    ]
+    return f"{result['queries']:,} queries: {'; '.join(gains)}"

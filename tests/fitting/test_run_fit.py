@@ -1,0 +1,276 @@
+"""Whole runs on a data set that is small enough, with random models."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_models
+
+import grls
+from grls.cli import main
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError
+from grls.fitting import planner, run, trainings
+from grls.fitting.clock import FitClock
+from grls.fitting.journal import FitJournal
+from grls.fitting.models import BaseModels
+from grls.fitting.options import FitOptions
+from grls.fitting.result import Fitted
+from grls.fitting.run import fit_dataset
+from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.spec import followed
+
+SPEEDS = Speeds(1e-4, 1e-4, EncoderSpeeds(0.1, 0.01, 0.01, 0.1), WriterSpeeds(0.1, 0.1, 0.1, 0.1, 0.01))
+
+
+@pytest.fixture(autouse=True)
+def speeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured: that takes longer than these runs."""
+    monkeypatch.setattr(planner, "known_speeds", known)
+
+
+def known(data: Any, output: Any, facts: Any, machine: Any, models: BaseModels, chosen: Any) -> Any:
+    """The speeds of the models that there are."""
+    encoder = None if models.biencoder is None else SPEEDS.encoder
+    writer = None if models.generator is None else SPEEDS.writer
+    return replace(SPEEDS, encoder=encoder, writer=writer), 0.5
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("fit")
+    write_fit_data(root / "data")
+    return root
+
+
+@pytest.fixture(scope="module")
+def options(place: Path) -> FitOptions:
+    return fit_options(**write_fit_models(place, place / "data"))
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path, options: FitOptions) -> Iterator[Fitted]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "known_speeds", known)
+        yield fit_dataset(str(place / "data"), place / "whole", options, shown=False)
+
+
+def without_times(output: Path) -> Any:
+    """What stands in ``fit.json``, without times."""
+
+    def stripped(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: stripped(v) for k, v in value.items() if k not in ("seconds", "step_seconds")}
+        return [stripped(one) for one in value] if isinstance(value, list) else value
+
+    return stripped(json.loads((output / "fit.json").read_text()))
+
+
+def test_a_run_makes_systems_compares_them_and_opens_as_the_best(place: Path, whole: Fitted) -> None:
+    output = place / "whole"
+    assert [*whole.metrics][:4] == ["bm25", "dense", "dense-hops", "hybrid"]
+    assert (whole.queries, whole.notes) == ({"dev": 4, "test": 3}, ())
+    for name in ("dense", "dense-hops", "generator", "hybrid"):
+        load_retriever(output / "members" / name, Opening("cpu"))
+    kept = json.loads((output / "fit.json").read_text())
+    assert (kept["kept"], output / kept["retriever"]) == (whole.kept, followed(output))
+    assert grls.load(output, device="cpu").search("is the otter calm ?", 2)
+    assert whole.report.is_file()
+    assert whole.kept in whole.report.read_text()
+    assert f"* {whole.kept} " in whole.text()
+    for split in ("dev", "test"):
+        assert (output / "runs" / split / "hybrid.jsonl").is_file()
+
+
+def test_the_kept_system_is_not_worse_on_dev_than_what_it_is_made_of(whole: Fitted) -> None:
+    best = max(measures["dev R@2"] for measures in whole.metrics.values())
+    members = whole.kept.split(" + ")
+    assert all(
+        whole.metrics[name]["dev R@2"] <= whole.metrics[whole.kept]["dev R@2"] <= best for name in members
+    )
+
+
+def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
+    command = ["retrieve", str(place / "whole"), f"--data={place / 'data'}", "--device=cpu"]
+    assert main([*command, f"--output={tmp_path / 'test'}"]) == 0
+    assert (tmp_path / "test.trec").is_file()
+
+
+def test_a_run_that_is_done_is_read_and_other_options_are_refused(
+    place: Path, whole: Fitted, options: FitOptions
+) -> None:
+    before = (place / "whole" / "fit.json").read_bytes()
+    assert fit_dataset(str(place / "data"), place / "whole", options, shown=False) == whole
+    assert (place / "whole" / "fit.json").read_bytes() == before
+    with pytest.raises(MismatchError, match=r"holds a run of other k \(2, now 3\): call again with the same"):
+        fit_dataset(str(place / "data"), place / "whole", fit_options(**vars(options) | {"k": 3}))
+
+
+class Killed(BaseException):
+    """What ends a process at once."""
+
+
+def killed_at(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """End the process before these steps are recorded, each once."""
+    add = FitJournal.add
+
+    def recorded(self: FitJournal, step: str, *more: Any) -> None:
+        if step in steps:
+            steps.remove(step)
+            raise Killed
+        add(self, step, *more)
+
+    monkeypatch.setattr(FitJournal, "add", recorded)
+
+
+def killed_in_training(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """End the process at the 7th step of the generator, in the second of its epochs."""
+    meters: list[int] = []
+    trained = trainings._trained
+
+    def cut_off(work: Any, output: Path, train: Callable[..., Any]) -> Any:
+        def metered(resume: bool, meter: Callable[[Any], None]) -> Any:
+            def counted(step: Any) -> None:
+                if output.name == "generator" and step.step == 7 and len(meters) < times:
+                    meters.append(step.step)
+                    raise Killed
+                meter(step)
+
+            return train(resume, counted)
+
+        return trained(work, output, metered)
+
+    monkeypatch.setattr(trainings, "_trained", cut_off)
+
+
+def test_a_killed_run_goes_on_to_the_same_result(
+    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [
+        "data",
+        "biencoder dense",
+        "dense dense",
+        "tune dense-hops",
+        "tune hybrid",
+        "compare dense",
+        "end",
+    ]
+    killed_at(steps, monkeypatch)
+    killed_in_training(monkeypatch, 1)
+    for _ in range(len(steps) + 1):
+        with pytest.raises(Killed):
+            fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
+    ended = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
+    assert without_times(tmp_path / "out") == without_times(place / "whole")
+    assert (ended.metrics, ended.kept) == (whole.metrics, whole.kept)
+    kept = sorted(f.name for f in (tmp_path / "out" / "members").iterdir())
+    assert kept == sorted(f.name for f in (place / "whole" / "members").iterdir())
+
+
+def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
+    alone = fit_options(**WORDS_ALONE)
+    first = fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False)
+    (tmp_path / "out" / "fit.json").unlink()
+    (tmp_path / "out" / "runs" / "dev" / "bm25.jsonl").unlink()
+    assert fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False).metrics == first.metrics
+
+
+def test_without_models_there_is_bm25(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fitted = fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
+    assert (fitted.kept, [*fitted.metrics]) == ("bm25", ["bm25"])
+    assert load_retriever(tmp_path / "out").kind == "bm25"
+    assert fitted.why == "the best: recall 87.5 on 4 dev queries"
+    captured = capsys.readouterr()
+    assert "kept: bm25" in captured.out
+    assert captured.err == ""
+
+
+def test_a_corpus_alone_is_fitted_with_pseudo_queries(
+    place: Path, options: FitOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_fit_data(tmp_path / "data", "test")
+    encoder = fit_options(**vars(options) | {"generator": "none"})
+    fitted = fit_dataset(str(data), tmp_path / "out", encoder)
+    assert {"bm25", "dense"} <= fitted.metrics.keys()
+    assert "no training queries: 10 pseudo-queries" in capsys.readouterr().out
+    content = json.loads((tmp_path / "out" / "fit.json").read_text())["data"]
+    assert content["pseudo"] == ["train", "dev"]
+    assert content["queries"] == {"train": 8, "dev": 2, "test": 3}
+
+
+def late(monkeypatch: pytest.MonkeyPatch, step: str, by: float) -> None:
+    """Let time pass at once after a step."""
+    now = [0.0]
+    monkeypatch.setattr(run, "FitClock", lambda budget, spent: FitClock(budget, spent, lambda: now[0]))
+    add = FitJournal.add
+
+    def recorded(self: FitJournal, name: str, *more: Any) -> None:
+        add(self, name, *more)
+        now[0] += by if name == step else 0.0
+
+    monkeypatch.setattr(FitJournal, "add", recorded)
+
+
+def test_when_time_runs_out_what_is_there_is_compared(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late(monkeypatch, "dense dense", 3600)
+    fitted = fit_dataset(
+        str(place / "data"), tmp_path / "out", fit_options(**vars(options) | {"budget": "1h"}), shown=False
+    )
+    assert not (tmp_path / "out" / "members" / "generator").exists()
+    assert "bm25" in fitted.metrics
+    assert "hybrid" not in fitted.metrics
+    again = json.loads((tmp_path / "out" / "fit.json").read_text())
+    assert again["data"]["compared"] == {"dev": 4, "test": 3}
+
+
+def test_a_training_that_fails_leaves_the_other_systems(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ConfigError("the training has diverged")
+
+    monkeypatch.setattr(trainings, "train_writer", fail)
+    fitted = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
+    assert "dense" in fitted.metrics
+    assert "hybrid" not in fitted.metrics
+    left_out = json.loads((tmp_path / "out" / "fit.json").read_text())["plan"]["left_out"]
+    assert left_out["generator hybrid"] == "it failed: the training has diverged"
+    assert left_out["index hybrid"] == "there is no generator"
+
+
+def broken(data: Path) -> None:
+    (data / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq\tgone\t1\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "error", "told"),
+    [
+        (broken, {}, DataError, "2 faults in queries and qrels"),
+        (None, {"biencoder": "no/such-model"}, ConfigError, "there is no model 'no/such-model'"),
+        (None, {"generator": "/no/folder"}, ConfigError, "/no/folder"),
+        (None, {"budget": "1s"}, ConfigError, "too short for anything.*Give --budget"),
+        (None, {"dev_split": "other"}, DataError, r"other\.tsv: no such file"),
+    ],
+)
+def test_what_cannot_work_is_an_error_before_any_training(
+    options: FitOptions,
+    tmp_path: Path,
+    change: Callable[[Path], None] | None,
+    more: dict[str, Any],
+    error: type[GrlsError],
+    told: str,
+) -> None:
+    data = write_fit_data(tmp_path / "data")
+    if change is not None:
+        change(data)
+    with pytest.raises(error, match=told):
+        fit_dataset(str(data), tmp_path / "out", fit_options(**vars(options) | more), shown=False)
+    assert not (tmp_path / "out" / "members").exists()
+    assert not (tmp_path / "out" / "grls.json").exists()

@@ -1,0 +1,183 @@
+"""The data set of a run: checked first, then divided."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fit_helpers import fit_options, write_fit_data
+from small_data import passages, write_jsonl
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split, write_dataset
+from grls.data.types import Passage, Query
+from grls.errors import DataError
+from grls.fitting import splits
+from grls.fitting.pseudo import METADATA, sentence_queries
+from grls.fitting.splits import DividedData, divide, read_source, write_divided
+
+
+def divided(data: Path, seed: int = 0, **options: Any) -> DividedData:
+    return divide(read_source(str(data), fit_options(**options)), seed)
+
+
+def test_all_splits_stay_as_they_are(tmp_path: Path) -> None:
+    made = divided(write_fit_data(tmp_path / "data"))
+    assert (made.counts(), made.notes, made.pseudo) == ({"train": 9, "dev": 4, "test": 3}, (), ())
+    assert (made.tune, made.reported) == ("dev", "test")
+
+
+def test_without_dev_a_part_of_train_is_split_off_and_that_is_said(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data", "train", "test")
+    made = divided(data)
+    assert made.counts() == {"train": 8, "dev": 1, "test": 3}
+    assert made.notes == ("no dev queries: 1 of the 9 training queries are split off as dev",)
+    assert divided(data) == made
+    assert not made.qrels["train"].keys() & made.qrels["dev"].keys()
+    assert {*map(str, [divided(data, seed).qrels["dev"] for seed in range(9)])} != {str(made.qrels["dev"])}
+
+
+def test_without_training_queries_there_are_pseudo_queries_and_that_is_said(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data", "dev", "test")
+    made = divided(data)
+    assert made.counts() == {"train": 10, "dev": 4, "test": 3}
+    assert made.pseudo == ("train",)
+    assert "10 pseudo-queries, parts of sentences" in made.notes[0]
+    real = set(made.qrels["dev"]) | set(made.qrels["test"])
+    assert {query.id for query in made.queries if query.metadata != METADATA} == real
+
+
+def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "data", passages(), [], {})
+    (tmp_path / "data" / "queries.jsonl").unlink()
+    made = divided(tmp_path / "data")
+    assert made.counts() == {"train": 8, "dev": 2}
+    assert made.pseudo == ("train", "dev")
+    assert [note.split(":")[0] for note in made.notes] == [
+        "no training queries", "no dev queries", "no test queries"
+    ]  # fmt: skip
+    assert made.reported == "dev"
+
+
+def test_a_test_split_alone_is_for_the_report_alone(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data", "test")
+    made = divided(data)
+    test = made.qrels["test"]
+    assert len(test) == 3
+    assert not test.keys() & (made.qrels["train"].keys() | made.qrels["dev"].keys())
+
+
+def test_a_single_training_query_is_dev_as_well(tmp_path: Path) -> None:
+    write_dataset(tmp_path, passages(), [Query("q", "calm ?")], {"train": {"q": {"r0": 1}}})
+    made = divided(tmp_path)
+    assert made.qrels["train"] == made.qrels["dev"] == {"q": {"r0": 1}}
+
+
+def test_of_a_large_dev_split_one_half_tunes_and_the_other_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits, "_LARGE", 4)
+    made = divided(write_fit_data(tmp_path / "data"))
+    assert made.counts() == {"train": 9, "tune": 2, "dev": 2, "test": 3}
+    assert made.tune == "tune"
+    assert made.notes == ("of 4 dev queries 2 tune and 2 choose",)
+
+
+def test_queries_that_are_asked_later_are_not_learned(tmp_path: Path) -> None:
+    every = [Query(name, f"calm {name}") for name in "abc"]
+    gold = {"r0": 1}
+    write_dataset(
+        tmp_path, passages(), every, {"train": {"a": gold, "b": gold}, "dev": {"b": gold, "c": gold},
+                                      "test": {"c": gold}}
+    )  # fmt: skip
+    made = divided(tmp_path)
+    assert {split: [*judged] for split, judged in made.qrels.items()} == {
+        "train": ["a"], "dev": ["b"], "test": ["c"]
+    }  # fmt: skip
+    assert made.notes[0] == "1 queries of dev are in test as well, and are left out of it"
+
+
+def test_other_names_of_splits(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data")
+    (data / "qrels" / "dev.tsv").rename(data / "qrels" / "validation.tsv")
+    assert divided(data, dev_split="validation").counts() == {"train": 9, "dev": 4, "test": 3}
+    assert divided(data).counts()["dev"] == 1
+    with pytest.raises(DataError, match=r"dev2\.tsv: no such file; there are test, train, validation"):
+        divided(data, dev_split="dev2")
+
+
+def test_what_is_written_reads_as_it_was_divided(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data", "train")
+    source = read_source(str(data), fit_options())
+    made = divide(source, 0)
+    write_divided(source, made, tmp_path / "out" / "data")
+    corpus = Corpus.read(tmp_path / "out" / "data")
+    assert corpus.fingerprint == source.corpus.fingerprint
+    assert {s: read_split(tmp_path / "out" / "data", s, corpus)[1] for s in made.qrels} == made.qrels
+    with pytest.raises(DataError, match="give another output"):
+        write_divided(source, made, data)
+
+
+def faulty(data: Path) -> None:
+    (data / "qrels" / "train.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq-otter-calm\tgone\t1\nno\tr0\t1\n"
+    )
+
+
+def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data")
+    faulty(data)
+    with pytest.raises(DataError) as error:
+        read_source(str(data), fit_options())
+    assert "2 faults in queries and qrels" in str(error.value)
+    assert "passage id 'gone' is not in" in str(error.value)
+    assert "query id 'no' is in no line" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["", "a b"], r"passages without text or title: '0'; .*Remove them, or give them a text"),
+        (["", " ", "\n", ""], "'0', '1', '2', …"),
+    ],
+)
+def test_empty_passages_are_refused(tmp_path: Path, texts: list[str], told: str) -> None:
+    write_dataset(tmp_path, [Passage(str(n), text) for n, text in enumerate(texts)], [], {})
+    with pytest.raises(DataError, match=told):
+        read_source(str(tmp_path), fit_options())
+
+
+def test_a_data_set_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file; a corpus is a JSONL file or a folder"):
+        read_source(str(tmp_path / "gone"), fit_options())
+
+
+def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data")
+
+    def fingerprint() -> str:
+        return read_source(str(data), fit_options()).fingerprint()
+
+    first = fingerprint()
+    assert fingerprint() == first
+    (data / "qrels" / "test.tsv").unlink()
+    second = fingerprint()
+    write_jsonl(
+        data / "corpus.jsonl", [{"_id": p.id, "text": p.text} for p in [*passages(), Passage("x", "y")]]
+    )
+    assert len({first, second, fingerprint()}) == 3
+
+
+def test_a_pseudo_query_is_a_part_of_a_sentence_of_its_passage() -> None:
+    text = "Otters eat many kinds of fish in winter. A holt is the den of an otter by the river."
+    corpus = Corpus.from_passages(
+        [Passage("a", text), Passage("b", "", "Only title"), Passage("c", "Two words")]
+    )
+    made = sentence_queries(corpus, 9, 0, {"pseudo-1"})
+    assert [query.id for query in made] == ["pseudo-2", "pseudo-3", "pseudo-4"]
+    assert [query.evidence for query in made] == [("a",), ("b",), ("c",)]
+    assert [query.text for query in made[1:]] == ["Only title", "Two words"]
+    words = made[0].text.split()
+    assert 4 <= len(words) < len(text.split())
+    assert set(words) < set(text.split())
+    assert sentence_queries(corpus, 9, 0, {"pseudo-1"}) == made
+    assert len(sentence_queries(corpus, 2, 0, ())) == 2
