@@ -14,7 +14,8 @@ def quiet() -> None:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     # We pass arguments to LightningCLI on purpose, and our data modules resume within an epoch, though their
     # loaders cannot. The other two warnings concern the inside of Lightning and small machines.
     for message in (

@@ -11,7 +11,7 @@ from llama_small import write_llama
 from small_data import passages, queries, scratch, tiny_bert, write_small
 
 import grls
-from grls.api.recipes import GENERATOR_RECIPES
+from grls.api.recipes import BIENCODER_RECIPES, GENERATOR_RECIPES
 from grls.errors import ConfigError, MismatchError
 from grls.io.recipes import recipe_values
 from grls.train import run
@@ -166,6 +166,11 @@ def test_a_file_is_a_recipe_over_chains(root: Path, tmp_path: Path) -> None:
     file.write_text("trainer:\n  max_steps: 1\n")
     made = grls.Generator(root / "llama", layers=1)
     assert made.fit(root / "data", recipe=file, options=FAST).results["chains"].steps == 1
+
+
+def test_the_guide_names_every_recipe() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "train.md").read_text()
+    assert [name for name in (*GENERATOR_RECIPES, *BIENCODER_RECIPES) if f"`{name}`" not in guide] == []
 
 
 def test_every_layer_of_a_recipe_is_there() -> None:

@@ -72,10 +72,13 @@ def test_a_run_whose_time_is_up_has_a_model_and_goes_on_to_the_same_losses(
     data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     whole: tuple[Path, TrainingResult, list[TrainingStep]],
 ) -> None:
     meter = a_second_a_step(monkeypatch)
+    capsys.readouterr()
     ended = run_stage("retrieve", options(data, tmp_path / "run"), max_seconds=13.5, meter=meter)
+    assert capsys.readouterr() == ("", "")  # the meter's reports are the only ones
     assert (ended.steps, ended.time_is_up) == (13, True)
     assert sorted(logged(tmp_path / "run", "dev_recall")) == [7, 12]  # once more, at the end
     assert ended.best is not None

@@ -59,6 +59,12 @@ class TimeLimit(L.Callback):
             self._measuring = None
 
 
+def is_metered(trainer: L.Trainer) -> bool:
+    """Whether a meter hears of the steps, so that nothing is printed."""
+    limits = [callback for callback in trainer.callbacks if isinstance(callback, TimeLimit)]  # type: ignore[attr-defined]
+    return any(limit.clock.meter is not None for limit in limits)
+
+
 def _end(trainer: L.Trainer) -> None:
     """End the training with this batch, after a measurement on dev.
 

@@ -30,6 +30,7 @@ from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.train.core.checkpoints import kept_checkpoint
 from grls.train.core.damage import damage
+from grls.train.core.time_limit import is_metered
 from grls.train.stages.data import StageData
 
 log = logging.getLogger(__name__)
@@ -229,7 +230,8 @@ class SaveModel(L.Callback):
         _refuse_diverged(module.model, self.folder)
         if trainer.is_global_zero:
             self._write(module, trainer.datamodule)  # type: ignore[attr-defined]
-            print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
+            if not is_metered(trainer):
+                print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
 
     def _write(self, module: Any, data: Any) -> None:
         """Write the model, its tokenizer, and the files beside them."""
