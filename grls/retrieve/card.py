@@ -11,7 +11,7 @@ from typing import Any
 
 from grls.errors import ConfigError
 from grls.io.files import read_json
-from grls.retrieve.base import Description
+from grls.retrieve.base import Description, Retriever
 
 CARD = "README.md"
 
@@ -123,6 +123,22 @@ class Card:
             f"```json\n{options}\n```",
         ]
         return "\n\n".join(parts) + "\n"
+
+
+def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
+    """The card of a retriever for a repository: the one in its folder, or a new one if options are given.
+
+    Args:
+        retriever: The retriever.
+        folder: Its folder.
+        name: The repository: ``user/name``.
+        options: What the user says.
+    """
+    written = Path(folder) / CARD
+    if options == CardOptions() and written.is_file():
+        return written.read_text(encoding="utf-8")
+    figures = figures_beside(folder)
+    return Card(name, retriever.describe(), len(retriever.corpus), options, figures).text
 
 
 def figures_beside(folder: str | Path) -> Figures:

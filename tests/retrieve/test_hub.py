@@ -28,5 +28,6 @@ def test_a_whole_retriever_is_saved_and_sent(tmp_path: Path, monkeypatch: pytest
     folder = tmp_path / "retriever"
     assert retriever.push_to_hub("someone/mine", folder, private=True) == "hub/someone/mine"
     assert calls == [("someone/mine", True, True), "*"]
+    assert "someone/mine" in (tmp_path / "hub" / "someone" / "mine" / "README.md").read_text()
     for place in (folder, tmp_path / "hub" / "someone" / "mine"):
         assert len(GenerativeRetriever.from_pretrained(place, device="cpu").corpus) == len(retriever.corpus)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.filters import Numbers
+from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
@@ -23,7 +23,9 @@ from grls.io.files import atomic_folder
 from grls.models.base import Floats
 from grls.models.load.settings import refuse_other_settings
 from grls.models.text_encoder import TextEncoder
+from grls.retrieve.base import Description
 from grls.retrieve.build import Building
+from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
 from grls.retrieve.encoded.folder import (
     check_embeddings,
@@ -100,6 +102,14 @@ class EncodedRetriever(ABC):
     @abstractmethod
     def _write(self, file: Path) -> None:
         """Write the encoded passages."""
+
+    @abstractmethod
+    def describe(self) -> Description:
+        """Its description in manifests and reports."""
+
+    @abstractmethod
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`."""
 
     def _recorded(self, folder: Path) -> dict[str, Any]:
         """Further fields of the ``grls.json`` of a folder."""
@@ -202,7 +212,7 @@ class EncodedRetriever(ABC):
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
         self.save_pretrained(folder)
-        return upload(folder, repository, private)
+        return upload(folder, repository, private, card_of(self, folder, repository, CardOptions()))
 
     def fingerprint(self) -> str:
         """SHA-256 of the model (with its limits) and the corpus."""

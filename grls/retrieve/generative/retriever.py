@@ -34,6 +34,7 @@ from grls.models.load.settings import refuse_other_settings
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import Description, NextHop, Under
+from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
@@ -183,7 +184,7 @@ class GenerativeRetriever(DecodedPassages):
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
         self.save_pretrained(folder)
-        return upload(folder, repository, private)
+        return upload(folder, repository, private, card_of(self, folder, repository, CardOptions()))
 
     def fingerprint(self) -> str:
         """SHA-256 of the model, the corpus, and the options of spans."""
