@@ -36,6 +36,9 @@ MARGIN = 0.08
 _LATE = 0.03
 """The same of a plan that is revised."""
 
+_FAST = Speeds(1e-4, 1e-4)
+"""Of BM25, on a fast machine."""
+
 _HALVINGS = 20
 _DISK = 6.0
 """GiB that a generator's checkpoints take."""
@@ -66,6 +69,7 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan
     machine = this_machine(output, options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     models = models_that_fit(models, machine, facts)
+    _refuse_hopeless(StageMaker(facts, machine, models, _FAST, options))
     speeds, measured = known_speeds(data, output, facts, machine, models, options)
     return chosen_plan(facts, machine, models, speeds, options, measured)
 
@@ -122,10 +126,25 @@ def chosen_plan(
             return Plan(
                 facts, machine, models, options, speeds, effort, stages, skipped, options.seconds, measured
             )
-    least = measured + _total(maker.stages(at(levels[-1], 0.0)))
-    raise ConfigError(
-        f"--budget {options.budget} is too short for anything: {_what(levels[-1])} over "
-        f"{facts.passages:,} passages takes {duration(least)}. Give --budget "
+    raise _too_short(maker, measured + _total(maker.stages(at(levels[-1], 0.0))))
+
+
+def _refuse_hopeless(maker: StageMaker) -> None:
+    """Refuse a budget that is too short for anything on any machine, before anything is measured.
+
+    Raises:
+        ConfigError: It is.
+    """
+    facts, budget = maker.facts, maker.options.seconds
+    least = _total(maker.stages(effort_at(LEVELS[-1], 0.0, facts, False)))
+    if budget is not None and least > (1 - MARGIN) * budget:
+        raise _too_short(maker, least)
+
+
+def _too_short(maker: StageMaker, least: float) -> ConfigError:
+    return ConfigError(
+        f"--budget {maker.options.budget} is too short for anything: BM25 over "
+        f"{maker.facts.passages:,} passages takes {duration(least)}. Give --budget "
         f"{_as_budget(least / (1 - MARGIN))} or more."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,15 @@ def recipe(names: Sequence[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name in names:
         layer = yaml.safe_load(Path(config_file(name)).read_text(encoding="utf-8"))
-        options = _over(options, layer)
+        options = laid_over(options, layer)
     return options
 
 
-def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Options over others, nested objects entry by entry."""
     merged = dict(below)
     for name, value in above.items():
         known = merged.get(name)
-        both = isinstance(known, dict) and isinstance(value, dict)
-        merged[name] = _over(known, value) if both and isinstance(known, dict) else value
+        both = isinstance(known, Mapping) and isinstance(value, Mapping)
+        merged[name] = laid_over(known, value) if both and isinstance(known, Mapping) else value
     return merged

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Stage
 from grls.fitting.progress import FitProgress
-from grls.fitting.recipe import recipe
+from grls.fitting.recipe import laid_over, recipe
 from grls.retrieve.registry import BM25
 from grls.retrieve.spec import made, relative
 
@@ -98,17 +98,7 @@ def tree_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def stage_tree(stage: Stage) -> dict[str, Any]:
     """The options of a stage over those of its recipes, as nested objects."""
-    tree = recipe(stage.recipes)
-    _lay_over(tree, tree_of(stage.options))
-    return tree
-
-
-def _lay_over(tree: dict[str, Any], options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if isinstance(value, Mapping) and isinstance(tree.get(name), dict):
-            _lay_over(tree[name], value)
-        else:
-            tree[name] = value
+    return laid_over(recipe(stage.recipes), tree_of(stage.options))
 
 
 def section(cls: type[Options], tree: Mapping[str, Any], name: str) -> Options:

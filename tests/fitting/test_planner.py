@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from small_data import write_small
 
 from grls.errors import ConfigError
 from grls.fitting.effort import LEVELS, effort_at, whole_steps
@@ -13,7 +15,7 @@ from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModel, BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Plan
-from grls.fitting.planner import MARGIN, chosen_plan, models_that_fit, revised_plan
+from grls.fitting.planner import MARGIN, chosen_plan, make_plan, models_that_fit, revised_plan
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
 
 CPU = Machine(2, True, 16.0, "", 0.0, 60.0)
@@ -135,6 +137,19 @@ def test_a_budget_for_nothing_says_what_fits() -> None:
         planned("5s")
     enough = str(caught.value).partition("Give --budget ")[2].partition(" ")[0]
     assert planned(enough).systems == ("bm25",)
+
+
+def test_a_budget_for_nothing_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: object) -> tuple[Speeds, float]:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr("grls.fitting.planner.known_speeds", measure)
+    data = str(write_small(tmp_path / "data"))
+    options = FitOptions(budget="5s", biencoder="none", generator="none", device="cpu")
+    with pytest.raises(ConfigError, match="--budget 5s is too short for anything: BM25 over 10 passages"):
+        make_plan(data, tmp_path / "run", options)
 
 
 def test_one_gold_passage_a_query_asks_for_no_hops() -> None:
