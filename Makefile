@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test wheel-test lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install quickstart test wheel-test versions lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
   bench-riches bench-train bench-device bench-efficiency lock clean
 
 install: $(VENV)/.installed
@@ -22,7 +22,12 @@ test: install
 
 # tests/wheel, which `make test` runs on links to the packages of $(VENV), with all packages installed anew.
 wheel-test: install
-	GRLS_FRESH_INSTALL=1 $(BIN)/python -m pytest --timeout 3600 tests/wheel
+	GRLS_FRESH_INSTALL=1 $(BIN)/python -m pytest --timeout 3600 -o tmp_path_retention_policy=none tests/wheel
+
+# Both make their own environment, of about 2 GB.
+versions:
+	$(PYTHON) .ci/versions.py oldest
+	$(PYTHON) .ci/versions.py newest
 
 lint: install
 	$(BIN)/ruff check .

@@ -62,7 +62,7 @@ class Environment:
         if os.environ.get(FRESH):
             lock = f"--constraint={ROOT / 'requirements.lock'}"
             # First torch alone: its local CPU build is used where there is one.
-            for what in ("torch", f"{wheel}[{','.join(extras)}]"):
+            for what in ("torch", f"{wheel}[{','.join(extras)}]" if extras else str(wheel)):
                 _pip(f"--python={self.python}", "install", lock, what)
         else:
             self.link(brought_by(metadata_of(wheel, self.folder / "metadata"), extras))

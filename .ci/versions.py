@@ -1,0 +1,96 @@
+"""Tries grls with the oldest versions that pyproject.toml allows, or with the newest, and says what breaks.
+
+    python .ci/versions.py oldest
+    python .ci/versions.py newest --python python3.13
+
+Makes a virtual environment in a temporary folder (about 2 GB), installs grls with the extra ``all`` by uv,
+and runs tests that use every dependency. ``oldest`` takes the lower bound of each requirement of grls, and
+the newest of what these require. torch is that of requirements.lock, whose CPU build is small; ``--torch``
+takes another. Exit code 0: the versions fit together, and every test passed.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+RESOLUTION = {"oldest": "lowest-direct", "newest": "highest"}
+RUNNER = ("pytest", "pytest-timeout", "hypothesis", "packaging")
+TESTS = (
+    "tests/index", "tests/retrieve/test_bm25.py", "tests/retrieve/test_spec.py", "tests/retrieve/dense",
+    "tests/retrieve/encoded", "tests/retrieve/generative", "tests/models/load", "tests/models/test_lora.py",
+    "tests/train/stages", "tests/train/biencoder", "tests/evaluation", "tests/report",
+)  # fmt: skip
+
+
+def main() -> int:
+    """Make the environment and run the tests."""
+    asked = arguments()
+    with TemporaryDirectory(prefix="grls-versions-") as folder:
+        place = Path(folder)
+        run(asked.python, "-m", "venv", place / "env")
+        python = place / "env" / "bin" / "python"
+        limits = place / "limits.txt"
+        limits.write_text(f"torch=={asked.torch}\n")
+        run(python, "-m", "pip", "install", "--quiet", f"torch=={asked.torch}", "uv")
+        uv = (python, "-m", "uv", "pip", "install", "--quiet", "--constraint", limits)
+        run(*uv, "--resolution", RESOLUTION[asked.versions], f"grls[all] @ {ROOT.as_uri()}")
+        run(*uv, *RUNNER)
+        print(differences(run(python, "-m", "uv", "pip", "freeze", shown=False)), flush=True)
+        run(python, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=short", *(asked.tests or TESTS))
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("versions", choices=tuple(RESOLUTION))
+    parser.add_argument("tests", nargs="*", help="tests, in place of those chosen here")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter of the environment")
+    parser.add_argument("--torch", default=locked()["torch"], help="the version of torch")
+    return parser.parse_args()
+
+
+def run(*command: object, shown: bool = True) -> str:
+    """Run a command in the repository, whose sources the tests import; end where it fails."""
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(ROOT),
+        "VIRTUAL_ENV": str(Path(str(command[0])).parents[1]),
+    }
+    done = subprocess.run(
+        [*map(str, command)], cwd=ROOT, env=environment, text=True, stdout=None if shown else subprocess.PIPE
+    )
+    if done.returncode:
+        print(f"this failed: {' '.join(map(str, command))}", file=sys.stderr)
+        raise SystemExit(1)
+    return done.stdout or ""
+
+
+def locked() -> dict[str, str]:
+    """The versions of requirements.lock."""
+    return dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+
+
+def differences(frozen: str) -> str:
+    """The versions that are not those of requirements.lock."""
+    known = {plain(name): version for name, version in locked().items()}
+    rows = re.findall(r"^([\w.-]+)==([^\s+]+)", frozen, re.MULTILINE)
+    other = [(name, version) for name, version in rows if known.get(plain(name)) != version]
+    lines = [f"  {name:<28} {known.get(plain(name), '-'):>14} -> {version}" for name, version in other]
+    return "\n".join([f"{len(rows)} packages, {len(other)} not as in requirements.lock:", *lines])
+
+
+def plain(name: str) -> str:
+    """A name as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
