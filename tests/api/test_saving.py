@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 from composite_specs import written
+from encoder_models import tiny_colbert
 
 import grls
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
+from grls.retrieve.build import Building, build
 from grls.retrieve.pack import pack_folder
-from grls.retrieve.spec import read_spec, write_link
+from grls.retrieve.registry import KINDS as KINDS_KNOWN
+from grls.retrieve.registry import class_of
+from grls.retrieve.spec import read_spec, update_spec, write_link
 
 KINDS = ("bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "chains", "cut", "rescored")
 TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
@@ -27,7 +31,7 @@ def paths(folder: Path) -> list[str]:
     return [
         text
         for file in folder.rglob("grls.json")
-        for text in re.findall(r'"([^"]*/[^"]*)"', file.read_text())
+        for text in re.findall(r'"([^"]*/[^"]+)"', file.read_text())
         if text.startswith("/") or not (file.parent / text).resolve().is_relative_to(folder.resolve())
     ]
 
@@ -134,3 +138,32 @@ def test_what_would_be_lost_is_refused(kinds: Path, tmp_path: Path) -> None:
         pack_folder(tmp_path / "notes", tmp_path / "made")
     with pytest.raises(ConfigError):
         pack_folder(tmp_path / "dense", tmp_path)
+
+
+def test_what_a_multi_vector_retriever_reads_first_is_a_member(kinds: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "colbert"
+    built = build(
+        str(tiny_colbert(tmp_path / "model")),
+        str(kinds / "data"),
+        Building(str(folder), "auto", device="cpu"),
+    )
+    assert "10 passages" in built
+    for first in (str(kinds / "dense"), "bm25"):
+        update_spec(folder, {"retriever": first, "passages": 3})
+        original = load(folder)
+        saved = original.save(tmp_path / "saved")
+        assert paths(saved) == []
+        assert read_spec(saved)["retriever"] == ("bm25" if first == "bm25" else "members/dense")
+        assert load(saved).search(TEXTS, 4) == original.search(TEXTS, 4)
+
+
+def test_every_field_that_names_a_folder_is_known(kinds: Path) -> None:
+    """A path that leaves the folder, in a folder of any kind, is one that packing follows."""
+    for name in KINDS:
+        spec = read_spec(kinds / name)
+        texts = re.findall(r'"(\.\./[^"]*)"', json.dumps(spec))
+        fields = class_of(spec["kind"]).folders if texts else ()  # type: ignore[attr-defined]
+        assert bool(texts) <= bool(fields), name
+    assert sorted(KINDS_KNOWN) == sorted(
+        [*{read_spec(kinds / name)["kind"] for name in KINDS}, "sparse", "multi-vector", "link"]
+    )
