@@ -106,7 +106,9 @@ class BiEncoder:
             WriteError: The output cannot be written.
         """
         values = recipe_values(biencoder_recipe(recipe).layers)
-        fit = options_of(BiEncoderOptions, {**values.get("fit", {}), **options}, "BiEncoder.fit")
+        # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
+        chosen = {**values.get("fit", {}), "scale": None, **options}
+        fit = options_of(BiEncoderOptions, chosen, "BiEncoder.fit")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
         (miner,) = member_names([negatives])

@@ -62,8 +62,9 @@ def run_stage(
     require("train", f"the training stage {name}")
     clock = TrainingClock(name, max_seconds, meter)
     arguments = [*STAGES[name].arguments, *(f"--config={config_file(recipe)}" for recipe in recipes)]
+    arguments += ["--trainer.enable_model_summary=false"]
     if meter is not None:
-        arguments += ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
+        arguments += ["--trainer.enable_progress_bar=false"]
     arguments += [f"--{option}={_text(value)}" for option, value in options.items()]
 
     from grls.train.cli import fit_stage

@@ -1,6 +1,7 @@
 """A bi-encoder from Python: trained on Python objects, indexed, resumed, and what is refused."""
 
 import gc
+import json
 import logging
 import shutil
 from pathlib import Path
@@ -90,6 +91,15 @@ def test_lists_have_places_as_ids_in_train_and_in_dev(bert: Path, tmp_path: Path
     grls.BiEncoder(bert).fit(texts, asked[:12], gold[:12], dev, output=tmp_path / "run", **FAST)
     held = read_split(tmp_path / "run" / "data", "dev")[0]
     assert [(query.id, query.text) for query in held] == [("dev-0", asked[12]), ("dev-1", asked[13])]
+
+
+def test_the_scale_is_that_of_the_model_and_not_of_the_recipe(bert: Path, data: Path, tmp_path: Path) -> None:
+    def scale(**more: Any) -> Any:
+        grls.BiEncoder(bert).fit(data, output=tmp_path, dev="dev", **{**FAST, "max_steps": 1, **more})
+        return json.loads((tmp_path / "logs.json").read_text())["settings"]["scale"]
+
+    assert recipe_values(BIENCODER_RECIPES["default"].layers)["fit"]["scale"] == 20
+    assert (scale(), scale(scale=5.0)) == (None, 5.0)
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(
