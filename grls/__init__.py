@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from grls.api.biencoder import BiEncoder as BiEncoder
     from grls.api.bm25 import BM25 as BM25
     from grls.api.experiment import experiment as experiment
+    from grls.api.fit import FitResult as FitResult
+    from grls.api.fit import fit as fit
     from grls.api.fusing import fuse as fuse
     from grls.api.generator import Generator as Generator
     from grls.api.opening import load as load
@@ -32,12 +34,14 @@ _PLACES = {
     "BiEncoder": "grls.api.biencoder",
     "Chain": "grls.data.types",
     "Corpus": "grls.data.corpus",
+    "FitResult": "grls.api.fit",
     "Generator": "grls.api.generator",
     "Hit": "grls.data.types",
     "Passage": "grls.data.types",
     "Query": "grls.data.types",
     "Searcher": "grls.api.searcher",
     "experiment": "grls.api.experiment",
+    "fit": "grls.api.fit",
     "fuse": "grls.api.fusing",
     "load": "grls.api.opening",
 }
@@ -48,12 +52,14 @@ __all__ = [
     "BiEncoder",
     "Chain",
     "Corpus",
+    "FitResult",
     "Generator",
     "Hit",
     "Passage",
     "Query",
     "Searcher",
     "experiment",
+    "fit",
     "fuse",
     "load",
 ]

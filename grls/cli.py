@@ -108,6 +108,10 @@ VERBS = {
     "retrieve": Verb(
         "retrieve for the queries of a data set, in a single step or hop by hop", "retrieve:retrieve"
     ),
+    "fit": Verb(
+        "make the best retriever for a data set: train, index, tune, compare, in the time that there is",
+        "fit:fit_command",
+    ),
     "tune": Verb("tune the weights and other settings of a retriever folder on dev queries", "tune:tune"),
     "fuse": Verb(
         "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",

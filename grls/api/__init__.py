@@ -10,6 +10,8 @@ without a place; they go with their object.
 ``bm25`` is the baseline without training. ``experiment`` compares systems, and ``outcome`` is the table of
 what they scored.
 
+``fit`` makes the best retriever for a corpus, in the time that there is.
+
 ``biencoder`` and ``generator`` train models, by the ``recipes`` and on the ``training_data`` that a user
 names; ``generator_stages`` are the stages of a generator. ``building`` makes searchers of models.
 """

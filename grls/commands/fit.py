@@ -7,21 +7,28 @@ from typing import Any
 from grls.fitting.options import FitOptions
 
 
-def fit(data: str, *, output: str, plan: bool = False, **options: Any) -> None:
+def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -> None:
     """Make the best retriever for a data set, in the time that there is.
 
     Looks at the data, the machine and the models that can be had, measures a few steps of each training, and
-    prints a plan with the time of every stage, and what is left out for want of time.
+    prints a plan with the time of every stage, and what is left out for want of time. Then it trains,
+    indexes, tunes, compares all systems on dev queries, and keeps the best. OUTPUT opens as that retriever;
+    OUTPUT/report.html compares the systems, OUTPUT/README.md is a model card. A run that was killed goes on
+    when it is called again with the same data and options.
 
     Args:
-        data: Data set folder in BEIR's layout, with queries to learn from and dev queries.
+        data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
+            off; without training queries pseudo-queries stand in for them.
         output: The folder of the run.
         plan: Print the plan, and do nothing else.
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
-    from grls.fitting.planner import make_plan
+    from grls.fitting.run import fit_dataset, plan_dataset
     from grls.io.logs import quiet
 
     quiet()
     chosen = FitOptions(**options)
-    print(make_plan(data, output, chosen).text())
+    if plan:
+        print(plan_dataset(data, output, chosen).text())
+    else:
+        fit_dataset(data, output, chosen)

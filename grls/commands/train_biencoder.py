@@ -23,7 +23,6 @@ def train_biencoder(
     negatives: str = BM25,
     analyzer: Analyzer = USUAL,
     resume: bool = False,
-    max_seconds: float | None = None,
 ) -> None:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
@@ -48,8 +47,6 @@ def train_biencoder(
             same corpus, or ``bm25``.
         analyzer: How BM25 splits texts into words, for hard negatives.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
-        max_seconds: Longest time of the run in seconds; null: no limit. When it is over, dev is measured once
-            more and the best epoch is kept.
     """
     from grls.train.biencoder.run import run_biencoder
 
@@ -66,6 +63,5 @@ def train_biencoder(
         negatives=negatives,
         analyzer=analyzer,
         resume=resume,
-        max_seconds=max_seconds,
     )
     print(f"{output}/model: {trained.examples:,} examples, {trained.seconds:.0f} s")

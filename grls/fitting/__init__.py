@@ -9,7 +9,7 @@ stages with their times, and what is skipped and why. ``planner`` chooses it: th
 ``run`` does it. ``splits`` reads and checks the data and divides them, with queries of ``pseudo`` where there
 are none. ``work`` is what all steps share; ``steps`` does each once: ``trainings``, ``folders``, ``tuning``.
 ``ending`` compares: ``comparing`` ranks the queries with all ``systems``, ``fusing`` fuses them, ``scoring``
-says what they are worth, ``choose`` keeps one, ``page`` writes the page and ``result`` the result.
+says what they are worth, ``choose`` keeps one, ``page``, ``model_card`` and ``result`` write what came of it.
 ``journal`` keeps what is done, so that a killed run goes on; ``clock`` counts the time, and ``progress``
 shows it.
 """

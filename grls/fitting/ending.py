@@ -10,6 +10,7 @@ from grls.data.corpus import Corpus
 from grls.fitting import comparing, folders
 from grls.fitting.choose import Candidate, KeptSystem, choose_system
 from grls.fitting.fusing import make_fusion_folder, save_fusion, system_run, tuned_fusion
+from grls.fitting.model_card import write_card
 from grls.fitting.page import write_page
 from grls.fitting.plan import Plan, Stage
 from grls.fitting.result import Fitted, write_result
@@ -175,7 +176,7 @@ class FitEnding:
             "weights": {name: recorded(fusion) for name, fusion in self.weights.items()},
             "metrics": metrics,
             "data": {
-                "folder": self.source.folder,
+                "name": self.source.name,
                 "fingerprint": self.source.fingerprint(),
                 "queries": self.divided.counts(),
                 "compared": {split: len(self.golds[split].queries) for split in reported},
@@ -196,8 +197,11 @@ class FitEnding:
             "step_seconds": journal.step_seconds(),
             "seconds": round(self.steps.clock.seconds, 1),
         }
+        content["language"] = self.plan.facts.language
         write_result(self.work.output, content)
-        return Fitted.read(self.work.output)
+        fitted = Fitted.read(self.work.output)
+        write_card(fitted, content, self.work.options.device)
+        return fitted
 
     def _measures(self, splits: Sequence[str], system: FittedSystem) -> dict[str, float]:
         found: dict[str, float] = {}

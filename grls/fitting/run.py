@@ -23,13 +23,40 @@ from grls.fitting.splits import TEST, TRAIN, DividedData, SourceData, divide, re
 from grls.fitting.steps import FitSteps
 from grls.fitting.work import FitWork
 from grls.io.extras import require
+from grls.io.files import scratch_folder
 from grls.io.logs import quiet
 
 _ENDING = ("compare", "fusion", "report")
 """Stages of the comparison."""
 
 
-def fit_dataset(data: str, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
+def plan_dataset(data: str, output: str | Path, options: FitOptions) -> Plan:
+    """The plan that :func:`fit_dataset` would follow; nothing else is done.
+
+    Args:
+        data: See :func:`fit_dataset`.
+        output: Where the run would write; what is measured is kept there.
+        options: What the user has chosen.
+
+    Raises:
+        ConfigError: A model cannot be had, or the budget is too short for anything.
+        DataError: The data set is missing or has faults.
+    """
+    source = read_source(data, options)
+    divided = divide(source, options.seed)
+    with scratch_folder(output) as scratch:
+        write_divided(source, divided, scratch / "data")
+        return make_plan(scratch / "data", output, _named(options, divided))
+
+
+def _named(options: FitOptions, divided: DividedData) -> FitOptions:
+    """The options, with the names of the splits of a run."""
+    return replace(options, train_split=TRAIN, dev_split=divided.tune, test_split=TEST)
+
+
+def fit_dataset(
+    data: str, output: str | Path, options: FitOptions, shown: bool = True, name: str | None = None
+) -> Fitted:
     """Make the best retriever for a data set: train, index, tune, compare, and keep the best on dev.
 
     Args:
@@ -39,6 +66,7 @@ def fit_dataset(data: str, output: str | Path, options: FitOptions, shown: bool 
             on when it is called again with the same data and options.
         options: What the user has chosen.
         shown: Whether plan, progress and results are printed.
+        name: What results call the data set; None: its folder.
 
     Raises:
         ConfigError: A model cannot be had, the budget is too short for anything, or the folder holds
@@ -49,7 +77,7 @@ def fit_dataset(data: str, output: str | Path, options: FitOptions, shown: bool 
     """
     quiet()
     require("report", "grls fit, whose page compares all systems,")
-    source = read_source(data, options)
+    source = read_source(data, options, name)
     place = Path(output)
     journal = FitJournal(place, {"data": source.fingerprint(), **asdict(options)})
     try:
@@ -111,7 +139,7 @@ class _FitRun:
 
     def _plan(self, steps: FitSteps, divided: DividedData) -> Plan:
         """The plan; what it measured is kept, so that it is the same in a run that goes on."""
-        named = replace(self.options, train_split=TRAIN, dev_split=divided.tune, test_split=TEST)
+        named = _named(self.options, divided)
         with self.progress.stage("plan"):
             plan = make_plan(steps.work.data, self.output, named)
         self.progress.say(f"\n{plan.text()}\n")

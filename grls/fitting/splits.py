@@ -45,12 +45,14 @@ class SourceData:
 
     Attributes:
         folder: Its folder.
+        name: What results call it.
         corpus: The passages.
         queries: All queries.
         qrels: Judgements of ``train``, ``dev`` and ``test``, those that there are.
     """
 
     folder: str
+    name: str
     corpus: Corpus
     queries: list[Query]
     qrels: dict[str, Qrels]
@@ -94,12 +96,13 @@ class DividedData:
         return {split: len(judged) for split, judged in self.qrels.items()}
 
 
-def read_source(data: str, options: FitOptions) -> SourceData:
+def read_source(data: str, options: FitOptions, name: str | None = None) -> SourceData:
     """Read a data set and refuse whatever is wrong with it, before any work is done.
 
     Args:
         data: Data set folder in BEIR's layout; queries and judgements may be missing.
         options: The names of the splits.
+        name: What results call it; None: its folder.
 
     Raises:
         DataError: With all faults of queries and judgements, a passage without a text, or a split that is
@@ -118,7 +121,8 @@ def read_source(data: str, options: FitOptions) -> SourceData:
     qrels = {split: found for split, name in names.items() if (found := _judged(data, split, name))}
     queries = read_queries(data) if qrels else []
     judged = {query for split in qrels.values() for query in split}
-    return SourceData(data, corpus, [query for query in queries if query.id in judged], qrels)
+    asked = [query for query in queries if query.id in judged]
+    return SourceData(data, name or data, corpus, asked, qrels)
 
 
 def _judged(data: str, split: str, name: str) -> Qrels:

@@ -20,6 +20,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted
 from grls.fitting.run import fit_dataset
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.retrieve.card import figures_beside
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed
 
@@ -83,6 +84,17 @@ def test_a_run_makes_systems_compares_them_and_opens_as_the_best(place: Path, wh
     assert f"* {whole.kept} " in whole.text()
     for split in ("dev", "test"):
         assert (output / "runs" / split / "hybrid.jsonl").is_file()
+
+
+def test_the_card_says_what_was_measured_on_what_and_how_it_was_made(place: Path, whole: Fitted) -> None:
+    card = (place / "whole" / "README.md").read_text()
+    assert 'grls.load("whole")' in card
+    assert "Measured on 4 dev, 3 test queries." in card
+    assert "Queries: 9 train, 4 dev, 3 test." in card
+    assert "| hybrid |" in card
+    assert "fine-tune" in card
+    assert "## Licence" in card
+    assert figures_beside(place / "whole").keys() == whole.metrics.keys()
 
 
 def test_the_kept_system_is_not_worse_on_dev_than_what_it_is_made_of(whole: Fitted) -> None:

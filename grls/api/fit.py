@@ -1,0 +1,137 @@
+"""``grls.fit``: from passages, queries and gold passages to the retriever that dev says is best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from grls.api.options import options_of
+from grls.api.searcher import Searcher
+from grls.api.temporary import HeldFolder
+from grls.api.training_data import training_data
+from grls.data.corpus import Corpus
+from grls.data.inputs.corpora import corpus_of
+from grls.data.inputs.folders import write_splits
+from grls.data.inputs.gold import Gold, gold_of
+from grls.data.inputs.values import existing_path
+from grls.fitting.options import FitOptions
+from grls.fitting.result import Fitted
+from grls.fitting.run import fit_dataset
+from grls.retrieve.registry import Opening, load_retriever
+
+
+class FitResult:
+    """What :func:`grls.fit` made.
+
+    Args:
+        fitted: The run.
+        place: Its folder; a temporary one goes with this object and its retriever.
+        device: Where the retriever is opened.
+    """
+
+    def __init__(self, fitted: Fitted, place: HeldFolder, device: str):
+        self.run = fitted
+        self._place = place
+        self._device = device
+
+    @cached_property
+    def retriever(self) -> Searcher:
+        """The retriever that is kept; it opens when it is asked for first."""
+        opening = Opening(self._device)
+        return Searcher(load_retriever(self.output, opening), self._place, opening)
+
+    @property
+    def output(self) -> Path:
+        """The folder of the run, which opens as the retriever."""
+        return self.run.output
+
+    @property
+    def report(self) -> Path:
+        """The page that compares the systems."""
+        return self.run.report
+
+    @property
+    def kept(self) -> str:
+        """The name of the system that is kept."""
+        return self.run.kept
+
+    @property
+    def table(self) -> Mapping[str, Mapping[str, float]]:
+        """System -> measure, with its split before it (``dev R@5``, ``test nDCG@10``) -> mean."""
+        return self.run.metrics
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.output)!r})\n{self.run.text()}"
+
+
+def fit(
+    corpus: Any,
+    queries: Any = None,
+    gold: Any = None,
+    *,
+    output: str | Path | None = None,
+    budget: str | None = None,
+    dev: Any = None,
+    test: Any = None,
+    **options: Any,
+) -> FitResult:
+    """Make the best retriever for a corpus: train, index, tune, compare, and keep the best on dev queries.
+
+    Args:
+        corpus: The passages: texts, dicts, a data frame, a folder, …
+            (:func:`~grls.data.inputs.corpora.corpus_of`). A data set folder may hold the queries as well.
+        queries: Queries to learn from (:func:`~grls.data.inputs.queries.queries_from`); None: those of the
+            data set folder ``corpus``, or else pseudo-queries made of its passages.
+        gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
+        output: The folder of the run; one that was killed goes on when it is called again. None: a temporary
+            folder, which goes with the result.
+        budget: Time for everything: ``30m``, ``1h30m``, ``90s``. None: no limit.
+        dev: Queries and gold passages as a pair, to tune and to choose by; None: a part of the queries.
+        test: The same, for the report alone; None: the report is on dev.
+        options: The other options of :class:`~grls.fitting.options.FitOptions`.
+
+    Raises:
+        ConfigError: An option is unknown or has a value that cannot work, a model cannot be had, or the
+            budget is too short for anything.
+        DataError: The data are malformed; all faults are found before any training.
+        MismatchError: The folder holds a run with other data or options.
+        WriteError: The folder cannot be written.
+    """
+    chosen = options_of(FitOptions, {"budget": budget, **options}, "grls.fit")
+    place, held = HeldFolder(output), HeldFolder()
+    folder = existing_path(corpus) if queries is None and gold is None and dev is None else None
+    if folder is not None and test is None and folder.is_dir():
+        data, name = folder, None
+    else:
+        data, name = held.path / "data", "Python objects"
+        passages = corpus_of(corpus)
+        write_splits(data, passages, _splits(corpus, passages, queries, gold, dev, test))
+    fitted = fit_dataset(str(data), place.path, chosen, name=name)
+    return FitResult(fitted, place, chosen.device)
+
+
+def _splits(corpus: Any, passages: Corpus, queries: Any, gold: Any, dev: Any, test: Any) -> dict[str, Gold]:
+    """Split -> its queries with their gold passages, those that there are."""
+    splits: dict[str, Gold] = {}
+    if queries is not None and dev is None:
+        splits["train"] = gold_of(gold, queries, passages)
+    elif dev is not None:
+        both = training_data(corpus, queries, gold, dev)
+        splits |= {"train": both.train, "dev": both.dev}
+    if test is not None:
+        splits["test"] = _distinct(gold_of(test[1], test[0], passages), splits)
+    return splits
+
+
+def _distinct(test: Gold, splits: Mapping[str, Gold]) -> Gold:
+    """Test queries with other ids, where an id is that of another query (lists have places as ids)."""
+    known = {query.id: query for gold in splits.values() for query in gold.queries}
+    if all(known.get(query.id, query) == query for query in test.queries):
+        return test
+    prefix = "test-"
+    while any(name.startswith(prefix) for name in known):
+        prefix += "-"
+    queries = [query._replace(id=prefix + query.id) for query in test.queries]
+    return Gold(queries, {prefix + name: grades for name, grades in test.qrels.items()})

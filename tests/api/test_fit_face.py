@@ -1,0 +1,69 @@
+"""``grls.fit`` on Python objects, without models: what is trained is tested beside the run."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fit_helpers import WORDS_ALONE, write_fit_data
+
+import grls
+from grls.errors import ConfigError, DataError, MismatchError
+
+CORPUS = {
+    f"p{n}": f"the otter number {n} eats {what} ." for n, what in enumerate(["fish", "crab", "eel", "frog"])
+}
+QUERIES = {f"q{n}": f"which otter eats {what} ?" for n, what in enumerate(["fish", "crab", "eel", "frog"])}
+GOLD = {f"q{n}": [f"p{n}"] for n in range(4)}
+ALONE: dict[str, Any] = {**WORDS_ALONE, "device": "cpu", "precision": "float32", "k": 1}
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> grls.FitResult:
+    output = tmp_path_factory.mktemp("face") / "out"
+    test = (["who eats an eel ?"], [["p2"]])
+    return grls.fit(CORPUS, QUERIES, GOLD, output=output, test=test, **ALONE)
+
+
+def test_the_result_searches_and_shows_itself(result: grls.FitResult) -> None:
+    assert [hit.id for hit in result.retriever.search("crab", 1)] == ["p1"]
+    assert result.kept == "bm25"
+    assert result.table["bm25"]["test R@1"] == 1.0
+    assert result.report.is_file()
+    assert "* bm25" in repr(result)
+    assert grls.load(result.output, device="cpu").search("frog", 1)[0].text == CORPUS["p3"]
+
+
+def test_the_same_call_reads_what_is_done_and_other_data_are_refused(result: grls.FitResult) -> None:
+    test = (["who eats an eel ?"], [["p2"]])
+    again = grls.fit(CORPUS, QUERIES, GOLD, output=result.output, test=test, **ALONE)
+    assert again.table == result.table
+    with pytest.raises(MismatchError, match="holds a run of other data: call again with the same"):
+        grls.fit(CORPUS, QUERIES, GOLD, output=result.output, **ALONE)
+
+
+def test_without_output_the_folder_goes_with_result_and_retriever() -> None:
+    made = grls.fit(CORPUS, QUERIES, GOLD, dev=({"d": "an eel ?"}, {"d": ["p2"]}), **ALONE)
+    output, retriever = made.output, made.retriever
+    assert made.table["bm25"]["dev R@1"] == 1.0
+    del made
+    gc.collect()
+    assert retriever.search("eel", 1)[0].id == "p2"
+    del retriever
+    gc.collect()
+    assert not output.exists()
+
+
+def test_a_corpus_alone_and_a_data_set_folder(tmp_path: Path) -> None:
+    alone = grls.fit([*CORPUS.values()], output=tmp_path / "alone", **ALONE)
+    assert any("pseudo-queries" in note for note in alone.run.notes)
+    of_folder = grls.fit(write_fit_data(tmp_path / "data"), output=tmp_path / "out", **ALONE)
+    assert of_folder.run.queries == {"dev": 4, "test": 3}
+
+
+def test_what_cannot_work_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"grls\.fit has no option 'epochs'; known are"):
+        grls.fit(CORPUS, QUERIES, GOLD, output=tmp_path / "out", epochs=3)
+    with pytest.raises(DataError, match="p9"):
+        grls.fit(CORPUS, QUERIES, GOLD | {"q0": ["p9"]}, output=tmp_path / "out", **ALONE)
+    assert not (tmp_path / "out").exists()
