@@ -26,6 +26,7 @@ import numpy as np
 
 from grls.decode.beam import continuations
 from grls.decode.first_step import Best
+from grls.decode.joining import JoinedSearch, QuerySource
 from grls.decode.scope import Mask, finished
 from grls.decode.scores import ScoreMode, log_probabilities
 from grls.decode.select import select
@@ -98,6 +99,16 @@ class FastDecoder(SlotDecoder):
     def prepare(self, ask: SearchRequest) -> SlotSearch:  # noqa: D102
         return _Search(self, ask)
 
+    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
+        """Search for the queries of a source, which join while the search runs, until none is left.
+
+        Args:
+            source: Where queries come from, and where their results go.
+            longest: The most tokens of an input.
+            slots: Queries in flight; None: as many as the decoder has.
+        """
+        _Joined(self, source, slots or self.slots, longest).run()
+
 
 class _Search(SlotSearch):
     """One run of the search over all queries."""
@@ -146,7 +157,8 @@ class _Search(SlotSearch):
         chosen = select(slots, scores, candidates.complete, self.options.beams)
         for c in chosen.finished:
             self._add(int(slots[c]), float(scores[c]), int(states[c]))
-        worst = np.array([r[-1][0] if len(r) == self.ask.k else -np.inf for r in self.results])
+        pairs = zip(self.results, self.wanted, strict=True)
+        worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
         live = chosen.live
         reach = scores[live]  # the best score that a beam can reach: scores never rise,
         if self.masses is not None:  # except with a prior of negative weight
@@ -198,7 +210,14 @@ class _Search(SlotSearch):
         results = self.results[slot]
         results.append((score, state))
         results.sort(key=lambda result: -result[0])
-        del results[self.ask.k :]
+        del results[self.wanted[slot] :]
+
+    def drop(self, slots: Ints) -> None:
+        """Forget the queries of these slots."""
+        kept = ~np.isin(self.beams.slots, slots)
+        self.beams = _Beams(*(part[kept] for part in self.beams))
+        for slot in slots.tolist():
+            self.results[slot] = []
 
     def _release(self) -> None:
         """Free the slots of decided queries."""
@@ -208,6 +227,10 @@ class _Search(SlotSearch):
         self.release(ready, [self.results[slot] for slot in ready])
         for slot in ready:
             self.results[slot] = []
+
+
+class _Joined(JoinedSearch, _Search):
+    """One run of the search that queries join."""
 
 
 def _merged(one: _Beams, other: _Beams) -> _Beams:

@@ -136,6 +136,7 @@ class SlotSearch(ABC):
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
         self.queries = np.full(options.places(len(lengths)), -1)  # the query of each slot; -1: free
+        self.wanted = [ask.k] * len(self.queries)  # the number of passages of each slot's query
         self.masses = None if ask.prior is None else ask.prior.open(self.index, self.scope, len(self.queries))
 
     def run(self) -> list[list[ScoredPassage]]:
@@ -160,6 +161,18 @@ class SlotSearch(ABC):
     def advance(self) -> None:
         """Every live beam writes one token; decided queries are released."""
 
+    def drop(self, slots: Ints) -> None:
+        """Forget the queries of these slots, whose results nobody wants.
+
+        Raises:
+            NotImplementedError: Queries cannot join this search, so they do not leave it either.
+        """
+        raise NotImplementedError
+
+    def input_of(self, query: int) -> Sequence[int]:
+        """The model input of a query."""
+        return self.ask.inputs[query]
+
     def release(self, slots: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         """Free the slots of decided queries and report their results (score, state), best first."""
         self._report(self.queries[slots], results)
@@ -169,12 +182,16 @@ class SlotSearch(ABC):
     def _refill(self) -> None:
         """Give free slots to waiting queries, several at once so that the encoder has a batch."""
         while self.waiting:
-            free = np.flatnonzero(self.queries < 0)
-            slots = len(self.queries)
-            if len(free) < min(slots, len(self.waiting), max(_GROUP, slots // _SHARE)):
+            free = self.free(len(self.waiting))
+            if not len(free):
                 return
             taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
             self._begin(np.array(taken), free[: len(taken)])
+
+    def free(self, waiting: int) -> Ints:
+        """The free slots, or none as long as there are too few for the queries that wait."""
+        free, slots = np.flatnonzero(self.queries < 0), len(self.queries)
+        return free if len(free) >= min(slots, waiting, max(_GROUP, slots // _SHARE)) else free[:0]
 
     def _begin(self, queries: Ints, slots: Ints) -> None:
         """Load the queries that are not decided yet."""
@@ -192,7 +209,7 @@ class SlotSearch(ABC):
         queries, slots = queries[undecided], slots[undecided]
         if not len(queries):
             return
-        nodes = self.session.load(slots, [self.ask.inputs[q] for q in queries])
+        nodes = self.session.load(slots, [self.input_of(q) for q in queries])
         self.queries[slots] = queries
         gains, normalized = None, False
         if self.masses is not None:
@@ -204,6 +221,10 @@ class SlotSearch(ABC):
         most = self.options.beams if self.ask.gathering is None else len(first_steps.tokens)
         best = first_steps.best(self.session, queries, self.scope, self.options.mode, most, gains, normalized)
         self.enter(slots, nodes, best)
+
+    def most(self, query: int) -> int:
+        """The number of passages that a query wants."""
+        return self.ask.k
 
     def _tell(self, count: int) -> None:
         if self.ask.decided is not None and count:
@@ -218,4 +239,4 @@ class SlotSearch(ABC):
         for query, score, numbers in zip(owners.tolist(), scores, passages, strict=True):
             self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
         for query in queries.tolist():
-            del self.found[query][self.ask.k :]
+            del self.found[query][self.most(query) :]

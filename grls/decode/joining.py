@@ -1,0 +1,142 @@
+"""A search that queries join while it runs, each when a slot is free.
+
+Legend: S slots.
+
+A query has the number of its slot. So memory depends on S, and not on how many queries have come in. A query
+gets what it gets in a search of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from grls.decode.beam import ScoredPassage
+from grls.decode.scope import Scope
+from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
+from grls.index.rows import Ints
+from grls.index.subset import Subset
+
+
+class JoiningQuery(NamedTuple):
+    """A query that joins a search.
+
+    Attributes:
+        tokens: The model input as token ids.
+        k: Distinct passages, at most the beam width.
+        exclude: Numbers of the passages that it may not find.
+        allow: The passages that it may find; None: all.
+        owner: What the source knows the query by.
+    """
+
+    tokens: Sequence[int]
+    k: int
+    exclude: Sequence[int]
+    allow: Subset | None
+    owner: Any
+
+
+class QuerySource(Protocol):
+    """Where queries come from while a search runs, and where their results go."""
+
+    def waiting(self) -> int:
+        """The number of queries that may join now; 0 if none waits, or none shall join any more."""
+        ...
+
+    def take(self, most: int) -> Sequence[JoiningQuery]:
+        """At most so many queries, which join now."""
+        ...
+
+    def gone(self, owner: Any) -> bool:
+        """Whether nobody wants the result of a query any more."""
+        ...
+
+    def answer(self, owner: Any, passages: list[ScoredPassage]) -> None:
+        """The result of a query, best first."""
+        ...
+
+
+class JoinedSearch(SlotSearch):
+    """One run of a search that queries join; the part that does not depend on how tokens are written.
+
+    Args:
+        decoder: The decoder.
+        source: Where queries come from.
+        slots: S.
+        longest: The most tokens of an input.
+    """
+
+    def __init__(self, decoder: SlotDecoder, source: QuerySource, slots: int, longest: int):
+        self.source = source
+        self.entered: list[JoiningQuery | None] = [None] * slots
+        empty = Scope(decoder.index, slots)
+        super().__init__(decoder, SearchRequest([[0] * longest] * slots, decoder.beams, empty, None))
+        self.inputs: list[Sequence[int]] = [()] * len(self.queries)
+        self.waiting = []
+        self._open: set[int] = set()  # slots whose queries have no result yet
+
+    def run(self) -> list[list[ScoredPassage]]:
+        """Search until no query is left; results go to the source."""
+        while True:
+            self._leave_early()
+            self._let_in()
+            if not (self.queries >= 0).any():
+                return []
+            self.advance()
+
+    def input_of(self, query: int) -> Sequence[int]:
+        """The model input of a query."""
+        return self.inputs[query]
+
+    def most(self, query: int) -> int:
+        """The number of passages that a query wants."""
+        return self.wanted[query]
+
+    def _leave_early(self) -> None:
+        """Free the slots of queries whose results nobody wants any more."""
+        busy = np.flatnonzero(self.queries >= 0)
+        gone = [slot for slot in busy.tolist() if self.source.gone(self._owner(slot))]
+        if gone:
+            self.drop(np.array(gone))
+            self.queries[gone] = -1
+            self._open.difference_update(gone)
+
+    def _let_in(self) -> None:
+        """Give free slots to queries that wait, several at once so that the encoder has a batch."""
+        while waiting := self.source.waiting():
+            free = self.free(waiting)
+            new = self.source.take(len(free)) if len(free) else ()
+            if not new:
+                return
+            taken = free[: len(new)]
+            for slot, query in zip(taken.tolist(), new, strict=True):
+                self.entered[slot], self.inputs[slot], self.wanted[slot] = query, query.tokens, query.k
+            self._look_again()
+            self._open.update(taken.tolist())
+            self._begin(taken, taken)
+            for slot in taken.tolist():
+                if slot in self._open and self.queries[slot] < 0:  # it may find nothing
+                    self._answer(slot, [])
+
+    def _look_again(self) -> None:
+        """The passages that the queries in the slots may find."""
+        exclude = [() if query is None else query.exclude for query in self.entered]
+        allow = [None if query is None else query.allow for query in self.entered]
+        self.scope = Scope(self.index, len(self.entered), exclude, allow)
+
+    def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
+        super()._report(queries, results)
+        for query in queries.tolist():
+            passages, self.found[query] = self.found[query], []
+            self._answer(query, passages)
+
+    def _answer(self, slot: int, passages: list[ScoredPassage]) -> None:
+        self._open.remove(slot)
+        self.source.answer(self._owner(slot), passages)
+
+    def _owner(self, slot: int) -> Any:
+        query = self.entered[slot]
+        assert query is not None
+        return query.owner

@@ -1,0 +1,121 @@
+"""Queries that join a search while it runs get what they get in a search of their own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models_small import END, VOCABULARY, small_t5
+
+from grls.decode import FastDecoder, ScoredPassage
+from grls.decode.joining import JoiningQuery
+from grls.index import Subset, index_sequences
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import plant
+
+TREES = plant(Seq2SeqGenerator(small_t5(0, scale=2.0)))
+
+
+class Arrivals:
+    """Queries that come in at given turns, and leave at others."""
+
+    def __init__(self, queries: Sequence[JoiningQuery], arrive: Sequence[int], leave: dict[int, int]):
+        self.later = sorted(zip(arrive, range(len(queries)), queries, strict=True), key=lambda one: one[:2])
+        self.leave, self.turn = leave, 0
+        self.answers: dict[int, list[ScoredPassage]] = {}
+        self.taken: list[int] = []
+
+    def waiting(self) -> int:
+        self.turn += 1
+        if self.later and not self.busy():
+            self.turn = max(self.turn, self.later[0][0])
+        return sum(turn <= self.turn for turn, _, _ in self.later)
+
+    def busy(self) -> bool:
+        return any(n not in self.answers and not self.gone(n) for n in self.taken)
+
+    def take(self, most: int) -> list[JoiningQuery]:
+        ready = [one for one in self.later if one[0] <= self.turn][:most]
+        self.later = self.later[len(ready) :]
+        self.taken += [n for _, n, _ in ready]
+        return [query for _, _, query in ready]
+
+    def gone(self, owner: int) -> bool:
+        return self.leave.get(owner, 1000) <= self.turn
+
+    def answer(self, owner: int, passages: list[ScoredPassage]) -> None:
+        assert owner not in self.answers
+        self.answers[owner] = passages
+
+
+def ranking(passages: Sequence[ScoredPassage]) -> list[int]:
+    """The passages, those of (nearly) equal score in order of number."""
+    return [one.passage for one in sorted(passages, key=lambda one: (-round(one.score, 3), one.passage))]
+
+
+@st.composite
+def runs(draw: Any) -> dict[str, Any]:
+    passage = st.lists(st.integers(3, 6), max_size=7).map(lambda tokens: [*tokens, END])
+    rows = draw(st.lists(passage, min_size=1, max_size=20))
+    count, beams = draw(st.integers(1, 20)), draw(st.integers(1, 6))
+    numbers = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows), unique=True)
+    chosen = st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=len(rows), unique=True)
+    allow = st.one_of(st.none(), chosen)
+    return {
+        "rows": rows,
+        "beams": beams,
+        "ks": draw(st.lists(st.integers(1, beams), min_size=count, max_size=count)),
+        "exclude": draw(st.lists(numbers, min_size=count, max_size=count)),
+        "allow": draw(st.lists(allow, min_size=count, max_size=count)),
+        "arrive": draw(st.lists(st.integers(0, 40), min_size=count, max_size=count)),
+        "leave": draw(st.dictionaries(st.integers(0, count - 1), st.integers(0, 60), max_size=5)),
+        "slots": draw(st.integers(1, 9)),
+        "mode": draw(st.sampled_from(["renormalized", "full"])),
+    }
+
+
+@settings(max_examples=120, deadline=None)
+@given(runs())
+def test_joining_changes_no_result(run: dict[str, Any]) -> None:
+    assert TREES is not None
+    index = index_sequences([np.array(row) for row in run["rows"]], END)
+    decoder = FastDecoder(TREES, index, run["beams"], run["mode"], slots=run["slots"])
+    rng = np.random.default_rng(3)
+    inputs = [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in run["ks"]]
+    allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
+    asked = list(zip(inputs, run["ks"], run["exclude"], allow, strict=True))
+    source = Arrivals([JoiningQuery(*one, n) for n, one in enumerate(asked)], run["arrive"], run["leave"])
+    decoder.join(source, longest=12)
+    assert {*source.answers} | {*run["leave"]} == {*range(len(asked))} | {*run["leave"]}
+    for n, passages in source.answers.items():
+        tokens, k, exclude, subset = asked[n]
+        (expected,) = decoder.search([tokens], k, [exclude], [subset])
+        assert ranking(passages) == ranking(expected)
+        assert [one.score for one in passages] == pytest.approx([one.score for one in expected], abs=1e-4)
+
+
+def test_a_query_joins_before_the_search_has_ended() -> None:
+    """The second query is answered first: it has fewer tokens to decide."""
+    assert TREES is not None
+    rows = [[3, 4, 5, 6, 3, END], [3, 4, 5, 6, 4, END], [5, END], [6, END]]
+    index = index_sequences([np.array(row) for row in rows], END)
+    decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=2)
+    short = Subset(index.rows, np.array([2, 3]))
+    queries = [JoiningQuery([3, 4, END], 4, (), None, 0), JoiningQuery([5, END], 4, (), short, 1)]
+    source = Arrivals(queries, [0, 2], {})
+    decoder.join(source, longest=3)
+    assert list(source.answers) == [1, 0]
+
+
+def test_a_query_that_leaves_frees_its_slot() -> None:
+    assert TREES is not None
+    rows = [[3, 4, 5, 6, 3, END], [3, 4, 5, 6, 4, END], [5, END]]
+    index = index_sequences([np.array(row) for row in rows], END)
+    decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=1)
+    queries = [JoiningQuery([3, 4, END], 4, (), None, n) for n in range(2)]
+    source = Arrivals(queries, [0, 1], {0: 3})
+    decoder.join(source, longest=3)
+    assert list(source.answers) == [1]
+    assert source.turn < 12
