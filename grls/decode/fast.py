@@ -215,7 +215,8 @@ class _Search(SlotSearch):
     def drop(self, slots: Ints) -> None:
         """Forget the queries of these slots."""
         kept = ~np.isin(self.beams.slots, slots)
-        self.beams = _Beams(*(part[kept] for part in self.beams))
+        states, scores, nodes, fed = (part[kept] for part in self.beams[1:])
+        self.beams = _Beams(self.beams.slots[kept], states, scores, nodes, fed)
         for slot in slots.tolist():
             self.results[slot] = []
 

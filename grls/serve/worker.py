@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
+from itertools import takewhile
 from threading import Condition, Thread
 from time import perf_counter
 from typing import Any, Protocol
@@ -62,8 +63,20 @@ class Job(Protocol):
         """Jobs of one key go together; None: the job goes alone."""
         ...
 
-    def work(self, batch: Sequence[Any]) -> bool:
+    def work(self, batch: Sequence[Any], queue: JobQueue) -> bool:
         """Do a batch, in which this job is the first; whether the batch goes on at its next turn."""
+        ...
+
+
+class JobQueue(Protocol):
+    """What waits, for a batch that others may join while it is done."""
+
+    def joining(self, key: Hashable) -> int:
+        """The number of queries of the jobs of a key that may join now: those before any other job."""
+        ...
+
+    def join(self, key: Hashable, queries: int) -> Sequence[Any]:
+        """Jobs of this key that join now: as many as bring so many queries, or one job more."""
         ...
 
 
@@ -83,6 +96,7 @@ class Worker:
         self._changed = Condition()
         self._closing = False
         self._seconds = 0.0  # of a job, smoothed
+        self._now: list[Job] = []  # the batch that is done
         self._thread: Thread | None = None
 
     def __len__(self) -> int:
@@ -110,6 +124,22 @@ class Worker:
                 self._start()
             self._changed.notify()
 
+    def joining(self, key: Hashable) -> int:
+        """The number of queries of the jobs of a key that may join the batch: those before any other job."""
+        with self._changed:
+            return sum(job.size for job in takewhile(lambda job: job.key == key, self._waiting))
+
+    def join(self, key: Hashable, queries: int) -> Sequence[Any]:
+        """Jobs of this key that join the batch: as many as bring so many queries, or one job more."""
+        joined: list[Job] = []
+        with self._changed:
+            while queries > 0 and self._waiting and self._waiting[0].key == key:
+                joined.append(self._waiting.popleft())
+                joined[-1].tries += 1
+                queries -= joined[-1].size
+        self._now += joined
+        return joined
+
     def withdraw(self, job: Job) -> None:
         """Cancel a job; if it waits, its place is free at once."""
         job.future.cancel()
@@ -131,23 +161,24 @@ class Worker:
         self._thread.start()
 
     def _run(self) -> None:
-        batch: list[Job] = []
         try:
-            while batch := self._next():
-                self._do(batch)
+            while self._next():
+                self._do()
         except BaseException:
             log.exception("the thread %s ended; another one goes on", self._name)
-            self._again(batch)
+            self._again()
 
-    def _next(self) -> list[Job]:
-        """The next batch: the oldest job and those of its key; empty at the end."""
+    def _next(self) -> bool:
+        """Take the next batch: the oldest job and those of its key; whether there is one."""
         with self._changed:
+            self._now = []
             while not self._waiting:
                 if self._closing:
-                    return []
+                    return False
                 self._changed.wait()
             first = self._waiting.popleft()
-            batch, size, left = [first], first.size, deque[Job]()
+            batch, size, left = self._now, first.size, deque[Job]()
+            batch.append(first)
             for job in self._waiting if first.key is not None else ():
                 if job.key == first.key and size + job.size <= self._batch:
                     batch.append(job)
@@ -156,17 +187,17 @@ class Worker:
                     left.append(job)
             if first.key is not None:
                 self._waiting = left
-        return batch
+        return True
 
-    def _do(self, batch: list[Job]) -> None:
-        batch[:] = [job for job in batch if not job.future.cancelled()]
+    def _do(self) -> None:
+        batch = self._now = [job for job in self._now if not job.future.cancelled()]
         if not batch:
             return
-        size, begun = sum(job.size for job in batch), perf_counter()
+        begun = perf_counter()
         for job in batch:
             job.tries += 1
         try:
-            if batch[0].work(batch):
+            if batch[0].work(tuple(batch), self):
                 with self._changed:
                     self._waiting.extend(batch)
         except Exception as error:  # it belongs to those who wait for the jobs
@@ -174,12 +205,12 @@ class Worker:
                 deliver_error(job, error)
         took = perf_counter() - begun
         self._seconds = 0.8 * self._seconds + 0.2 * took / len(batch)
-        self._watch(size, took)
+        self._watch(sum(job.size for job in batch), took)
 
-    def _again(self, batch: Sequence[Job]) -> None:
+    def _again(self) -> None:
         """Replace the thread, and let the jobs of its batch wait again, before all others."""
         with self._changed:
-            for job in reversed(batch):
+            for job in reversed(self._now):
                 if job.tries < _TRIES and not job.future.done():
                     self._waiting.appendleft(job)
                 else:

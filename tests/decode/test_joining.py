@@ -76,7 +76,7 @@ def runs(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(runs())
 def test_joining_changes_no_result(run: dict[str, Any]) -> None:
     assert TREES is not None

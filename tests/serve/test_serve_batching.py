@@ -15,10 +15,13 @@ from serve_helpers import LETTERS, Slow, serving_of
 from starlette.testclient import TestClient
 
 import grls
+from grls.data.filters import Filter, Only
 from grls.data.types import Passage
+from grls.errors import DataError
+from grls.retrieve.base import LetsJoin
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.serve.jobs import CallJob
+from grls.serve.jobs import BatchKey, CallJob, JoiningJobs, SearchJob
 from grls.serve.options import RequestLimits
 from grls.serve.worker import ShutdownError, Worker
 
@@ -230,9 +233,9 @@ def test_what_runs_is_finished_at_the_end(socket_server: Any) -> None:
 
     with socket_server(serving) as address:
         threads = [threading.Thread(target=ask, args=(address, text)) for text in "ab"]
-        for thread in threads:
-            thread.start()
+        threads[0].start()
         assert retriever.began.wait(5)
+        threads[1].start()
         assert waits(lambda: len(queue) == 1)
         threading.Timer(0.3, retriever.gate.set).start()
     for thread in threads:
@@ -265,3 +268,62 @@ def test_a_worker_that_dies_is_replaced_and_loses_nothing() -> None:
     worker.close()
     with pytest.raises(ShutdownError):
         worker.submit(CallJob(lambda: 7))
+
+
+def test_requests_join_a_search_that_runs(kinds: Path) -> None:
+    """A generator's search takes what comes in meanwhile: of any k within its beams, and of any filter."""
+    retriever = grls.load(kinds / "generative", device="cpu").retriever
+    texts = [f"is the {animal} quick ?" for animal in ("otter", "lynx", "heron", "wolf", "crane", "toad")]
+    asked: list[tuple[list[str], int, Filter | None]]
+    asked = [([text], 1 + n % 5, None) for n, text in enumerate(texts)]
+    asked += [(texts[:4], 3, Only(frozenset(["otter-calm", "otter-quick"]))), (["word " * 400], 3, None)]
+    batches: list[int] = []
+    worker = Worker("test", 50, 50, lambda size, _: batches.append(size))
+    jobs = [SearchJob(texts, BatchKey(retriever, k, allow)) for texts, k, allow in asked]
+
+    class First(SearchJob):
+        """Lets the others come in once its search runs."""
+
+        def _join(self, retriever: LetsJoin, source: JoiningJobs) -> None:
+            for job in jobs:
+                worker.submit(job)
+            super()._join(retriever, source)
+
+    first = First(texts[:1], BatchKey(retriever, 2, None))
+    worker.submit(first)
+    for job, (queries, k, allow) in zip(jobs[:-1], asked[:-1], strict=True):
+        for hits, expected in zip(job.future.result(30), retriever.retrieve(queries, k, allow), strict=True):
+            assert [hit.id for hit in hits] == [hit.id for hit in expected]
+            assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-5)
+    with pytest.raises(DataError, match="tokens"):
+        jobs[-1].future.result(30)
+    worker.close()
+    assert batches == [12]
+
+
+def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -> None:
+    retriever = grls.load(kinds / "generative", device="cpu").retriever
+    broken = iter([True])
+
+    class Breaks(SearchJob):
+        """Its first search fails in the middle."""
+
+        def _join(self, retriever: LetsJoin, source: JoiningJobs) -> None:
+            answer = source.answer
+
+            def failing(*arguments: Any) -> None:
+                if next(broken, False):
+                    raise RuntimeError("in the middle")
+                answer(*arguments)
+
+            source.answer = failing  # type: ignore[method-assign]
+            super()._join(retriever, source)
+
+    worker = Worker("test", 50, 50, lambda *_: None)
+    jobs = [Breaks([f"is the {name} calm ?"], BatchKey(retriever, 2, None)) for name in ("otter", "lynx")]
+    for job in jobs:
+        worker.submit(job)
+    for job in jobs:
+        (expected,) = retriever.retrieve(job.queries, 2)
+        assert [hit.id for hit in job.future.result(30)[0]] == [hit.id for hit in expected]
+    worker.close()

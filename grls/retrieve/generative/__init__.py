@@ -5,5 +5,6 @@
 ``decoders`` chooses the search. ``passages`` holds the passages of the index and changes them in place,
 ``folder`` keeps them on disk; ``earlier`` has the names that earlier versions wrote. ``span_scores`` scores
 passages by the spans that some generators write; ``rescore`` ranks passages by the model's log-odds after
-reading them to their end. ``within`` finds the generator in a retriever.
+reading them to their end. ``joining`` lets texts join a search that runs. ``within`` finds the generator in a
+retriever.
 """

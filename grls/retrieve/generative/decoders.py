@@ -88,6 +88,14 @@ class Decoders:
                 fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
             return search(fast, range(len(inputs)), bar.update, prior)
 
+    def joining(self, index: ConstraintIndex, options: SearchOptions, k: int) -> FastDecoder | None:
+        """The search that queries can join, for k results an input; None: there is none on this device."""
+        trees = self.trees
+        if trees is None or self.writes_spans or options.compile:
+            return None
+        fast = self._fast(trees, index, options, k)
+        return fast if isinstance(fast, FastDecoder) else None
+
     def _fast(
         self, trees: Seq2SeqTrees | CausalTrees, index: ConstraintIndex, options: SearchOptions, k: int
     ) -> SlotDecoder:

@@ -33,7 +33,7 @@ from grls.models.load.language import weights_fingerprint
 from grls.models.load.settings import refuse_other_settings
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
-from grls.retrieve.base import Description, NextHop, Under
+from grls.retrieve.base import Description, NextHop, TextSource, Under
 from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.generative.folder import (
@@ -43,6 +43,7 @@ from grls.retrieve.generative.folder import (
     refuse_other_weights,
     write_passages,
 )
+from grls.retrieve.generative.joining import lets_join, search_joined
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.hub import upload
@@ -227,6 +228,15 @@ class GenerativeRetriever(DecodedPassages):
         return Description(
             "generator", mode, {name: getattr(how, name) for name in names}, stages=self.stages
         )
+
+    @property
+    def lets_join(self) -> bool:
+        """Whether texts can join its search."""
+        return lets_join(self)
+
+    def search_joined(self, source: TextSource, k: int, slots: int) -> None:
+        """Search for the texts of a source, which join while the search runs, until none is left."""
+        search_joined(self, source, k, slots)
 
     @property
     def generator(self) -> Self:

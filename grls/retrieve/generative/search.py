@@ -14,7 +14,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Hit, Query
-from grls.decode import Decoder, ScoredPassage
+from grls.decode import Decoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Prior
 from grls.decode.slots import SlotDecoder
@@ -81,6 +81,10 @@ class DecodedPassages(IndexedPassages):
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input, which :meth:`search` agrees with."""
         return self._decoders.plain(self.index, self.options, k)
+
+    def joining_decoder(self, k: int) -> FastDecoder | None:
+        """The search for k passages that queries can join; None: there is none on this device."""
+        return self._decoders.joining(self.index, self.options, k)
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
