@@ -215,8 +215,9 @@ class _Search(SlotSearch):
     def drop(self, slots: Ints) -> None:
         """Forget the queries of these slots."""
         kept = ~np.isin(self.beams.slots, slots)
-        states, scores, nodes, fed = (part[kept] for part in self.beams[1:])
-        self.beams = _Beams(self.beams.slots[kept], states, scores, nodes, fed)
+        old = self.beams
+        states, scores = old.states[kept], old.scores[kept]
+        self.beams = _Beams(old.slots[kept], states, scores, old.nodes[kept], old.fed[kept])
         for slot in slots.tolist():
             self.results[slot] = []
 

@@ -8,11 +8,11 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`WritesChains`: its scores are log-probabilities of passages and DONE, so the scores of hops add up;
 - :class:`FindsChains`: retrieves hop by hop;
 - :class:`WalksHops`: its hops can be watched, one after the other;
-- :class:`LetsJoin`: queries join its search while it runs;
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
 - :class:`MatchesWords`: says what each word of a query adds to a score;
 - :class:`EndsRankings`: ends rankings as sets;
-- :class:`Tunable`: tuning changes a part of its fingerprint.
+- :class:`Tunable`: tuning changes a part of its fingerprint;
+- :class:`~grls.retrieve.joins.LetsJoin`: queries join its search while it runs.
 
 Kinds are registered in :mod:`grls.retrieve.registry`.
 """
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Filter
+from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 
 if TYPE_CHECKING:
@@ -283,71 +283,6 @@ class WalksHops(Protocol):
         Args:
             queries: The queries.
             allow: The filter of every hop.
-        """
-        ...
-
-
-class JoiningText(NamedTuple):
-    """A text that joins a search.
-
-    Attributes:
-        query: The text.
-        k: Largest number of hits.
-        allow: Its filter.
-        owner: What the source knows the text by.
-    """
-
-    query: str
-    k: int
-    allow: Filter | None
-    owner: Any
-
-
-class TextSource(Protocol):
-    """Where texts come from while a search runs, and where their hits go."""
-
-    def waiting(self) -> int:
-        """The number of texts that may join now; 0 if none waits, or none shall join any more."""
-        ...
-
-    def take(self, most: int) -> Sequence[JoiningText]:
-        """At most so many texts, which join now."""
-        ...
-
-    def gone(self, owner: Any) -> bool:
-        """Whether nobody wants the hits of a text any more."""
-        ...
-
-    def answer(self, owner: Any, hits: list[Hit]) -> None:
-        """The hits of a text, best first."""
-        ...
-
-    def fail(self, owner: Any, error: Exception) -> None:
-        """A text cannot be searched."""
-        ...
-
-
-@runtime_checkable
-class LetsJoin(Protocol):
-    """A retriever of single steps whose search takes further texts while it runs."""
-
-    @property
-    def lets_join(self) -> bool:
-        """Whether it does so with its options and its device."""
-        ...
-
-    @property
-    def widest(self) -> int:
-        """Number of passages that a search scores for any k: its beams."""
-        ...
-
-    def search_joined(self, source: TextSource, k: int, slots: int) -> None:
-        """Search for the texts of a source until none is left.
-
-        Args:
-            source: Where texts come from, and where their hits go.
-            k: The most hits of a text; texts of one beam width, max(k, :attr:`widest`), may join.
-            slots: Texts in flight, at most.
         """
         ...
 

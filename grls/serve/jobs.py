@@ -18,7 +18,8 @@ from grls.api.streaming import StreamedHop
 from grls.api.texts import with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit
-from grls.retrieve.base import JoiningText, LetsJoin, Retriever
+from grls.retrieve.base import Retriever
+from grls.retrieve.joins import JoiningText, LetsJoin
 from grls.serve.worker import JobQueue, deliver, deliver_error
 
 _LEAST_SLOTS, _MOST_SLOTS = 8, 64
@@ -108,7 +109,7 @@ class _Owner(NamedTuple):
 
 
 class JoiningJobs:
-    """The queries of requests that join a search while it runs; see :class:`~grls.retrieve.base.TextSource`.
+    """The queries of requests that join a search while it runs; see :class:`~grls.retrieve.joins.TextSource`.
 
     Args:
         batch: The requests that begin.

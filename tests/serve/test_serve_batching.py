@@ -18,9 +18,9 @@ import grls
 from grls.data.filters import Filter, Only
 from grls.data.types import Passage
 from grls.errors import DataError
-from grls.retrieve.base import LetsJoin
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.joins import LetsJoin
 from grls.serve.jobs import BatchKey, CallJob, JoiningJobs, SearchJob
 from grls.serve.options import RequestLimits
 from grls.serve.worker import ShutdownError, Worker

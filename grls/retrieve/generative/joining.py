@@ -17,8 +17,8 @@ from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
 from grls.models.seq2seq.plain import check_positions
 from grls.models.turns import turn
-from grls.retrieve.base import JoiningText, TextSource
 from grls.retrieve.generative.search import DecodedPassages
+from grls.retrieve.joins import JoiningText, TextSource
 from grls.retrieve.queries import queries_of
 
 

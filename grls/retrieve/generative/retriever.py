@@ -33,7 +33,7 @@ from grls.models.load.language import weights_fingerprint
 from grls.models.load.settings import refuse_other_settings
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
-from grls.retrieve.base import Description, NextHop, TextSource, Under
+from grls.retrieve.base import Description, NextHop, Under
 from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.generative.folder import (
@@ -47,6 +47,7 @@ from grls.retrieve.generative.joining import lets_join, search_joined
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.hub import upload
+from grls.retrieve.joins import TextSource
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST
