@@ -90,9 +90,9 @@ def id_list(value: Any, what: str, source: str) -> list[str]:
     if not isinstance(ids, list):
         raise DataError(f"{what}: expected a list of passage ids, got {short_repr(value)}.", source)
     names = [id_text(one, what, source) for one in ids]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise DataError(f"{what}: the passage id {name!r} is repeated; name each passage once.", source)
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{what}: the passage id {repeated!r} is repeated; name each passage once.", source)
     return names
 
 
