@@ -157,8 +157,8 @@ def _gold_in(data: Path, query: Query) -> list[str]:
 def _unknown(query: str, data: Path | None, folder: Path, known: list[str]) -> str:
     if data is None:
         return (
-            f"there is no data set in {folder / DATA} or beside {folder} (`grls fit` leaves one), so "
-            f"{query!r} is the text of a query and no gold passage is known; name them: gold=[…]."
+            f"there is no folder {DATA} with queries in {folder} or beside it (`grls fit` leaves one), so "
+            f"{query!r} is the text of a query, and no gold passage is known; name them: gold=[…]."
         )
     close = get_close_matches(query, known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -10,7 +10,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError
-from grls.explain.text import aligned, number, shortened
+from grls.explain.text import aligned, shortened
 from grls.io.terminal import visible
 from grls.retrieve.base import MatchesWords, Retriever, ScoresAll
 
@@ -166,8 +166,8 @@ def format_standing(s: GoldStanding) -> str:
     if s.above:
         rows = [("rank", "id", "score", "ahead", "passage")]
         for one in s.above:
-            ahead = number(one.ahead, signed=True)
-            rows.append((str(one.rank), one.id, number(one.score), ahead, shortened(one.text, 70)))
+            ahead = _figure(one.ahead, signed=True)
+            rows.append((str(one.rank), one.id, _figure(one.score), ahead, shortened(one.text, 70)))
         lines += ["", *aligned(rows, left=(1, 4))]
     return "\n".join(lines)
 
@@ -175,22 +175,27 @@ def format_standing(s: GoldStanding) -> str:
 def why_there(s: GoldStanding) -> str:
     """One sentence that says where the passage stands."""
     if s.rank is None:
-        where = f"among the {s.ranked:,} passages that were ranked" if s.ranked else "found: nothing was"
+        where = f"it is not among the {s.ranked:,} ranked" if s.ranked else "nothing was"
         more = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."
-        scored = "" if s.score is None else f" Its score is {number(s.score)}."
-        return f"NOT FOUND: it is not {where}.{scored}{more}"
+        scored = "" if s.score is None else f" Its score is {_figure(s.score)}."
+        return f"NOT FOUND: {where}.{scored}{more}"
     if s.rank == 1:
-        return f"RANK 1 with score {number(s.score)}: nothing stands above it."
+        return f"RANK 1 with score {_figure(s.score)}: nothing stands above it."
     first, before = s.above[0], s.rank - 1
     others = "1 passage stands" if before == 1 else f"{before:,} passages stand"
     return (
-        f"RANK {s.rank:,} with score {number(s.score)}: {others} above it, the first is ahead by "
-        f"{number(first.ahead)}."
+        f"RANK {s.rank:,} with score {_figure(s.score)}: {others} above it, the first is ahead by "
+        f"{_figure(first.ahead)}."
     )
 
 
 def _in_common(words: dict[str, float]) -> list[str]:
     there = sorted((word for word in words if words[word]), key=lambda word: -words[word])
     lacking = [word for word in words if not words[word]]
-    lines = [f"words    {', '.join(f'{word} {number(words[word])}' for word in there) or 'none in common'}"]
+    lines = [f"words    {', '.join(f'{word} {_figure(words[word])}' for word in there) or 'none in common'}"]
     return lines + ([f"lacking  {', '.join(lacking)}"] if lacking and there else [])
+
+
+def _figure(value: float | None, signed: bool = False) -> str:
+    """A score of any scale for people; a dash for None."""
+    return "–" if value is None else f"{value:+.4g}" if signed else f"{value:.4g}"

@@ -111,7 +111,7 @@ class Card:
         options = json.dumps(how.options, indent=2, ensure_ascii=False)
         parts = [
             f"# {self.name}",
-            f"A retriever of [grls](https://pypi.org/project/grls/) over {self.passages:,} passages.",
+            f"A retriever of the Python package `grls` over {self.passages:,} passages.",
             "## Use",
             f'```python\nimport grls\nretriever = grls.load("{self.name}")\n'
             'hits = retriever.search("your question", k=5)\n```',

@@ -57,7 +57,7 @@ def test_what_was_not_ranked_says_so(kinds: Path) -> None:
     (passage,) = load(kinds / "dense").explain(TEXT, "r1", depth=1)
     hits = {hit.id: hit.score for hit in load(kinds / "dense").search(TEXT, 10)}
     assert (passage.rank, passage.score) == (None, pytest.approx(hits["r1"]))
-    assert "NOT FOUND: it is not among the 1 passages" in str(passage)
+    assert "NOT FOUND: it is not among the 1 ranked" in str(passage)
     assert "larger depth" in str(passage)
     (passage,) = load(kinds / "bm25").explain("nothing at all", "r1")
     assert (passage.rank, passage.score, passage.above) == (None, 0.0, ())
@@ -106,7 +106,7 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     shutil.copytree(kinds / "bm25", alone)
     searcher = load(alone)
     for query, gold, said in (
-        ("q1", None, r"there is no data set in .*data or beside .*gold=\[…\]"),
+        ("q1", None, r"there is no folder data with queries in .* or beside it .*gold=\[…\]"),
         (Query("q", TEXT), None, "has no evidence"),
         (TEXT, "zzz", "passage id 'zzz' is not in the retriever's corpus"),
     ):
