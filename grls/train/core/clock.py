@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from grls.errors import ConfigError
 
+_FIRST = 0.1
+"""Share of the limit that is kept for the first measurement on dev, whose time is not known."""
+
 
 class TrainingStep(NamedTuple):
     """How far a training is.
@@ -88,13 +91,14 @@ class TrainingClock:
     def stepped(self, step: int) -> bool:
         """A step has ended; returns whether the training has no time for another one.
 
-        Time is kept for one more measurement on dev, as long as the longest so far.
+        Time is kept for one more measurement on dev: as long as the longest so far, and before the first one
+        a tenth of the limit.
         """
         self._step = step
         self._report()
         if self.max_seconds is None or (self._of is not None and step >= self._of):
             return False
-        needed = self._step_seconds() + max(self._measured, default=0.0)
+        needed = self._step_seconds() + max(self._measured, default=_FIRST * self.max_seconds)
         self.time_is_up = self.seconds + needed > self.max_seconds
         return self.time_is_up
 

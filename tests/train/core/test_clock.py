@@ -32,6 +32,18 @@ def test_it_ends_where_another_step_and_a_measurement_do_not_fit() -> None:
     assert clock.seconds == 15
 
 
+def test_a_tenth_of_the_time_is_kept_for_the_first_measurement() -> None:
+    time = Time()
+    clock = TrainingClock("chains", 100, now=time)
+    clock.start(0, None)
+    time.now += 45
+    assert not clock.stepped(1)  # 45 s for another step and 10 s for dev fit exactly
+    time.now += 1
+    assert clock.stepped(2) is False  # a step takes 23 s on average
+    time.now += 30
+    assert clock.stepped(3)
+
+
 def test_the_last_step_is_no_interruption() -> None:
     time = Time()
     clock = TrainingClock("chains", 1, now=time)
