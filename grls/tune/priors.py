@@ -26,7 +26,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     weight gets 0.
 
     If the folder ranks by hops, every gold passage is a hop with the gold passages before it as evidence, and
-    the first hit counts.
+    the first hit counts; of weights that are as good within one standard error the smallest are taken.
 
     Raises:
         ConfigError: There is nothing to tune.
@@ -51,7 +51,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     asked = dev.queries, dev.gold, k, choices, dev.evidence, by_hop
     pool = None if hybrid.normalized else Pool(generator, *asked)
     measure = _Measure(tuning, hybrid, pool, dev, k)
-    best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool)
+    best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, by_hop)
     *weighed, empty = best.priors
     priors = [
         {**named, "weight": prior.weight, "temperature": prior.divisor}

@@ -121,7 +121,9 @@ def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
         )
 
 
-def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure, pool: Pool) -> Tuned:
+def tune_together(
+    choices: Sequence[Sequence[WeightedSource]], measure: Measure, pool: Pool, lightest: bool = False
+) -> Tuned:
     """Find a setting of the grid that is good together with its neighbours, with few searches.
 
     The value of a setting is the mean of its own recall and the mean recall of its neighbours, one step away
@@ -133,6 +135,9 @@ def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure,
         choices: The choices of each prior (:meth:`Tried.choices`); the grid is all their combinations.
         measure: Searches with a setting, adds the passages to the pool, and returns the quality.
         pool: The passages of all searches.
+        lightest: Take the smallest weights whose recall is within one standard error of the best (of the mean
+            of the paired differences), if a search with them confirms it: few queries cannot tell them apart,
+            and large weights leave nothing to the generator.
 
     Returns:
         The best setting that was searched with; among equal recalls the one of the highest ``order``, then of
@@ -174,7 +179,11 @@ def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure,
             if place in measured:
                 break
             ask(place)
-    chosen = best([place for place in order if place in measured])
+        chosen = best([place for place in order if place in measured])
+        if lightest:
+            light = next(n for n in order if pool.as_good(settings[n], settings[chosen]))
+            ask(light)
+            chosen = light if pool.as_good(settings[light], settings[chosen]) else chosen
     return Tuned(settings[chosen], measured[chosen].recall)
 
 
@@ -294,15 +303,25 @@ class Pool:
                 known.own[place] = hit.score - float(known.logs[place] @ weights)
         self._stack()
 
+    def as_good(self, setting: Setting, best: Setting) -> bool:
+        """Whether a setting's recall is within one standard error of another one's, by the pool."""
+        differences = self._right_of(best).sum(axis=1) - self._right_of(setting).sum(axis=1)
+        error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
+        return bool(differences.mean() <= error + 1e-9)
+
     def quality(self, setting: Setting) -> Quality:
         """Recall and nDCG of the k best of each query's pool under a setting."""
+        right = self._right_of(setting)
+        gains: Floats = (right > 0) @ (1 / np.log2(np.arange(2, right.shape[1] + 2)))
+        return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))
+
+    def _right_of(self, setting: Setting) -> Floats:
+        """``[Q, k]`` the recall that each of a query's k best passages under a setting adds."""
         scores: Floats = self._own + self._logs @ self._weights(setting)
         k = min(self._k, scores.shape[1])
         best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
         best = np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1), axis=1)
-        right = np.take_along_axis(self._right, best, axis=1)
-        gains: Floats = (right > 0) @ (1 / np.log2(np.arange(2, k + 2)))
-        return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))
+        return np.take_along_axis(self._right, best, axis=1)
 
     def _stack(self) -> None:
         """The pool as arrays ``[Q, M]`` and ``[Q, M, F]``, and the recall of each passage."""

@@ -181,6 +181,44 @@ def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_wei
     assert tune_together(choices, lambda _: Quality(0.5), pool).priors[0].weight == 0  # it helps at no weight
 
 
+def test_weights_that_are_as_good_within_the_error_give_way_to_the_lightest_that_a_search_confirms() -> None:
+    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    found = {0.0: 0.1, 1.0: 0.8, 2.0: 0.85, 3.0: 0.9}
+    pool: Any = _Promises(lambda setting: found[setting[0].weight])
+    pool.as_good = lambda setting, best: found[setting[0].weight] >= found[best[0].weight] - 0.11
+
+    def measure(setting: Setting) -> Quality:
+        return Quality(found[setting[0].weight])
+
+    assert tune_together(choices, measure, pool).priors[0].weight == 3.0
+    assert tune_together(choices, measure, pool, lightest=True) == ((choices[0][1], choices[1][0]), 0.8)
+    pool.as_good = lambda setting, best: (
+        setting == best or (setting[0].weight == 1 and found[1.0] > 0.7)
+    )  # promised, and not kept
+
+    def broken(setting: Setting) -> Quality:
+        if setting[0].weight == 1:
+            found[1.0] = 0.2
+        return measure(setting)
+
+    assert tune_together(choices, broken, pool, lightest=True).priors[0].weight == 3.0
+
+
+def test_as_good_is_within_the_standard_error_of_the_paired_differences(tmp_path: Path) -> None:
+    made = _Small(write_small(tmp_path / "data"), False)
+    alone = tuple(values[0] for values in made.choices)
+    made.search(alone)
+    right = np.zeros((len(made.queries), 2, K))
+    made.pool._right_of = lambda setting: right[:, 0 if setting == alone else 1]  # type: ignore[method-assign]
+    best = (made.choices[0][1], made.choices[1][0])
+    assert made.pool.as_good(alone, best)
+    right[0, 1, 0] = 1.0  # one query more is within the error
+    assert made.pool.as_good(alone, best)
+    right[: len(right) // 2, 1, 0] = 1.0
+    assert not made.pool.as_good(alone, best)
+    assert made.pool.as_good(best, alone)
+
+
 def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
     """A peak between two valleys loses to a plateau that is a little lower."""
     found = dict(zip((0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), (0.1, 0.6, 0.1, 0.4, 0.5, 0.4, 0.1), strict=True))
