@@ -14,6 +14,7 @@ from grls.api.training_data import place_data, training_data
 from grls.errors import ConfigError, GrlsError
 from grls.fitting.models import find_encoder
 from grls.index.options import LimitOptions
+from grls.io.extras import require
 from grls.io.recipes import recipe_values
 from grls.models.biencoder_kinds import Kind
 from grls.retrieve.build import Building
@@ -105,6 +106,7 @@ class BiEncoder:
             MismatchError: The run to resume had other options or data.
             WriteError: The output cannot be written.
         """
+        require("train", "training a bi-encoder")
         values = recipe_values(biencoder_recipe(recipe).layers)
         # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
         chosen = {**values.get("fit", {}), "scale": None, **options}

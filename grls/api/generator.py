@@ -17,6 +17,7 @@ from grls.api.training_data import training_data
 from grls.errors import ConfigError
 from grls.fitting.models import find_writer
 from grls.index.options import IndexOptions, LimitOptions
+from grls.io.extras import require
 from grls.retrieve.build import Building
 from grls.train.core.clock import Meter
 from grls.train.result import TrainingResult
@@ -107,6 +108,7 @@ class Generator:
             MismatchError: The run to resume, or the teacher, has other data.
             WriteError: The output cannot be written.
         """
+        require("train", "training a generator")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
         run = GeneratorRun(

@@ -112,6 +112,21 @@ def test_what_needs_an_extra_says_which(core: Environment, kinds: Path) -> None:
         assert EXTRAS[extra][0] in err
 
 
+def test_training_from_python_says_what_it_needs(core: Environment, kinds: Path) -> None:
+    for made in ("BiEncoder('bert')", "Generator('generative/model')"):
+        program = f"import grls\ngrls.{made}.fit(['an otter', 'a heron'], {{'q': 'otter'}}, {{'q': ['0']}})"
+        done = core.run("-c", program, cwd=kinds)
+        last = done.stderr.strip().splitlines()[-1]
+        assert "needs lightning and tensorboard" in last, done.stderr
+        assert last.startswith("grls.errors.ConfigError: ")
+
+
+def test_bm25_searches_without_torch(core: Environment, kinds: Path) -> None:
+    done = core.run("-c", SEARCH, "bm25", cwd=kinds)
+    assert done.returncode == 0, done.stderr
+    assert not {"torch", "transformers", "sentence_transformers"} & {*json.loads(done.stdout)[2]}
+
+
 def every_command(verbs: Mapping[str, Verb], before: str = "") -> list[str]:
     found = []
     for name, verb in verbs.items():
