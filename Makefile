@@ -6,7 +6,7 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test wheel-test versions lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
-  bench-riches bench-train bench-device bench-efficiency lock clean
+  bench-riches bench-train bench-device bench-efficiency bench-serve fuzz-serve lock clean
 
 install: $(VENV)/.installed
 
@@ -75,6 +75,13 @@ bench-train: install
 # needs a CUDA GPU
 bench-device: install
 	$(BIN)/python -m benchmarks.device
+
+bench-serve: install
+	$(BIN)/python -m benchmarks.serve runs/quickstart/retriever data/quickstart
+
+# 10,000 requests made from the description of the server; needs the package schemathesis
+fuzz-serve: install
+	GRLS_SCHEMA_CASES=10000 $(BIN)/python -m pytest --timeout 0 tests/serve/test_schema.py
 
 bench-efficiency: install
 	$(BIN)/python -m benchmarks.efficiency

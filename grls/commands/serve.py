@@ -18,8 +18,9 @@ def serve(
 ) -> None:
     """Serve retrievers behind HTTP.
 
-    POST /v1/search and /v1/stream answer queries, GET /v1/passages/ID shows a passage; /docs describes all.
-    Requests that come in together are searched as one batch. A signal ends the server once what runs is
+    POST /v1/search and /v1/stream answer queries, /v1/explain says why passages are found or not; /docs
+    describes all. Requests that come in together are searched as one batch, and a generator lets them join
+    the search that runs. A signal ends the server once what runs is
     finished. Needs `pip install "grls[serve]"`.
 
     Args:

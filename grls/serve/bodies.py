@@ -87,6 +87,38 @@ class HopBody(Body):
     last: bool = Field(description="No further hop follows.")
 
 
+class ExplainBody(Body):
+    """Which passages of a query are explained."""
+
+    retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
+    query: QueryText
+    gold: list[str] = Field(
+        min_length=1, max_length=32, description="Ids of the gold passages, in the order of hops."
+    )
+    depth: int = Field(
+        100, ge=1, le=1000, description="Passages that are ranked to find them, where none are decoded."
+    )
+
+
+class StandingBody(Body):
+    """Where a gold passage stands, and why."""
+
+    gold: str
+    hop: int
+    rank: int | None = Field(description="Its rank, from 1; null: it is not among the results.")
+    score: float | None
+    above: list[str] = Field(description="Ids of the passages above it, best first.")
+    report: str = Field(description="Why it was found, or why not.")
+
+
+class ExplainedBody(Body):
+    """The explanation of a query."""
+
+    retriever: str
+    version: int
+    passages: list[StandingBody]
+
+
 class PassageBody(Body):
     """A passage of a corpus."""
 

@@ -47,7 +47,8 @@ def _limit(schemas: dict[str, Any], limits: RequestLimits) -> None:
     """Write the limits into the schemas."""
     text, several = schemas["SearchBody"]["properties"]["query"]["anyOf"]
     several |= {"minItems": 1, "maxItems": limits.queries}
-    for query in (text, several["items"], schemas["StreamBody"]["properties"]["query"]):
+    alone = [schemas[name]["properties"]["query"] for name in ("StreamBody", "ExplainBody")]
+    for query in (text, several["items"], *alone):
         query["maxLength"] = limits.characters
     schemas["SearchBody"]["properties"]["k"]["maximum"] = limits.k
     schemas["HopsBody"]["properties"]["max"]["anyOf"][0]["maximum"] = limits.hops

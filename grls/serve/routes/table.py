@@ -6,8 +6,9 @@ from fastapi import FastAPI
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from grls.serve.bodies import FoundBody, HealthBody, PassageBody, VersionBody
+from grls.serve.bodies import ExplainedBody, FoundBody, HealthBody, PassageBody, VersionBody
 from grls.serve.routes.admin import reload_version
+from grls.serve.routes.explain import answer_explain
 from grls.serve.routes.passages import show_passage
 from grls.serve.routes.search import answer_search
 from grls.serve.routes.state import show_docs, show_health, show_metrics, show_ready
@@ -43,6 +44,13 @@ def add_addresses(app: FastAPI) -> None:
 def _add_retrieval(app: FastAPI) -> None:
     app.add_api_route(
         "/v1/search", answer_search, methods=["POST"], response_model=FoundBody, responses=problems(*_ASKED)
+    )
+    app.add_api_route(
+        "/v1/explain",
+        answer_explain,
+        methods=["POST"],
+        response_model=ExplainedBody,
+        responses=problems(*_ASKED),
     )
     streamed = {200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}}
     app.add_api_route(
