@@ -1,6 +1,7 @@
 """Whole runs on a data set that is small enough, with random models."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +12,23 @@ from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_mode
 
 import grls
 from grls.cli import main
+from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import planner, run, trainings
 from grls.fitting.clock import FitClock
+from grls.fitting.comparing import read_gold
+from grls.fitting.fusing import make_fusion_folder, save_fusion, system_run
 from grls.fitting.journal import FitJournal
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
+from grls.fitting.progress import FitProgress
 from grls.fitting.result import Fitted
 from grls.fitting.run import fit_dataset
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.fitting.systems import FittedSystem
+from grls.fitting.work import FitWork
 from grls.retrieve.card import figures_beside
+from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed
 
@@ -105,6 +113,25 @@ def test_the_kept_system_is_not_worse_on_dev_than_what_it_is_made_of(whole: Fitt
     )
 
 
+def test_the_folder_of_a_fusion_ranks_as_its_run_does(
+    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path
+) -> None:
+    output = Path(shutil.copytree(place / "whole", tmp_path / "moved"))
+    work = FitWork(output, options, "dev", FitProgress(output / "stages", False))
+    gold, corpus = read_gold(work, "dev"), Corpus.read(work.data)
+    for parts, weights in (
+        (("bm25", "hybrid"), (0.4, 0.6)),
+        (("bm25", "dense-hops", "hybrid"), (0.5, 0.3, 0.2)),
+    ):
+        system, fusion = FittedSystem(" + ".join(parts), parts), Fusion("sum", "min-max", weights)
+        save_fusion(work, system, fusion, [gold], corpus)
+        make_fusion_folder(work, system, fusion)
+        opened = load_retriever(work.member(system.folder), Opening("cpu"))
+        run = system_run(work, "dev", system)
+        for query, hits in zip(gold.queries, opened.retrieve(gold.queries, 5), strict=True):
+            assert [hit.id for hit in hits] == [hit.id for hit in run.rankings[query.id]][:5]
+
+
 def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
     command = ["retrieve", str(place / "whole"), f"--data={place / 'data'}", "--device=cpu"]
     assert main([*command, f"--output={tmp_path / 'test'}"]) == 0
@@ -139,14 +166,14 @@ def killed_at(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def killed_in_training(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """End the process at the 7th step of the generator, in the second of its epochs."""
+    """End the process at the third step of the generator, after its first checkpoint."""
     meters: list[int] = []
     trained = trainings._trained
 
     def cut_off(work: Any, output: Path, train: Callable[..., Any]) -> Any:
         def metered(resume: bool, meter: Callable[[Any], None]) -> Any:
             def counted(step: Any) -> None:
-                if output.name == "generator" and step.step == 7 and len(meters) < times:
+                if output.name == "generator" and step.step == 3 and len(meters) < times:
                     meters.append(step.step)
                     raise Killed
                 meter(step)
