@@ -112,6 +112,8 @@ def _measure(group: DataGroup, entry: Entry, ks: Sequence[int], measures: Sequen
     )
     if ordered:
         report.pop("done_missing", None)
+    for name, values in (report.pop("by_type", None) or {}).items():  # a table of each type of questions
+        report[f"type_{name}".replace(" ", "_")] = values
     rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
     chains = None
     if run.chains:

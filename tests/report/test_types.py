@@ -1,0 +1,24 @@
+"""A page over questions of several types has a table for each."""
+
+import json
+from pathlib import Path
+
+from small_data import passages, queries
+
+from grls.cli import main
+from grls.data.dataset import write_dataset
+
+
+def test_each_type_of_questions_has_a_table(tmp_path: Path) -> None:
+    asked = [
+        query._replace(metadata=json.dumps({"type": "two hops" if len(query.evidence) > 1 else "single"}))
+        for query in queries()
+    ]
+    qrels = {"test": {query.id: dict.fromkeys(query.evidence, 1) for query in asked}}
+    write_dataset(tmp_path / "data", passages(), asked, qrels)
+    run = tmp_path / "run"
+    assert main(["retrieve", "bm25", f"--data={tmp_path / 'data'}", f"--output={run}"]) == 0
+    assert main(["report", f"{run}.jsonl", f"--output={tmp_path / 'page'}"]) == 0
+    page = (tmp_path / "page.md").read_text()
+    assert "Type single" in page
+    assert "Type two hops" in page
