@@ -82,10 +82,18 @@ def fit_dataset(
     journal = FitJournal(place, {"data": source.fingerprint(), **asdict(options)})
     try:
         if journal.ended and (place / RESULT).is_file():
-            return Fitted.read(place)
+            return _read(place, shown)
         return _FitRun(source, place, options, journal, shown).run()
     finally:
         journal.close()
+
+
+def _read(output: Path, shown: bool) -> Fitted:
+    """The result of a run that is done."""
+    fitted = Fitted.read(output)
+    if shown:
+        print(f"{output}: this run is done.\n{fitted.text()}")
+    return fitted
 
 
 class _FitRun:

@@ -32,6 +32,8 @@ def test_a_run_says_what_it_does_and_what_it_keeps(
     printed = capsys.readouterr().out
     assert "kept: bm25" in printed
     assert len(printed.splitlines()) < 40
+    assert main(command) == 0
+    assert "this run is done" in capsys.readouterr().out
     assert main([*command, "--budget=1h"]) != 0
     assert "holds a run of other budget" in capsys.readouterr().err
 
