@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from grls.errors import DataError
 from grls.io.files import named_lines
-from grls.serve.options import AccessOptions
 from grls.serve.problems import RefusalError, problem
 
 ADMIN = "GRLS_ADMIN_TOKEN"
@@ -88,16 +87,13 @@ class Gate:
 
     Args:
         app: The application behind it.
-        access: Who may use it.
-
-    Raises:
-        DataError: A file of keys cannot be used.
+        keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
+        rate: Requests a minute of a key or an address; None: any number.
     """
 
-    def __init__(self, app: ASGIApp, access: AccessOptions):
-        self._app = app
-        self._keys = None if access.keys is None else read_keys(access.keys)
-        self._rates = None if access.rate is None else Rates(access.rate)
+    def __init__(self, app: ASGIApp, keys: frozenset[bytes] | None, rate: float | None):
+        self._app, self._keys = app, keys
+        self._rates = None if rate is None else Rates(rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 
 import grls
-from grls.serve.access import Gate
+from grls.serve.access import Gate, read_keys
 from grls.serve.bodylimit import BodyLimit
 from grls.serve.options import OPEN_ACCESS, AccessOptions
 from grls.serve.problems import add_handlers
@@ -45,7 +45,9 @@ def create_app(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> FastAPI
     add_handlers(app)
     app.openapi = described(app, limits)  # type: ignore[method-assign, unused-ignore]
     app.add_middleware(BodyLimit, most=limits.body, seconds=limits.seconds)
-    app.add_middleware(Gate, access=access)
+    # Read here: an application makes its middleware when it starts, too late for an error.
+    keys = None if access.keys is None else read_keys(access.keys)
+    app.add_middleware(Gate, keys=keys, rate=access.rate)
     if access.origins:
         app.add_middleware(
             CORSMiddleware,

@@ -56,6 +56,7 @@ def run_server(
         host,
         port,
         log_config=None,
+        lifespan="on",  # an error at the start ends the server
         access_log=False,
         server_header=False,
         timeout_keep_alive=30,

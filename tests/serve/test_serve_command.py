@@ -1,0 +1,74 @@
+"""``grls serve`` as a process: it starts, answers, and ends with what runs finished; wrong options end it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from serve_helpers import hostile_folder
+
+from grls.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
+    folder = hostile_folder(tmp_path / "one")
+    code = "import sys; from grls.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "serve", f"named={folder}", "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert server.stderr is not None
+    try:
+        lines = []
+        for line in server.stderr:
+            lines.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                break
+        assert found, lines
+        answer = httpx.post(f"{found[0]}/v1/search", json={"query": "alert"}).json()
+        assert answer["retriever"] == "named"
+        server.send_signal(signal.SIGTERM)
+        lines += server.stderr.read().splitlines()
+    finally:
+        server.kill()
+    assert server.wait() == 0
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    assert {"route": "/v1/search", "status": 200}.items() <= next(e for e in events if "route" in e).items()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["nowhere"], "nowhere"),
+        (["{one}", "{one}"], "write name=folder"),
+        (["{one}", "--port", "70000"], "between 0 and 65535"),
+        (["{one}", "--limits.queue", "0"], "limits.queue must be above 0"),
+        (["{one}", "--access.keys", "nowhere"], "no such file"),
+        (["{one}", "--access.admin", "nowhere"], "no such file"),
+        (["{one}", "--access.origins", '["*"]'], "expected an origin"),
+    ],
+)
+def test_wrong_options(
+    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = hostile_folder(tmp_path / "one")
+    try:
+        code = main(["serve", *(option.format(one=folder) for option in options)])
+    except SystemExit as end:  # the parser refuses a value
+        code = int(str(end.code))
+    assert code in (1, 2)
+    assert said in capsys.readouterr().err
+
+
+def test_without_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    assert main(["serve", str(hostile_folder(tmp_path / "one"))]) == 1
+    assert 'pip install "grls[serve]"' in capsys.readouterr().err
