@@ -88,6 +88,13 @@ class Decoders:
                 fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
             return search(fast, range(len(inputs)), bar.update, prior)
 
+    def lets_join(self, index: ConstraintIndex, options: SearchOptions) -> bool:
+        """Whether queries can join its search. It makes no decoder, since the one of a search is kept."""
+        trees = self.trees
+        if trees is None or self.writes_spans or options.compile:
+            return False
+        return not (isinstance(trees, Seq2SeqTrees) and suits(trees.device, index))
+
     def joining(self, index: ConstraintIndex, options: SearchOptions, k: int) -> FastDecoder | None:
         """The search that queries can join, for k results an input; None: there is none on this device."""
         trees = self.trees

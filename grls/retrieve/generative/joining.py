@@ -25,7 +25,7 @@ from grls.retrieve.queries import queries_of
 def lets_join(generator: DecodedPassages) -> bool:
     """Whether texts can join its search: it decodes whole passages in slots, and rescores none."""
     plain = generator.spans is None and not generator.options.rescore
-    return plain and generator.joining_decoder(1) is not None
+    return plain and generator.takes_queries()
 
 
 def search_joined(generator: DecodedPassages, source: TextSource, k: int, slots: int) -> None:

@@ -82,6 +82,10 @@ class DecodedPassages(IndexedPassages):
         """The plain beam search for k passages an input, which :meth:`search` agrees with."""
         return self._decoders.plain(self.index, self.options, k)
 
+    def takes_queries(self) -> bool:
+        """Whether queries can join its search."""
+        return self._decoders.lets_join(self.index, self.options)
+
     def joining_decoder(self, k: int) -> FastDecoder | None:
         """The search for k passages that queries can join; None: there is none on this device."""
         return self._decoders.joining(self.index, self.options, k)
