@@ -21,6 +21,9 @@ from grls.errors import DataError
 _SAMPLE = 2000
 """Passages whose words are counted, evenly spread over the corpus."""
 
+LEAST_QUERIES = 8
+"""Fewer queries to learn from train no model: a batch would hold no other query's passages."""
+
 _ASKS = 0.3
 """The share of queries with several gold passages from which a data set asks for hops."""
 
@@ -85,6 +88,11 @@ class DataFacts:
     def hops(self) -> bool:
         """Whether the data ask for hops."""
         return self.splits[self.train].several >= _ASKS
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few queries to learn from."""
+        return self.splits[self.train].queries < LEAST_QUERIES
 
     @property
     def rows(self) -> float:

@@ -20,7 +20,7 @@ from grls.fitting.effort import (
     kept_effort,
     whole_steps,
 )
-from grls.fitting.facts import DataFacts, data_facts
+from grls.fitting.facts import LEAST_QUERIES, DataFacts, data_facts
 from grls.fitting.machine import Machine, this_machine
 from grls.fitting.models import BaseModels, base_models
 from grls.fitting.options import FitOptions
@@ -76,10 +76,12 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan
 
 def models_that_fit(models: BaseModels, machine: Machine, facts: DataFacts) -> BaseModels:
     """The models without a generator that the machine cannot hold: its checkpoints on disk, its index in
-    memory.
+    memory; or that has too few queries to learn from.
     """
     index = facts.rows * _ROW_BYTES / 2**30
-    if machine.disk < _DISK:
+    if facts.few:
+        why = _few(facts)
+    elif machine.disk < _DISK:
         why = f"{machine.disk:.1f} GiB of disk are free, and its checkpoints take {_DISK:.0f}: free some"
     elif index > machine.room:
         why = f"the index of all spans takes {index:.0f} GiB, and {machine.room:.0f} of memory are free"
@@ -224,9 +226,16 @@ def _goes_on(level: Level, now: Level, took: Mapping[str, float]) -> bool:
 
 def _levels(maker: StageMaker) -> list[Level]:
     """The levels that models, measured speeds and data leave, the richest first."""
-    levels = LEVELS if maker.speeds.encoder is not None else WITHOUT_ENCODER
+    levels: tuple[Level, ...] = LEVELS if maker.speeds.encoder is not None else WITHOUT_ENCODER
     writes, hops = maker.speeds.writer is not None, maker.facts.writer_hops
+    if maker.facts.few:
+        levels = tuple(one for one in levels if one.encoder != "trained" and not one.writer)
     return [one for one in levels if (writes or not one.writer) and (hops or not one.hops)]
+
+
+def _few(facts: DataFacts) -> str:
+    count = facts.splits[facts.train].queries
+    return f"{count} training queries are too few to learn from: give {LEAST_QUERIES} or more"
 
 
 def _most(
@@ -303,6 +312,8 @@ def _parts_skipped(maker: StageMaker, effort: Effort) -> list[Skipped]:
     for name, (chosen, whole, there) in zip(_PARTS, amounts, strict=True):
         if there and chosen < whole:
             skipped.append(Skipped(name, f"{chosen:,} of {whole:,}, for want of time"))
+    if facts.few and level.encoder == "frozen":
+        skipped.append(Skipped("training of the bi-encoder", _few(facts)))
     if level.writer and not effort.rescore:
         why = f"passages have {facts.words:.0f} words, and reading long ones to their end takes too long"
         skipped.append(Skipped("rescoring", why))

@@ -332,3 +332,17 @@ def test_a_run_that_is_much_too_late_goes_on_without_a_generator() -> None:
 def test_a_run_without_a_limit_is_not_revised() -> None:
     plan = planned(None)
     assert revised_plan(plan, {"biencoder dense": 1e6}) is plan
+
+
+def test_a_handful_of_queries_trains_nothing() -> None:
+    data = facts()
+    few = replace(data, splits={**data.splits, data.train: split(7)})
+    left = models_that_fit(MODELS, CPU, few)
+    assert left.generator is None
+    plan = planned(None, few, models=left)
+    assert "biencoder dense" not in keys(plan)
+    assert "dense dense" in keys(plan)
+    why = "7 training queries are too few to learn from: give 8 or more"
+    assert skipped(plan)["training of the bi-encoder"] == skipped(plan)["generator"] == why
+    enough = replace(data, splits={**data.splits, data.train: split(8)})
+    assert "biencoder dense" in keys(planned(None, enough))
