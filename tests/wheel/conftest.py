@@ -1,5 +1,6 @@
 """The wheel, and environments that it is installed into."""
 
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def everything(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """``pip install "grls[all]"``."""
     made = Environment(tmp_path_factory.mktemp("all") / "env")
-    made.install(wheel, "all")
+    try:
+        made.install(wheel, "all")
+    except PackageNotFoundError as error:
+        pytest.skip(f"an extra is not installed here: {error}")  # `make install` installs all
     return made
 
 
