@@ -15,7 +15,7 @@ from grls.data.dataset import write_dataset
 from grls.data.dataset_check import DataFault, format_faults
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.examples import format_examples
-from grls.explain.text import _columns
+from grls.explain.text import aligned
 from grls.io.terminal import Visible, visible
 from grls.runs.trec import write_run
 
@@ -53,7 +53,7 @@ def test_examples_and_readings_cannot(tmp_path: Path) -> None:
 
 
 def test_tables_and_checks_cannot() -> None:
-    assert clean("\n".join(_columns([["rank", EVIL]], left=(1,))))
+    assert clean("\n".join(aligned([["rank", EVIL]], left=(1,))))
     assert clean(format_faults([DataFault(Path("queries.jsonl"), 1, EVIL)]))
 
 
