@@ -10,11 +10,9 @@ from typing import Any
 from grls.api.options import options_of
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
-from grls.api.training_data import training_data
-from grls.data.corpus import Corpus
+from grls.api.training_data import given_splits
 from grls.data.inputs.corpora import corpus_of
 from grls.data.inputs.folders import write_splits
-from grls.data.inputs.gold import Gold, gold_of
 from grls.data.inputs.values import existing_path
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted
@@ -88,8 +86,10 @@ def fit(
         output: The folder of the run; one that was killed goes on when it is called again. None: a temporary
             folder, which goes with the result.
         budget: Time for everything: ``30m``, ``1h30m``, ``90s``. None: no limit.
-        dev: Queries and gold passages as a pair, to tune and to choose by; None: a part of the queries.
-        test: The same, for the report alone; None: the report is on dev.
+        dev: Queries and gold passages as a pair, or the name of a split of the data set folder, to tune and
+            to choose by; None: the split ``dev`` of the folder, or else a part of the queries.
+        test: The same, for the report alone; None: the split ``test`` of the folder, or else the report is on
+            dev.
         options: The other options of :class:`~grls.fitting.options.FitOptions`.
 
     Raises:
@@ -107,31 +107,6 @@ def fit(
     else:
         data, name = held.path / "data", "Python objects"
         passages = corpus_of(corpus)
-        write_splits(data, passages, _splits(corpus, passages, queries, gold, dev, test))
+        write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test))
     fitted = fit_dataset(str(data), place.path, chosen, name=name)
     return FitResult(fitted, place, chosen.device)
-
-
-def _splits(corpus: Any, passages: Corpus, queries: Any, gold: Any, dev: Any, test: Any) -> dict[str, Gold]:
-    """Split -> its queries with their gold passages, those that there are."""
-    splits: dict[str, Gold] = {}
-    if queries is not None and dev is None:
-        splits["train"] = gold_of(gold, queries, passages)
-    elif dev is not None:
-        both = training_data(corpus, queries, gold, dev)
-        splits |= {"train": both.train, "dev": both.dev}
-    if test is not None:
-        splits["test"] = _distinct(gold_of(test[1], test[0], passages), splits)
-    return splits
-
-
-def _distinct(test: Gold, splits: Mapping[str, Gold]) -> Gold:
-    """Test queries with other ids, where an id is that of another query (lists have places as ids)."""
-    known = {query.id: query for gold in splits.values() for query in gold.queries}
-    if all(known.get(query.id, query) == query for query in test.queries):
-        return test
-    prefix = "test-"
-    while any(name.startswith(prefix) for name in known):
-        prefix += "-"
-    queries = [query._replace(id=prefix + query.id) for query in test.queries]
-    return Gold(queries, {prefix + name: grades for name, grades in test.qrels.items()})

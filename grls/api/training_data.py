@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from grls.data.inputs.corpora import corpus_of
 from grls.data.inputs.folders import write_splits
 from grls.data.inputs.gold import Gold, gold_of
 from grls.data.inputs.held_out import hold_out
-from grls.data.inputs.values import existing_path
+from grls.data.inputs.values import existing_path, short_repr
 from grls.errors import DataError, MismatchError
 from grls.io.files import sha256
 
@@ -50,19 +50,54 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingDat
         DataError: Something is malformed, or a gold passage is not in the corpus.
     """
     passages = corpus_of(corpus)
-    folder = _set_folder(corpus if queries is None else queries)
-    if queries is None and folder is None:
+    splits = given_splits(corpus, passages, queries, gold, dev)
+    if not splits:
         raise DataError(
             "there are no queries: give queries and gold, or the folder of a data set as the corpus.",
             "queries",
         )
+    if "dev" not in splits:
+        return TrainingData(passages, *hold_out(splits["train"]))
+    return TrainingData(passages, splits["train"], splits["dev"])
+
+
+def given_splits(
+    corpus: Any, passages: Corpus, queries: Any, gold: Any, dev: Any, test: Any = None
+) -> dict[str, Gold]:
+    """The splits that a user has: ``train``, ``dev`` and ``test`` -> queries with their gold passages.
+
+    Args:
+        corpus: What the corpus was read from.
+        passages: The corpus.
+        queries: See :func:`training_data`.
+        gold: See :func:`training_data`.
+        dev: See :func:`training_data`.
+        test: The same for the split ``test``.
+
+    Returns:
+        The splits; those of a data set folder where nothing else is given. None at all without queries.
+
+    Raises:
+        DataError: Something is malformed, or there is gold, or there are dev queries, without queries to
+            learn from.
+    """
+    folder = _set_folder(corpus if queries is None else queries)
     asked = folder or queries
-    train = gold_of("train" if gold is None and folder is not None else gold, asked, passages)
-    if dev is None and folder is not None and (folder / "qrels" / "dev.tsv").is_file():
-        dev = "dev"
-    if dev is None:
-        return TrainingData(passages, *hold_out(train))
-    return TrainingData(passages, train, _renamed(_dev(dev, asked, passages), train))
+    splits: dict[str, Gold] = {}
+    if asked is not None:
+        splits["train"] = gold_of("train" if gold is None and folder is not None else gold, asked, passages)
+    elif gold is not None or dev is not None:
+        raise DataError(
+            f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "
+            "queries, too, or the folder of a data set.",
+            "queries",
+        )
+    for name, value in (("dev", dev), ("test", test)):
+        there = folder is not None and (folder / "qrels" / f"{name}.tsv").is_file()
+        part = name if value is None and there else value
+        if part is not None:
+            splits[name] = _renamed(_part(name, part, asked, passages), splits, name)
+    return splits
 
 
 def _set_folder(value: Any) -> Path | None:
@@ -71,28 +106,29 @@ def _set_folder(value: Any) -> Path | None:
     return path if path is not None and (path / "queries.jsonl").is_file() else None
 
 
-def _dev(dev: Any, queries: Any, corpus: Corpus) -> Gold:
-    if isinstance(dev, str):
-        return gold_of(dev, queries, corpus)
-    if isinstance(dev, tuple | list) and len(dev) == 2:
-        return gold_of(dev[1], dev[0], corpus)
+def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
+    """The queries of a split: a pair, or the name of a split of the folder of the queries."""
+    if isinstance(value, str) and existing_path(queries) is not None:
+        return gold_of(value, queries, corpus)
+    if isinstance(value, tuple | list) and len(value) == 2:
+        return gold_of(value[1], value[0], corpus)
     raise DataError(
         "expected a pair (queries, gold), or the name of a split of a data set folder, got "
-        f"{type(dev).__name__}.",
-        "dev",
+        f"{short_repr(value)}.",
+        name,
     )
 
 
-def _renamed(dev: Gold, train: Gold) -> Gold:
-    """Dev with other ids, where an id is that of another training query (lists have places as ids)."""
-    texts = {query.id: query for query in train.queries}
-    if all(texts.get(query.id, query) == query for query in dev.queries):
-        return dev
-    prefix = "dev-"
-    while any(name.startswith(prefix) for name in texts):
+def _renamed(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
+    """A split with other ids, where an id is that of another query (lists have places as ids)."""
+    known = {query.id: query for gold in splits.values() for query in gold.queries}
+    if all(known.get(query.id, query) == query for query in part.queries):
+        return part
+    prefix += "-"
+    while any(name.startswith(prefix) for name in known):
         prefix += "-"
-    queries = [query._replace(id=prefix + query.id) for query in dev.queries]
-    return Gold(queries, {prefix + name: grades for name, grades in dev.qrels.items()})
+    queries = [query._replace(id=prefix + query.id) for query in part.queries]
+    return Gold(queries, {prefix + name: grades for name, grades in part.qrels.items()})
 
 
 def place_data(data: TrainingData, output: Path, resume: bool) -> str:

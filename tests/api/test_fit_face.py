@@ -8,6 +8,8 @@ import pytest
 from fit_helpers import WORDS_ALONE, write_fit_data
 
 import grls
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError
 
 CORPUS = {
@@ -66,4 +68,40 @@ def test_what_cannot_work_is_an_error_before_anything_is_written(tmp_path: Path)
         grls.fit(CORPUS, QUERIES, GOLD, output=tmp_path / "out", epochs=3)
     with pytest.raises(DataError, match="p9"):
         grls.fit(CORPUS, QUERIES, GOLD | {"q0": ["p9"]}, output=tmp_path / "out", **ALONE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_test_queries_beside_a_data_set_folder_leave_its_own_splits(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data")
+    (other,) = (query for query in read_split(data, "test")[0][:1])
+    gold = read_split(data, "test")[1][other.id]
+    plain = grls.fit(data, output=tmp_path / "plain", **ALONE)
+    made = grls.fit(data, output=tmp_path / "out", test=({"mine": other.text}, {"mine": gold}), **ALONE)
+    for split in ("train", "dev"):
+        assert read_split(made.output / "data", split) == read_split(plain.output / "data", split)
+    assert [query.id for query in read_split(made.output / "data", "test")[0]] == ["mine"]
+    assert not any("pseudo" in note for note in made.run.notes)
+
+
+def test_queries_of_a_folder_keep_its_splits_apart(tmp_path: Path) -> None:
+    """Without gold its test queries are not among those to learn from."""
+    data = write_fit_data(tmp_path / "data")
+    made = grls.fit(Corpus.read(data), data, output=tmp_path / "out", **ALONE)
+    for split in ("train", "dev", "test"):
+        assert read_split(made.output / "data", split)[1] == read_split(data, split)[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"gold": GOLD}, "there are no queries to learn from, and gold is given"),
+        ({"dev": (QUERIES, GOLD)}, "there are no queries to learn from, and dev is given"),
+        ({"queries": QUERIES, "gold": GOLD, "test": "test"}, "test: expected a pair"),
+        ({"queries": QUERIES, "gold": GOLD, "test": (QUERIES,)}, "test: expected a pair"),
+        ({"queries": QUERIES, "gold": GOLD, "dev": 7}, "dev: expected a pair"),
+    ],
+)
+def test_splits_that_cannot_be_are_refused(tmp_path: Path, given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        grls.fit(CORPUS, output=tmp_path / "out", **given, **ALONE)
     assert not (tmp_path / "out").exists()
