@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from grls.data.dataset import gold_passages, read_qrels, read_queries
+from grls.data.inputs.values import id_list
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.explain.asks import hops_of
@@ -119,7 +120,7 @@ def explain_query(
 
 def _asked(folder: Path, query: str | Query, gold: str | Collection[str] | None) -> tuple[Query, list[str]]:
     """The query, and its gold passages in order."""
-    named = [] if gold is None else [gold] if isinstance(gold, str) else list(dict.fromkeys(gold))
+    named = [] if gold is None else id_list(gold, "the query", "gold")
     if gold is not None and not named:
         raise ConfigError("gold names no passage; leave it out, or give ids.")
     if isinstance(query, Query):

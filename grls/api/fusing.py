@@ -40,9 +40,10 @@ def fuse(
     """
     members = [searchers] if isinstance(searchers, Searcher | str) else list(searchers)
     first = next((one for one in members if isinstance(one, Searcher)), None)
-    if first is None:
+    if first is None or len(members) < 2:
         raise ConfigError(
-            "fuse takes a list of searchers, at least one: open a folder with grls.load(folder)."
+            "fuse takes a list of at least two retrievers, one of them a searcher: open a folder with "
+            "grls.load(folder)."
         )
     given = {"method": method, "weights": None if weights is None else list(weights), **options}
     write = fusion_writer(member_names(members), depth, length, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import overload
@@ -13,10 +13,11 @@ from grls.api.temporary import HeldFolder
 from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only, both, where
+from grls.data.inputs.values import id_text, short_repr
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, Retriever
-from grls.retrieve.queries import check_counts
+from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, load_retriever
 
 
@@ -166,10 +167,11 @@ class Searching:
 
         Raises:
             ConfigError: A filter cannot be read.
-            DataError: The query is empty (when the first hop is asked for).
+            DataError: The query is empty.
         """
         if not isinstance(query, str | Query):
             raise DataError(f"stream takes one query, a text or a Query, got {query!r}.")
+        _listed(query)
         return self._streamed(query, filter_of(where, allow))
 
     def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
@@ -182,8 +184,23 @@ class Searching:
 
 
 def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:
-    """Queries as a list; a query alone becomes a list of one."""
-    return [queries] if isinstance(queries, str | Query) else list(queries)
+    """Queries as a list; a query alone becomes a list of one.
+
+    Raises:
+        DataError: There is something else, or a query without text.
+    """
+    if isinstance(queries, str | Query):
+        queries = [queries]
+    elif isinstance(queries, Mapping) or not isinstance(queries, Iterable):
+        raise DataError(
+            f"expected a query or a list of queries, got {short_repr(queries)}; of a dict search for the "
+            "list of its values."
+        )
+    asked = list(queries)
+    for place, query in enumerate(queries_of(asked)):
+        if not query.text.strip():
+            raise DataError(f"query {place}: its text is empty; give it a text.")
+    return asked
 
 
 def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | None:
@@ -191,9 +208,11 @@ def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | 
 
     Raises:
         ConfigError: The condition cannot be read.
+        DataError: An id is neither a text nor a whole number.
     """
     if isinstance(allow, str):
         raise ConfigError(f"allow takes passage ids as a list or set, got the text {allow!r}.")
     return both(
-        None if condition is None else where(condition), None if allow is None else Only(frozenset(allow))
+        None if condition is None else where(condition),
+        None if allow is None else Only(frozenset(id_text(one, "a passage", "allow") for one in allow)),
     )

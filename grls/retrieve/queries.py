@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -83,12 +84,14 @@ def reachable(
 
 
 def check_counts(**counts: int) -> None:
-    """Refuse counts below 1, by the name of their option.
+    """Refuse counts that are no whole numbers, or below 1, by the name of their option.
 
     Raises:
-        ConfigError: A count is below 1.
+        ConfigError: With the name and the value.
     """
     for name, value in counts.items():
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise ConfigError(f"{name} must be a whole number, got {value!r}.")
         if value < 1:
             raise ConfigError(f"{name} must be at least 1, got {value}.")
 
