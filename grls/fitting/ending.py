@@ -125,6 +125,8 @@ class FitEnding:
                 save_fusion(self.work, system, fusion, list(self.golds.values()), corpus)
                 self.weights[system.name] = fusion
                 made.append(system)
+        if not made:
+            self.work.progress.say("fusion: none is better than its members")
         return made
 
     def _weaker(self, names: Sequence[str]) -> list[str]:
@@ -187,6 +189,7 @@ class FitEnding:
                 "biencoder": None if (one := self.plan.models.biencoder) is None else one.name,
                 "generator": None if (one := self.plan.models.generator) is None else one.name,
             },
+            "base_models": self._base_models(kept),
             "options": asdict(self.work.options),
             "plan": {
                 "stages": [asdict(stage) for stage in self.plan.stages],
@@ -202,6 +205,13 @@ class FitEnding:
         fitted = Fitted.read(self.work.output)
         write_card(fitted, content, self.work.options.device)
         return fitted
+
+    def _base_models(self, kept: FittedSystem) -> list[str]:
+        """The names of the models that the kept system begins with."""
+        models = self.plan.models
+        encodes = self.work.member(folders.DENSE).is_dir()
+        there = {"biencoder": models.biencoder if encodes else None, "generator": models.generator}
+        return [model.name for one in kept.models if (model := there[one]) is not None]
 
     def _measures(self, splits: Sequence[str], system: FittedSystem) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -23,7 +23,7 @@ def write_card(fitted: Fitted, content: dict[str, Any], device: str) -> None:
         device: Where the retriever is opened, for its description.
     """
     retriever = load_retriever(fitted.output, Opening(device))
-    models = [name for name in content["models"].values() if name is not None]
+    models = content["base_models"]
     language = content["language"]
     said = CardOptions(
         base_models=tuple(name for name in models if _may_be_on_the_hub(name)),
@@ -52,7 +52,7 @@ def _notes(fitted: Fitted, content: dict[str, Any], models: Sequence[str]) -> li
     lines = [f"Measured on {counted} queries. Kept: {fitted.kept}, {fitted.why}."]
     lines += ["## Data", f"Queries: {queries}."]
     lines += ["\n".join(f"- {note}" for note in data["notes"])] if data["notes"] else []
-    lines += ["## How it was made", _recipe(content["plan"], content["step_seconds"])]
+    lines += ["## How it was made", _recipe(content)]
     lines += ["Begun from " + ", ".join(f"`{name}`" for name in models) + "."] if models else []
     lines.append(
         "## Licence\n\nThat of the base models and of the texts, whose holders decide; this card names none."
@@ -60,15 +60,17 @@ def _notes(fitted: Fitted, content: dict[str, Any], models: Sequence[str]) -> li
     return lines
 
 
-def _recipe(plan: dict[str, Any], seconds: dict[str, float]) -> str:
+def _recipe(content: dict[str, Any]) -> str:
     """The stages of a plan that were done, and what was left out."""
-    lines = []
+    plan, seconds, lines = content["plan"], content["step_seconds"], []
     for stage in plan["stages"]:
         key = f"{stage['name']} {stage['system']}".strip()
         if key in plan["left_out"]:
             lines.append(f"- left out: {stage['what']} ({plan['left_out'][key]})")
         elif key in seconds:
             lines.append(f"- {stage['what']} ({duration(seconds[key])})")
+        elif stage["name"] == "fusion" and not content["weights"]:
+            lines.append("- fuse the systems: none is better than its members")
         else:
             lines.append(f"- {stage['what']}")
     return "\n".join(lines)

@@ -15,6 +15,10 @@ _COSTS = {BM25: 1.0, DENSE: 2.0, DENSE_HOPS: 20.0, HYBRID: 200.0}
 _MEMBERS = {DENSE_HOPS: (DENSE,), HYBRID: (DENSE, BM25)}
 """Systems that another one is made of."""
 
+_ENCODER, _WRITER = "biencoder", "generator"
+_MODELS = {BM25: (), DENSE: (_ENCODER,), DENSE_HOPS: (_ENCODER,), HYBRID: (_ENCODER, _WRITER)}
+"""The models that a system searches with."""
+
 
 class FittedSystem(NamedTuple):
     """A system.
@@ -40,6 +44,12 @@ class FittedSystem(NamedTuple):
         return _MEMBERS.get(self.name, ())
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The models that it searches with, of ``biencoder`` and ``generator``."""
+        used = {model for part in self.parts for model in _MODELS[part]}
+        return tuple(model for model in (_ENCODER, _WRITER) if model in used)
+
+    @property
     def folder(self) -> str:
         """The name of its folder among the members of a run."""
         return self.name if len(self.parts) == 1 else f"fusion-{'-'.join(self.parts)}"
@@ -59,4 +69,4 @@ def fusions(names: Sequence[str], weaker: Sequence[str]) -> list[FittedSystem]:
     """
     parts = [name for name in names if name not in weaker]
     chosen = [*combinations(parts, 2)] + ([tuple(parts)] if len(parts) > 2 else [])
-    return [FittedSystem(" + ".join(some), tuple(some)) for some in chosen]
+    return [FittedSystem(" + ".join(members), tuple(members)) for members in chosen]

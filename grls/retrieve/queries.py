@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,14 +83,14 @@ def reachable(
     return Reachable(list(passages.values()), [None if rule is None else place[rule] for rule in filters])
 
 
-def check_counts(**counts: int) -> None:
+def check_counts(**counts: Any) -> None:
     """Refuse counts that are no whole numbers, or below 1, by the name of their option.
 
     Raises:
         ConfigError: With the name and the value.
     """
     for name, value in counts.items():
-        if not isinstance(value, Integral) or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, Integral):
             raise ConfigError(f"{name} must be a whole number, got {value!r}.")
         if value < 1:
             raise ConfigError(f"{name} must be at least 1, got {value}.")

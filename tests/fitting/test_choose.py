@@ -80,3 +80,12 @@ def test_fusions_are_pairs_and_all_of_them_and_cost_more_than_their_members() ->
     assert all(one.cost > max(costs[part] for part in one.parts) for one in made)
     assert made[0].folder == "fusion-bm25-dense-hops"
     assert fusions(["bm25", "dense"], []) == [FittedSystem("bm25 + dense", ("bm25", "dense"))]
+
+
+def test_a_system_names_the_models_that_it_searches_with() -> None:
+    """A card names no model that the kept retriever does without."""
+    models = {name: FittedSystem(name, tuple(name.split(" + "))).models for name in (
+        "bm25", "dense", "dense-hops", "bm25 + dense", "hybrid", "bm25 + hybrid",
+    )}  # fmt: skip
+    both = ("biencoder", "generator")
+    assert list(models.values()) == [(), ("biencoder",), ("biencoder",), ("biencoder",), both, both]

@@ -102,6 +102,13 @@ def test_the_card_says_what_was_measured_on_what_and_how_it_was_made(place: Path
     assert "| hybrid |" in card
     assert "fine-tune" in card
     assert "## Licence" in card
+    assert f"Kept: {whole.kept}," in card
+    kept = FittedSystem(whole.kept, tuple(whole.kept.split(" + ")))
+    content = json.loads((place / "whole" / "fit.json").read_text())
+    named = [content["models"][model] for model in kept.models]
+    assert content["base_models"] == named
+    assert ("Begun from" in card) == bool(named)
+    assert ("none is better than its members" in card) == (not content["weights"])
     assert figures_beside(place / "whole").keys() == whole.metrics.keys()
 
 
