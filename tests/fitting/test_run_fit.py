@@ -14,7 +14,8 @@ import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
-from grls.fitting import planner, run, trainings
+from grls.fitting import ending, planner, run, trainings
+from grls.fitting.choose import KeptSystem
 from grls.fitting.clock import FitClock
 from grls.fitting.comparing import read_gold
 from grls.fitting.fusing import make_fusion_folder, save_fusion, system_run
@@ -214,6 +215,28 @@ def test_a_killed_run_goes_on_to_the_same_result(
     assert (ended.metrics, ended.kept) == (whole.metrics, whole.kept)
     kept = sorted(f.name for f in (tmp_path / "out" / "members").iterdir())
     assert kept == sorted(f.name for f in (place / "whole" / "members").iterdir())
+
+
+@pytest.mark.parametrize("kept", ["bm25", "dense", "hybrid"])
+def test_a_card_names_the_models_of_what_is_kept(
+    place: Path,
+    whole: Fitted,
+    options: FitOptions,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: str,
+) -> None:
+    shutil.copytree(place / "whole", tmp_path / "out")
+    (tmp_path / "out" / "fit.json").unlink()
+    monkeypatch.setattr(ending, "choose_system", lambda _: KeptSystem(kept, kept, "the test wants it"))
+    fitted = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
+    card = (tmp_path / "out" / "README.md").read_text()
+    named = {"bm25": [], "dense": [options.biencoder], "hybrid": [options.biencoder, options.generator]}[kept]
+    assert fitted.kept == kept
+    assert json.loads((tmp_path / "out" / "fit.json").read_text())["base_models"] == named
+    assert [f"`{model}`" in card for model in (options.biencoder, options.generator)] == [
+        model in named for model in (options.biencoder, options.generator)
+    ]
 
 
 def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
