@@ -30,6 +30,11 @@ CLEAN = (
     "grls/explain",
     "grls/evaluation",
     "grls/report",
+    # What users call, and what stands above it.
+    "grls/fitting",
+    "grls/api",
+    "grls/adapters",
+    "grls/serve",
     "data_prep",
     "benchmarks",
 )

@@ -123,7 +123,7 @@ def effort_at(level: Level, share: float, facts: DataFacts, gpu: bool, tight: bo
     """
     encoder, writer = whole_steps(facts, gpu)
     dev, test = facts.splits[facts.dev].queries, facts.splits[facts.test].queries
-    few, some = (10, 20) if tight else (30, 100)
+    least_dev, least_test = (10, 20) if tight else (30, 100)
     hops = facts.most_hops if level.hops else 1
     usual = math.ceil(facts.splits[facts.train].gold)
     passages = min(facts.passages, 2000)
@@ -137,8 +137,8 @@ def effort_at(level: Level, share: float, facts: DataFacts, gpu: bool, tight: bo
         rescore=facts.short and level.writer,
         hops=_Range(min(hops, usual), hops, 0.8).at(share),
         chains=_Range(2, 5, 1.0).at(share),
-        dev=_Range(min(dev, few), min(dev, 200), 0.8).at(share),
-        test=_Range(min(test, some), test, 0.4).at(share),
+        dev=_Range(min(dev, least_dev), min(dev, 200), 0.8).at(share),
+        test=_Range(min(test, least_test), test, 0.4).at(share),
     )
 
 
