@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test wheel-test versions lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-scale bench-decode bench-cost bench-filters \
   bench-riches bench-train bench-device bench-efficiency bench-serve fuzz-serve lock clean
 
 install: $(VENV)/.installed
@@ -33,6 +33,10 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, in build/site; a link that leads nowhere is an error.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 quickstart: install
 	$(BIN)/grls prepare ruletaker --config configs/prepare/quickstart.yaml

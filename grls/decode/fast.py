@@ -79,7 +79,9 @@ class FastDecoder(SlotDecoder):
     Args:
         generator: The model, which keeps tokens as trees.
         index: The constraint index.
-        beams, mode, early_stop: See :class:`grls.decode.beam.Decoder`.
+        beams: See :class:`grls.decode.beam.Decoder`, like the next two.
+        mode: The score mode.
+        early_stop: Whether to stop where a prefix identifies a passage.
         slots: Queries in flight, S.
 
     Raises:
