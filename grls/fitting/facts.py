@@ -103,8 +103,8 @@ class DataFacts:
     def writer_hops(self) -> bool:
         """Whether the generator goes by hops.
 
-        On short facts one search whose passages are rescored finds as much (docs/results.md, "EntailmentBank,
-        hop by hop, rescored").
+        On short facts one search whose passages are rescored finds as much (docs/results/entailmentbank.md,
+        "EntailmentBank, hop by hop, rescored").
         """
         return self.hops and not self.short
 
