@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grls.models.precision_names import Precision
+from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.options import OPEN_ACCESS, USUAL_LIMITS, AccessOptions, RequestLimits
 
 
@@ -13,15 +14,16 @@ def serve(
     port: int = 8000,
     limits: RequestLimits = USUAL_LIMITS,
     access: AccessOptions = OPEN_ACCESS,
+    answer: AnswerOptions = NO_ANSWERS,
     device: str = "auto",
     precision: Precision = "float32",
 ) -> None:
     """Serve retrievers behind HTTP.
 
-    POST /v1/search and /v1/stream answer queries, /v1/explain says why passages are found or not; /docs
-    describes all. Requests that come in together are searched as one batch, and a generator lets them join
-    the search that runs. A signal ends the server once what runs is
-    finished. Needs `pip install "grls[serve]"`.
+    POST /v1/search and /v1/stream answer queries, /v1/explain says why passages are found or not, and with
+    --answer.model a language model answers at /v1/answer; /docs describes all. Requests that come in together
+    are searched as one batch, and a generator lets them join the search that runs. A signal ends the server
+    once what runs is finished. Needs `pip install "grls[serve]"`.
 
     Args:
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
@@ -30,6 +32,7 @@ def serve(
         port: Port to listen at.
         limits: The limits of requests.
         access: Who may use the server.
+        answer: The language model that answers questions.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
@@ -44,4 +47,4 @@ def serve(
     require("serve", "grls serve")
     from grls.serve.run import run_server
 
-    run_server(folder, host, port, limits, access, device, precision)
+    run_server(folder, host, port, limits, access, device, precision, answer)

@@ -40,10 +40,10 @@ def create_app(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> FastAPI
         lifespan=_ending,
     )
     app.state.serving = serving
-    serving.metrics.watch_queues(serving.queues)
+    serving.metrics.watch_queues(serving.queues, serving.questions)
     add_addresses(app)
     add_handlers(app)
-    app.openapi = described(app, limits)  # type: ignore[method-assign, unused-ignore]
+    app.openapi = described(app, limits, _tokens(serving))  # type: ignore[method-assign, unused-ignore]
     app.add_middleware(BodyLimit, most=limits.body, seconds=limits.seconds)
     # Read here: an application makes its middleware when it starts, too late for an error.
     keys = None if access.keys is None else read_keys(access.keys)
@@ -57,6 +57,11 @@ def create_app(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> FastAPI
         )
     app.add_middleware(RequestLog, metrics=serving.metrics)
     return app
+
+
+def _tokens(serving: Serving) -> int | None:
+    """Largest length limit of an answer; None: there are no answers."""
+    return None if serving.answering is None else serving.answering.options.tokens
 
 
 @asynccontextmanager

@@ -31,6 +31,13 @@ class Metrics:
             "grls_batch_seconds", "Seconds of a batch.", ("retriever",), buckets=_SECONDS, registry=registry
         )
 
+        self._questions = Histogram(
+            "grls_answer_questions", "Questions of a batch.", buckets=_SIZES, registry=registry
+        )
+        self._answers = Histogram(
+            "grls_answer_seconds", "Seconds of a batch of questions.", buckets=_SECONDS, registry=registry
+        )
+
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._requests.labels(route, str(status)).inc()
@@ -41,9 +48,21 @@ class Metrics:
         self._sizes.labels(retriever).observe(queries)
         self._batches.labels(retriever).observe(seconds)
 
-    def watch_queues(self, lengths: Callable[[], Iterable[tuple[str, int]]]) -> None:
-        """Report the lengths of queues, which ``lengths`` returns by retriever when it is asked."""
-        self._registry.register(_Queues(lengths))
+    def answers(self, questions: int, seconds: float) -> None:
+        """Count questions that were answered together."""
+        self._questions.observe(questions)
+        self._answers.observe(seconds)
+
+    def watch_queues(
+        self, lengths: Callable[[], Iterable[tuple[str, int]]], questions: Callable[[], int]
+    ) -> None:
+        """Report the lengths of queues.
+
+        Args:
+            lengths: Returns the requests that wait for each retriever.
+            questions: Returns the questions that wait for the language model.
+        """
+        self._registry.register(_Queues(lengths, questions))
 
     def text(self) -> bytes:
         """Everything, as Prometheus reads it."""
@@ -53,8 +72,8 @@ class Metrics:
 class _Queues:
     """The lengths of queues, read when they are asked for."""
 
-    def __init__(self, lengths: Callable[[], Iterable[tuple[str, int]]]):
-        self._lengths = lengths
+    def __init__(self, lengths: Callable[[], Iterable[tuple[str, int]]], questions: Callable[[], int]):
+        self._lengths, self._questions = lengths, questions
 
     def collect(self) -> Iterable[Any]:
         """The lengths now."""
@@ -62,3 +81,4 @@ class _Queues:
         for name, length in self._lengths():
             family.add_metric((name,), length)
         yield family
+        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", self._questions())

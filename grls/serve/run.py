@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 
 from grls.serve.access import read_admin_token
+from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
 from grls.serve.metrics import Metrics
 from grls.serve.options import AccessOptions, RequestLimits
@@ -29,6 +30,7 @@ def run_server(
     access: AccessOptions,
     device: str,
     precision: str,
+    answer: AnswerOptions = NO_ANSWERS,
 ) -> None:
     """Open retrievers and serve them.
 
@@ -39,7 +41,8 @@ def run_server(
         limits: The limits of requests.
         access: Who may use the server.
         device: The device of models.
-        precision: The precision of models.
+        precision: The precision of retrievers.
+        answer: The language model.
 
     Raises:
         ConfigError: A name or an option cannot be used.
@@ -48,8 +51,14 @@ def run_server(
     """
     metrics = Metrics()
     admin = read_admin_token(access.admin)
-    served = open_served(folders, Opened(device, precision, limits, metrics.batch))
-    app = create_app(Serving(served, limits, admin, metrics), access)
+    how, answering = Opened(device, precision, limits, metrics.batch), None
+    if answer.model is not None:
+        from grls.serve.answers.answering import Answering  # late: it takes what no search needs
+
+        answering = Answering(answer, device, metrics.answers)
+        how = how._replace(prepare=answering.prepare)
+    served = open_served(folders, how)
+    app = create_app(Serving(served, limits, admin, metrics, answering), access)
     _log_lines()
     config = uvicorn.Config(
         app,

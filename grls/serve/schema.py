@@ -22,8 +22,14 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": "An error.", "content": content} for status in statuses}
 
 
-def described(app: FastAPI, limits: RequestLimits) -> Callable[[], dict[str, Any]]:
-    """A function that describes an application, with the limits of its requests."""
+def described(app: FastAPI, limits: RequestLimits, tokens: int | None = None) -> Callable[[], dict[str, Any]]:
+    """A function that describes an application, with the limits of its requests.
+
+    Args:
+        app: The application.
+        limits: The limits of requests.
+        tokens: Largest length limit of an answer.
+    """
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -36,6 +42,7 @@ def described(app: FastAPI, limits: RequestLimits) -> Callable[[], dict[str, Any
             )
             schemas |= schemas["ProblemBody"].pop("$defs", {})
             _limit(schemas, limits)
+            _limit_answers(schemas["AnswerBody"]["properties"], limits, tokens)
             app.openapi_schema = described
         description: dict[str, Any] = app.openapi_schema
         return description
@@ -47,10 +54,16 @@ def _limit(schemas: dict[str, Any], limits: RequestLimits) -> None:
     """Write the limits into the schemas."""
     text, several = schemas["SearchBody"]["properties"]["query"]["anyOf"]
     several |= {"minItems": 1, "maxItems": limits.queries}
-    alone = [schemas[name]["properties"]["query"] for name in ("StreamBody", "ExplainBody")]
+    alone = [schemas[name]["properties"]["query"] for name in ("StreamBody", "ExplainBody", "AnswerBody")]
     for query in (text, several["items"], *alone):
         query["maxLength"] = limits.characters
     schemas["SearchBody"]["properties"]["k"]["maximum"] = limits.k
     schemas["HopsBody"]["properties"]["max"]["anyOf"][0]["maximum"] = limits.hops
-    for name in ("SearchBody", "StreamBody"):
+    for name in ("SearchBody", "StreamBody", "AnswerBody"):
         schemas[name]["properties"]["where"]["anyOf"][0]["maxLength"] = MOST
+
+
+def _limit_answers(fields: dict[str, Any], limits: RequestLimits, tokens: int | None) -> None:
+    fields["k"]["anyOf"][0]["maximum"] = limits.k
+    if tokens is not None:
+        fields["max_new_tokens"]["anyOf"][0]["maximum"] = tokens

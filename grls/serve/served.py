@@ -44,12 +44,14 @@ class Opened(NamedTuple):
         precision: The precision of models.
         limits: The limits of requests.
         watch: Called with the name of the retriever, the queries and the seconds of each batch.
+        prepare: Called with each version before it answers; a version that it refuses is not taken.
     """
 
     device: str
     precision: str
     limits: RequestLimits
     watch: Callable[[str, int, float], object] = lambda *_: None
+    prepare: Callable[[Version], object] = lambda _: None
 
 
 class Version:
@@ -131,7 +133,9 @@ class Served:
 
     def _load(self, number: int) -> Version:
         searcher = load(self.folder, device=self._how.device, precision=self._how.precision)
-        return Version(self.name, number, searcher, self._how)
+        version = Version(self.name, number, searcher, self._how)
+        self._how.prepare(version)
+        return version
 
 
 def _try_out(searcher: Searcher) -> None:

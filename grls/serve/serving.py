@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
@@ -18,6 +18,9 @@ from grls.serve.options import RequestLimits
 from grls.serve.problems import RefusalError
 from grls.serve.served import Served, Version
 
+if TYPE_CHECKING:
+    from grls.serve.answers.answering import Answering
+
 
 @dataclass
 class Serving:
@@ -28,6 +31,7 @@ class Serving:
         limits: The limits of requests.
         admin: The hash of the administrator's token; None: there is none.
         metrics: The counts.
+        answering: Its language model; None: there is none.
         ending: It shuts down.
     """
 
@@ -35,6 +39,7 @@ class Serving:
     limits: RequestLimits
     admin: bytes | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    answering: Answering | None = None
     ending: bool = False
 
     def find(self, name: str | None) -> Served:
@@ -49,6 +54,17 @@ class Serving:
             raise RefusalError(404, text)
         return self.retrievers[known]
 
+    @property
+    def alive(self) -> bool:
+        """Whether every thread runs."""
+        workers = [one.version.worker for one in self.retrievers.values()]
+        workers += [] if self.answering is None else [self.answering.worker]
+        return all(worker.alive for worker in workers)
+
+    def questions(self) -> int:
+        """The number of questions that wait for the language model."""
+        return 0 if self.answering is None else len(self.answering.worker)
+
     def queues(self) -> list[tuple[str, int]]:
         """The number of requests that wait for each retriever."""
         return [(name, len(one.version.worker)) for name, one in self.retrievers.items()]
@@ -56,6 +72,8 @@ class Serving:
     def close(self) -> None:
         """Do what waits, and accept nothing more."""
         self.ending = True
+        if self.answering is not None:  # first: what it does needs the retrievers
+            self.answering.worker.close()
         for one in self.retrievers.values():
             one.version.worker.close()
 

@@ -12,7 +12,7 @@ from fastapi import Request
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.serve.problems import GONE, RefusalError
 from grls.serve.served import Version
-from grls.serve.worker import Job
+from grls.serve.worker import Job, Worker
 
 _Result = TypeVar("_Result")
 
@@ -30,20 +30,24 @@ def late(seconds: float) -> RefusalError:
     return RefusalError(503, text, {"Retry-After": "5"})
 
 
-async def outcome(request: Request, version: Version, job: Job, seconds: float) -> Any:
-    """Let a job wait for its retriever, and return its result.
+async def outcome(
+    request: Request, version: Version, job: Job, seconds: float, worker: Worker | None = None
+) -> Any:
+    """Let a job wait for its thread, and return its result.
 
     Args:
         request: The request; if its client goes, the job is withdrawn.
         version: The retriever.
         job: The job.
         seconds: Time that it may take.
+        worker: The thread; None: that of the retriever.
 
     Raises:
         RefusalError: The time is up, the client is gone, or the retriever refuses the request.
         QueueFullError: Too many requests wait.
     """
-    version.worker.submit(job)
+    worker = version.worker if worker is None else worker  # an idle one has the length 0
+    worker.submit(job)
     try:
         return await while_there(request, asyncio.wrap_future(job.future), seconds)
     except RefusalError:
@@ -51,7 +55,7 @@ async def outcome(request: Request, version: Version, job: Job, seconds: float) 
     except GrlsError as error:
         raise public_error(version, error) from error
     finally:
-        version.worker.withdraw(job)
+        worker.withdraw(job)
 
 
 def public_error(version: Version, error: GrlsError) -> GrlsError:

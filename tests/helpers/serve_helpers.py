@@ -18,6 +18,8 @@ from grls.errors import DataError
 from grls.retrieve.base import Description, SoFar
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.queries import queries_of
+from grls.serve.answers.answering import Answering
+from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
 from grls.serve.options import OPEN_ACCESS, USUAL_LIMITS, AccessOptions, RequestLimits
 from grls.serve.served import Opened, Served, Version
@@ -90,10 +92,16 @@ class Ready(Served):
 
 
 def serving_of(
-    retrievers: Mapping[str, Path | Slow], limits: RequestLimits = USUAL_LIMITS, admin: bytes | None = None
+    retrievers: Mapping[str, Path | Slow],
+    limits: RequestLimits = USUAL_LIMITS,
+    admin: bytes | None = None,
+    answer: AnswerOptions = NO_ANSWERS,
 ) -> Serving:
     serving = Serving({}, limits, admin)
     how = Opened("cpu", "float32", limits, serving.metrics.batch)
+    if answer.model is not None:
+        serving.answering = Answering(answer, "cpu", serving.metrics.answers)
+        how = how._replace(prepare=serving.answering.prepare)
     for name, one in retrievers.items():
         made = Ready(name, one, how) if isinstance(one, Slow) else Served(name, one, how)
         serving.retrievers[name] = made

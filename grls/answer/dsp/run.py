@@ -64,7 +64,7 @@ def answer_all(
     clock = perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         futures = [
-            pool.submit(_answer, program, name, inputs, lm, adapter) for name, inputs in waiting.items()
+            pool.submit(answer_one, program, name, inputs, lm, adapter) for name, inputs in waiting.items()
         ]
         try:
             for future in as_completed(futures):
@@ -114,8 +114,19 @@ def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
             waiting.remove(name)
 
 
-def _answer(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
-    """The record of one query; in a thread of the pool."""
+def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
+    """The record of one query, without the seconds; see :func:`answer_all`.
+
+    Args:
+        program: The program.
+        name: The id of the query.
+        inputs: Inputs of the program.
+        lm: The model.
+        adapter: The adapter that asks the model.
+
+    Raises:
+        ConfigError: The endpoint refuses every query.
+    """
     with settings(lm, adapter), recorded_calls() as trace:
         record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
         try:

@@ -16,10 +16,9 @@ from grls.serve.serving import Serving, serving
 async def show_health(request: Request) -> HealthBody:
     """Whether the server works."""
     state = serving(request)
-    if not all(one.version.worker.alive for one in state.retrievers.values()):
-        raise RefusalError(
-            503, "the thread of a retriever has ended; start the server again.", {"Retry-After": "5"}
-        )
+    if not state.alive:
+        text = "the thread of a retriever or of the language model has ended; start the server again."
+        raise RefusalError(503, text, {"Retry-After": "5"})
     return _state(state)
 
 

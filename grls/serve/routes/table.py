@@ -6,8 +6,10 @@ from fastapi import FastAPI
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from grls.serve.answers.bodies import AnsweredBody
 from grls.serve.bodies import ExplainedBody, FoundBody, HealthBody, PassageBody, VersionBody
 from grls.serve.routes.admin import reload_version
+from grls.serve.routes.answer import answer_question
 from grls.serve.routes.explain import answer_explain
 from grls.serve.routes.passages import show_passage
 from grls.serve.routes.search import answer_search
@@ -50,6 +52,13 @@ def _add_retrieval(app: FastAPI) -> None:
         answer_explain,
         methods=["POST"],
         response_model=ExplainedBody,
+        responses=problems(*_ASKED),
+    )
+    app.add_api_route(
+        "/v1/answer",
+        answer_question,
+        methods=["POST"],
+        response_model=AnsweredBody,
         responses=problems(*_ASKED),
     )
     streamed = {200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}}
