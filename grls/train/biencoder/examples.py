@@ -1,15 +1,16 @@
 """Training pairs of a bi-encoder: a query (with the evidence so far), its right passage and wrong passages.
 
 An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. Beside the texts it names
-the passages that must not be negatives: other gold passages of the query. Hard negatives are drawn from a
-ranking of passages for each query. The module knows nothing of vectors or retrievers.
+the passages that must not be negatives: other gold passages of the query. Hard negatives of a hop are drawn
+from a ranking of passages for the query with the evidence of that hop. The module knows nothing of vectors or
+retrievers.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,6 +29,10 @@ NO_KEY = -1
 
 _FILLER = 1000
 """Number of random passages that fill up a short ranking; enough of them are not gold."""
+
+Miner = Callable[[Sequence[Query], Sequence[Sequence[Passage]], int], list[list[str]]]
+"""Ranks passages for queries with their evidence so far: (queries, evidence, k) -> at most k ids each, best
+first."""
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +66,8 @@ class BiEncoderExamples:
         corpus: The passages.
         encoder: Makes texts from query, evidence and passages.
         options: The options of the pairs.
-        rankings: Passage ids for each query, best first, from which hard negatives are drawn. Gold passages
-            are left out, and a short ranking is filled up at random.
+        miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
+            passages are left out, and a short ranking is filled up at random. None: all are random.
 
     Raises:
         DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
@@ -76,7 +81,7 @@ class BiEncoderExamples:
         corpus: Corpus,
         encoder: BiEncoderModel,
         options: PairOptions,
-        rankings: Sequence[Sequence[str]] = (),
+        miner: Miner | None = None,
     ):
         if not queries:
             raise DataError("the training split holds no query; training needs queries with gold passages.")
@@ -90,9 +95,9 @@ class BiEncoderExamples:
         self._add_gold(corpus)
         self._gold = [self._gold_keys(chains) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
-        self._negatives = self._rank(corpus, rankings) if options.hard_negatives else []
         self.done = options.done and bool(self.options.multistep)
         self.places = [(q, hop) for q, proofs in enumerate(self.chains) for hop in range(self._hops(proofs))]
+        self._negatives = self._mine(corpus, miner) if options.hard_negatives else {}
 
     def __len__(self) -> int:
         return len(self.places)
@@ -115,7 +120,7 @@ class BiEncoderExamples:
     def passages(self) -> list[str]:
         """The texts of all training passages, each passage once, without DONE."""
         gold = [passage for chains in self.chains for chain in chains for passage in chain]
-        wrong = [passage for negatives in self._negatives for passage in negatives]
+        wrong = [passage for negatives in self._negatives.values() for passage in negatives]
         return [passage_text(self._passages[passage]) for passage in dict.fromkeys([*gold, *wrong])]
 
     def lengths(self) -> list[int]:
@@ -150,7 +155,8 @@ class BiEncoderExamples:
         if not self._negatives:
             return []
         rng = random.Random(f"{self.options.seed}-{epoch}-{query}-{hop}")
-        return rng.sample(self._negatives[query], self.options.hard_negatives)
+        mined = self._negatives[query, hop if self.options.multistep else 0]
+        return rng.sample(mined, self.options.hard_negatives)
 
     def _key(self, passage: str) -> int:
         """The number of a passage's text; passages of equal text have the same number."""
@@ -181,10 +187,19 @@ class BiEncoderExamples:
         numbers = [n for n in corpus.numbers(new) if n is not None] if new else []
         self._passages.update({p.id: p for p in corpus.passages(numbers)} if numbers else {})
 
-    def _rank(self, corpus: Corpus, rankings: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Ids of wrong passages for each query, hardest first, each text once."""
+    def _mine(self, corpus: Corpus, miner: Miner | None) -> dict[tuple[int, int], list[str]]:
+        """Ids of wrong passages by query and hop, hardest first, each text once; without hops, of hop 0."""
+        hops = [(query, hop) for query, hop in self.places if hop == 0 or self.options.multistep]
+        rankings: list[list[str]] = [[] for _ in hops]
+        if miner is not None:
+            asked = [self.queries[query] for query, _ in hops]
+            evidence = [[self._passages[p] for p in self.chains[query][0][:hop]] for query, hop in hops]
+            rankings = miner(asked, evidence, self.options.ranked + max(map(len, self._gold)))
         self._add(corpus, (passage for ranking in rankings for passage in ranking))
-        return [self._wrong(corpus, query, ranking) for query, ranking in enumerate(rankings)]
+        return {
+            place: self._wrong(corpus, place[0], ranking)
+            for place, ranking in zip(hops, rankings, strict=True)
+        }
 
     def _wrong(self, corpus: Corpus, query: int, ranking: Sequence[str]) -> list[str]:
         least = self.options.hard_negatives

@@ -1,43 +1,48 @@
-"""Hard negatives: what a retriever ranks for the training queries."""
+"""Hard negatives: what a retriever ranks for the hops of the training queries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from grls.data.corpus import Corpus
-from grls.data.types import Query
+from grls.data.evidence import excerpt
+from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import DataError
+from grls.retrieve.hops.appending import found_after
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.examples import Miner
 
 
-def mined_rankings(
-    queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions, negatives: str, analyzer: Analyzer
-) -> list[list[str]]:
-    """The passages that a retriever ranks for each query; none where no hard negatives are drawn.
+def miner_of(negatives: str, corpus: Corpus, words: int, analyzer: Analyzer) -> Miner:
+    """What ranks passages for hard negatives: each hop by a search of its own, with its evidence.
 
     Args:
-        queries: The training queries.
-        corpus: Their passages.
-        options: ``hard_negatives``.
         negatives: A retriever folder of any kind over the corpus, or ``bm25``.
+        corpus: The passages.
+        words: The most words of a passage's text in the evidence; 0: all.
         analyzer: How BM25 splits texts into words.
 
     Raises:
-        DataError: The retriever finds nothing.
+        DataError: When it is called: the retriever finds nothing.
         MismatchError: The retriever is over another corpus.
     """
-    if not options.hard_negatives:
-        return []
-    most = max(len(query.evidence) for query in queries)
-    miner = open_judge(negatives, corpus, Opening(), analyzer, "--negatives")
-    rankings = miner.retrieve(queries, options.ranked + most)
-    if not any(rankings):
-        raise DataError(
-            f"no training query shares a word with {corpus.source}, so "
-            f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: set hard_negatives to 0."
-        )
-    return [[hit.id for hit in hits] for hits in rankings]
+    retriever = open_judge(negatives, corpus, Opening(), analyzer, "--negatives")
+
+    def mine(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int) -> list[list[str]]:
+        read = [
+            [excerpt(query.text, passage, words) for passage in passages]
+            for query, passages in zip(queries, evidence, strict=True)
+        ]
+        rankings = found_after(retriever, queries, read, k, None)
+        if not any(ranking.hits for ranking in rankings):
+            raise DataError(
+                f"no training query shares a word with {corpus.source}, so "
+                f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: set hard_negatives "
+                "to 0."
+            )
+        return [[hit.id for hit in ranking.hits] for ranking in rankings]
+
+    return mine

@@ -23,8 +23,8 @@ class PairOptions:
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         evidence_words: Largest number of words of each evidence passage in a query: its first sentence and
             the sentences nearest to the question. 0: the whole passage. The model stores it for retrieval.
-        hard_negatives: Number of hard negatives of a query, drawn from a retriever's ranking. The passages of
-            the other examples in a batch are negatives in any case.
+        hard_negatives: Number of hard negatives of a hop, drawn from a retriever's ranking for the query with
+            the evidence of that hop. The passages of the other examples in a batch are negatives in any case.
         seed: Seed of dropout, of the order of examples and of all draws of an epoch.
     """
 

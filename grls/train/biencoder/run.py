@@ -21,7 +21,7 @@ from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BiEncoderExamples
-from grls.train.biencoder.mining import BM25, mined_rankings
+from grls.train.biencoder.mining import BM25, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.biencoder.resume import LOGS
 from grls.train.core.clock import Meter, TrainingClock
@@ -85,8 +85,8 @@ def run_biencoder(
     dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
     torch.manual_seed(fit.seed)  # for random weights of a new model
     encoder = _encoder(source, generator, kind, max_tokens)
-    rankings = mined_rankings(train.queries, corpus, fit, negatives, analyzer)
-    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, rankings)
+    miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
+    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
     settings: dict[str, Any] = {
         "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
         "dev_split": dev_split, "max_tokens": encoder.max_tokens,

@@ -1,5 +1,6 @@
 """Pairs of a bi-encoder: which passage is right, which are wrong, and which must not count as wrong."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from grls.data.dataset import Qrels, read_split
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
-from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Pair, PairOptions
+from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions
 from grls.train.biencoder.loss import MaskedRankingLoss, false_negatives
 
 TWO_HOPS = next(q for q in queries() if q.id == "q-otter-kind")
+
+WRONG = ("lynx-calm", "heron-calm", "r1")
+"""Passages that are not gold for it."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,18 @@ def examples(
     corpus = Corpus.read(data)
     qrels: Qrels = {TWO_HOPS.id: dict.fromkeys(TWO_HOPS.evidence, 1)}
     chosen = PairOptions(**options)  # type: ignore[arg-type]
-    return BiEncoderExamples([TWO_HOPS], qrels, corpus, encoder, chosen, rankings or [])
+    return BiEncoderExamples([TWO_HOPS], qrels, corpus, encoder, chosen, ranks(rankings or []))
+
+
+def ranks(rankings: Sequence[Sequence[str]]) -> Miner:
+    """A miner that finds the same for every query and hop: the rankings in turn, the last one again."""
+
+    def miner(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int) -> list[list[str]]:
+        return [
+            list(rankings[min(n, len(rankings) - 1)])[:k] if rankings else [] for n in range(len(queries))
+        ]
+
+    return miner
 
 
 def texts(made: BiEncoderExamples, epoch: int = 0) -> list[tuple[str, str]]:
@@ -108,12 +123,28 @@ def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: Bi
         corpus,
         encoder,
         PairOptions(hard_negatives=2, done=False),
-        [ranking],
+        ranks([ranking]),
     )
     pairs = [made.draw(0, epoch) for epoch in range(40)]
     assert {pair.passages[0] for pair in pairs} == {"gold"}
     assert {text for pair in pairs for text in pair.passages[1:]} == {"text 3", "text 4", "text 5"}
     assert all(len(set(pair.passages)) == 3 for pair in pairs)
+
+
+def test_hard_negatives_of_a_hop_are_what_its_own_search_finds(data: Path, encoder: BiEncoderModel) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def miner(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int) -> list[list[str]]:
+        asked.extend(tuple(passage.id for passage in before) for before in evidence)
+        return [[name] for name in WRONG]
+
+    corpus = Corpus.read(data)
+    qrels: Qrels = {TWO_HOPS.id: dict.fromkeys(TWO_HOPS.evidence, 1)}
+    options = PairOptions(hard_negatives=1)
+    made = BiEncoderExamples([TWO_HOPS], qrels, corpus, encoder, options, miner)
+    assert asked == [(), TWO_HOPS.evidence[:1], TWO_HOPS.evidence]
+    texts_of = {passage.id: passage.text for passage in corpus}
+    assert [made.draw(n, 0).passages[1] for n in range(3)] == [texts_of[name] for name in WRONG]
 
 
 def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoderModel) -> None:
@@ -160,7 +191,7 @@ def test_gold_passages_and_copies_are_no_negatives(data: Path, encoder: BiEncode
     corpus = Corpus.read(data)
     some, qrels = read_split(data, "train", corpus)
     rankings = [[p.id for p in corpus]] * len(some)
-    made = BiEncoderExamples(some, qrels, corpus, encoder, PairOptions(hard_negatives=2), rankings)
+    made = BiEncoderExamples(some, qrels, corpus, encoder, PairOptions(hard_negatives=2), ranks(rankings))
     pairs = [made.draw(n, 0) for n in range(len(made))]
     keys, gold = torch.tensor([p.keys for p in pairs]), torch.tensor([p.gold for p in pairs])
     mask = false_negatives(keys, gold)
