@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from grls.data.types import Hit as Hit
     from grls.data.types import Passage as Passage
     from grls.data.types import Query as Query
+    from grls.retrieve.folder_check import check_folder as check_folder
 
 _PLACES = {
     "BM25": "grls.api.bm25",
@@ -40,6 +41,7 @@ _PLACES = {
     "Passage": "grls.data.types",
     "Query": "grls.data.types",
     "Searcher": "grls.api.searcher",
+    "check_folder": "grls.retrieve.folder_check",
     "experiment": "grls.api.experiment",
     "fit": "grls.api.fit",
     "fuse": "grls.api.fusing",
@@ -58,6 +60,7 @@ __all__ = [
     "Passage",
     "Query",
     "Searcher",
+    "check_folder",
     "experiment",
     "fit",
     "fuse",

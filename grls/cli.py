@@ -144,7 +144,10 @@ VERBS = {
     ),
     "serve": Verb("serve retrievers behind HTTP, with batches, streams and metrics", "serve:serve"),
     "explain": Verb("say why a gold passage was not found, with the beam tree", "explain:explain"),
-    "check": Verb("check a corpus and its queries: duplicates, long passages, unknown ids", "check:check"),
+    "check": Verb(
+        "check a corpus and its queries (duplicates, unknown ids, …), or every invariant of an index",
+        "check:check",
+    ),
 }
 
 

@@ -10,7 +10,8 @@ corpus, ``options`` are its options, ``storage`` saves and loads it (``array_fil
 ``external_sort/`` builds an index that does not fit into memory. ``tensors`` is a copy of ``array`` on a GPU.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
-``corpus_check`` reports peculiarities of a corpus.
+``fit`` refuses arrays that do not fit together, ``index_check`` checks all invariants of an index on disk,
+and ``corpus_check`` reports peculiarities of a corpus.
 """
 
 from typing import TYPE_CHECKING

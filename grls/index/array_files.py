@@ -70,10 +70,14 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
     Raises:
         IndexFormatError: A file is missing, truncated or damaged.
     """
-    verify = asked_to_verify(verify)
-    if verify is None and sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES:
-        verify = True
+    verify = True if is_checked(files, verify) else asked_to_verify(verify)
     return {name: _load(folder / f"{name}.npy", entry, verify) for name, entry in files.items()}
+
+
+def is_checked(files: dict[str, dict[str, Any]], verify: bool | None) -> bool:
+    """Whether :func:`load_arrays` compares the checksums of all bytes."""
+    verify = asked_to_verify(verify)
+    return bool(verify) or (verify is None and sum(e["bytes"] for e in files.values()) <= CHECKED_BYTES)
 
 
 def _load(file: Path, entry: dict[str, Any], verify: bool | None) -> Array:

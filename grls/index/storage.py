@@ -18,13 +18,14 @@ import numpy as np
 
 from grls.errors import IndexFormatError, MismatchError
 from grls.index.array import ArrayIndex
-from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays
+from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
 from grls.index.base import Segment
 from grls.index.external_sort.runs import Sequences
 from grls.index.external_sort.stream import write_stream
+from grls.index.fit import refuse_misfit, refuse_outside
 from grls.index.flat import FlatIndex
 from grls.index.marisa import MarisaIndex
-from grls.index.rows import Array, Form, Offsets, Rows
+from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, read_json, write_json
 
 FORMAT = 2
@@ -33,6 +34,12 @@ MANIFEST = "index.json"
 BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 FORMS = ("whole", "prefixes")
 _ROW_ARRAYS = ("tokens", "offsets", "within", "members", "member_offsets")
+_ARRAYS: dict[str, tuple[str, ...]] = {
+    ArrayIndex.backend: ("depths", "spans", "first_edges", "edge_tokens", "edge_nodes"),
+    MarisaIndex.backend: ("trie", "next_tokens", "next_offsets", "spans"),
+    FlatIndex.backend: (),
+}
+"""The files of a backend, beside those of the rows."""
 
 
 def save_stream(
@@ -168,16 +175,31 @@ def load_index(
     for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest[what] != expected:
             raise MismatchError(f"{path}: the index was built with another {what}; {REBUILD}")
-    files = manifest["files"]
+    files = _named_files(manifest)
+    checked = is_checked(files, verify)
     arrays = load_arrays(path, files, verify)
+    if needed := set(_ARRAYS[manifest["backend"]]) - set(arrays):
+        raise _misfit_of(manifest, path, f"{min(needed)} is missing")
+    refuse_misfit(arrays, manifest["backend"], path)
     rows = _rows(manifest, arrays, path)
+    if checked:
+        refuse_outside(rows, arrays, path)
     try:
         return BACKENDS[manifest["backend"]].restore(rows, arrays)
-    except (KeyError, TypeError) as error:
-        raise IndexFormatError(
-            f"{path / MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({error}); "
-            f"{REBUILD}"
-        ) from None
+    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        raise _misfit_of(manifest, path, str(error)) from None
+
+
+def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatError:
+    return IndexFormatError(
+        f"{path / MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({what}); {REBUILD}"
+    )
+
+
+def _named_files(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The files of an index that are opened: those of its backend, whatever else a manifest names."""
+    known = {*_ROW_ARRAYS, *_ARRAYS[manifest["backend"]]}
+    return {name: entry for name, entry in manifest["files"].items() if name in known}
 
 
 def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Rows:
@@ -186,6 +208,11 @@ def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Row
         arrays.pop(name) for name in ("tokens", "offsets", "members", "member_offsets")
     )
     offsets = Offsets(blocks, arrays.pop("within", np.empty(0, dtype=np.uint16)))
+    if not -1 < manifest.get("longest", 0) <= MAX_LENGTH:
+        raise IndexFormatError(
+            f"{path / MANIFEST}: the longest row has {manifest['longest']:,} tokens, at most {MAX_LENGTH:,} "
+            f"are possible; {REBUILD}"
+        )
     if manifest["format"] == 1:
         longest = int(np.diff(offsets.all()).max(initial=0))
         return Rows(tokens, offsets, members, member_offsets, manifest["end"], longest)

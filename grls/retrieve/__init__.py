@@ -13,8 +13,9 @@ priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion
 
 ``run`` retrieves for the queries of a data set and saves the run. ``neighbours`` retrieves the neighbours of
 each passage; ``judge`` opens a retriever that judges passages or queries. ``pack`` makes a self-contained
-copy of a folder, ``checksums`` holds the checksums of its files, ``card`` describes it, and ``hub`` uploads
-and downloads it by the names of ``hub_names``.
+copy of a folder, ``checksums`` holds the checksums of its files, ``folder_check`` checks every invariant of a
+folder and its members, ``card`` describes it, and ``hub`` uploads and downloads it by the names of
+``hub_names``.
 
 Nothing here imports ``grls.train``. The folder itself imports nothing: every name is in its own module.
 """

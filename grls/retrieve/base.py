@@ -11,6 +11,7 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
 - :class:`MatchesWords`: says what each word of a query adds to a score;
 - :class:`EndsRankings`: ends rankings as sets;
+- :class:`ChecksFolder`: its folder has invariants of its own;
 - :class:`Tunable`: tuning changes a part of its fingerprint;
 - :class:`~grls.retrieve.joins.LetsJoin`: queries join its search while it runs.
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy.typing as npt
@@ -333,6 +335,15 @@ class WrapsSingleSteps(Protocol):
 
     hops: Any
     retriever: Retriever
+
+
+@runtime_checkable
+class ChecksFolder(Protocol):
+    """A retriever whose folder has invariants beyond those of every folder, for ``grls check --index``."""
+
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """Its invariants: a name, the file, and a function that raises an error of grls if it is broken."""
+        ...
 
 
 def single_steps(retriever: Retriever) -> Retriever:

@@ -83,7 +83,7 @@ class _Packing:
         file = source / MANIFEST
         kind = class_of(spec.get("kind", "generative"), file)
         for field in getattr(kind, "folders", ()):
-            for holder, key in _slots(moved, field.split(".")):
+            for holder, key in member_slots(moved, field.split(".")):
                 named = holder[key]
                 if isinstance(named, dict):
                     holder[key] = self._moved(named, source, here)
@@ -135,7 +135,7 @@ def _is_part(path: Path, source: Path) -> bool:
     return inside and not is_retriever(path)
 
 
-def _slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
+def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
     """(object or list, key) of every value that a field such as ``priors.*.retriever`` names."""
     first, *rest = path
     if first == "*":
@@ -144,7 +144,7 @@ def _slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
         keys = (first,) if isinstance(spec, dict) and first in spec else ()
     for key in keys:
         if rest:
-            yield from _slots(spec[key], rest)
+            yield from member_slots(spec[key], rest)
         else:
             yield spec, key
 

@@ -30,6 +30,7 @@ from grls.models.base import Floats
 from grls.models.biencoder import BiEncoderModel, Matrix
 from grls.models.load.sources import is_packaged
 from grls.models.sentence_model import Kind, library_type
+from grls.models.text_encoder import passage_text
 from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, work_folder
@@ -158,6 +159,10 @@ class DenseRetriever(EncodedRetriever):
         cls, encoder: BiEncoderModel, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
     ) -> Self:
         return cls(encoder, corpus, _open(file), checked=checked, **options)
+
+    def _again(self, numbers: list[int]) -> tuple[Matrix, Matrix]:
+        texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]
+        return self.embeddings[numbers], self.biencoder.encode_passages(texts, self.batch_size)
 
     def _write(self, file: Path) -> None:
         _write_rows(self.embeddings, file)

@@ -6,9 +6,11 @@ three together by checksums and fingerprints. The form of the encoded passages d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from grls.errors import DataError, MismatchError
 from grls.io.files import sha256, write_json
@@ -107,3 +109,25 @@ def refuse_other_part(part: str, fingerprint: str, manifest: dict[str, Any], fol
         raise MismatchError(
             f"{folder}: the embeddings were made with another {part} than this one; {REBUILD}"
         )
+
+
+def sampled_numbers(count: int, most: int = 8) -> list[int]:
+    """At most ``most`` numbers below ``count``, evenly spaced, the first and the last among them."""
+    return sorted({round(place * (count - 1) / max(most - 1, 1)) for place in range(min(most, count))})
+
+
+def refuse_other_rows(stored: Iterable[Any], again: Iterable[Any], file: Path) -> None:
+    """Refuse encoded passages that the model does not encode so, beyond what rounding can do.
+
+    Args:
+        stored: Arrays of the file.
+        again: The same passages, encoded anew.
+        file: The file.
+
+    Raises:
+        MismatchError: One differs by more than 5 % of its length.
+    """
+    for one, other in zip(stored, again, strict=True):
+        same_form = one.shape == other.shape
+        if not same_form or np.linalg.norm(one - other) > 0.05 * np.linalg.norm(other) + 1e-6:
+            raise MismatchError(f"{file}: the model encodes a passage of it differently; {REBUILD}")

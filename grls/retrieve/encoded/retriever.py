@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -31,6 +31,8 @@ from grls.retrieve.encoded.folder import (
     check_embeddings,
     read_encoded_manifest,
     refuse_other_part,
+    refuse_other_rows,
+    sampled_numbers,
     write_encoded_manifest,
 )
 from grls.retrieve.hub import upload
@@ -114,6 +116,17 @@ class EncodedRetriever(ABC):
     def _recorded(self, folder: Path) -> dict[str, Any]:
         """Further fields of the ``grls.json`` of a folder."""
         return {}
+
+    @abstractmethod
+    def _again(self, numbers: list[int]) -> tuple[Iterable[Any], Iterable[Any]]:
+        """Encoded passages by their numbers, from the file and encoded anew, an array each."""
+
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """See :class:`~grls.retrieve.base.ChecksFolder`."""
+        file = folder / self.file
+        numbers = sampled_numbers(len(self.corpus))
+        what = f"the model encodes {len(numbers)} passages as stored"
+        yield what, file, lambda: refuse_other_rows(*self._again(numbers), file)
 
     @property
     def stages(self) -> tuple[str, ...]:

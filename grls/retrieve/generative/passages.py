@@ -6,7 +6,9 @@ model is needed here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
@@ -15,12 +17,13 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.spans import Spans
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.index.build import build_segment
 from grls.index.merge import merge
 from grls.index.rows import Ints
+from grls.io.progress import Progress
 from grls.retrieve.queries import reachable
 
 
@@ -62,6 +65,31 @@ class IndexedPassages:
         if not self.codec.limits.evidence:
             return self.sequences(passages)
         return self.codec.excerpts(question, self.corpus.passages(passages))
+
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """See :class:`~grls.retrieve.base.ChecksFolder`."""
+        yield (
+            "the index holds the passages of corpus.jsonl",
+            folder,
+            lambda: self._refuse_other_tokens(folder),
+        )
+
+    def _refuse_other_tokens(self, folder: Path) -> None:
+        """Refuse an index (MismatchError) whose sequences are not those of the passages, and DONE."""
+        listed, rows, number = self.spans or self.corpus, self.index.rows, 0
+        done = [self.codec.done_sequence]
+        with Progress(len(self.index), "compare", "passages", shown=None) as bar:
+            for batch in chain(map(self.codec.passages, listed.batches()), [done]):
+                for sequence in batch:
+                    held = rows.row(int(rows.row_of[number]))
+                    due = sequence if rows.form == "whole" else sequence[: len(held)]
+                    if not np.array_equal(held, due):
+                        raise MismatchError(
+                            f"{folder}: the index holds other tokens for number {number} than corpus.jsonl; "
+                            "make it again with `grls index`."
+                        )
+                    number += 1
+                bar.update(len(batch))
 
     @property
     def done(self) -> int:

@@ -31,6 +31,7 @@ from grls.io.files import scratch_folder
 from grls.models.base import Floats
 from grls.models.biencoder import Matrix
 from grls.models.sentence_model import library_type
+from grls.models.text_encoder import passage_text
 from grls.retrieve.base import AllScores, Description, Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.encoded.encode import encoded_passages
@@ -216,6 +217,12 @@ class MultiVectorRetriever(RanksByScores):
         cls, encoder: LateTexts, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
     ) -> Self:
         return cls(encoder, corpus, read_vectors(file), checked=checked, **options)
+
+    def _again(self, numbers: list[int]) -> tuple[list[Matrix], list[Matrix]]:
+        texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]
+        vectors, bounds = self.tokens
+        stored = [vectors[bounds[number] : bounds[number + 1]] for number in numbers]
+        return stored, self.encoder.encode(texts, "passage", self.batch_size)
 
     def _write(self, file: Path) -> None:
         write_vectors(self.tokens, file)

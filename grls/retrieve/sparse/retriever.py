@@ -26,6 +26,7 @@ from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.models.base import Floats
 from grls.models.sentence_model import COSINE, library_type
+from grls.models.text_encoder import passage_text
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
 from grls.retrieve.encoded.encode import encoded_passages
@@ -149,6 +150,11 @@ class SparseRetriever(RanksByScores):
         cls, encoder: SparseTexts, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
     ) -> Self:
         return cls(encoder, corpus, read_weights(file, len(corpus), encoder.dimension), **options)
+
+    def _again(self, numbers: list[int]) -> tuple[Floats, Floats]:
+        texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]
+        again = self.encoder.encode(texts, "passage", self.batch_size)
+        return self.weights[numbers].toarray(), again.toarray()
 
     def _write(self, file: Path) -> None:
         self._index.write(file)

@@ -1,0 +1,90 @@
+"""A folder of every kind that grls writes, small, for the fault harness."""
+
+import shutil
+from pathlib import Path
+
+from composite_specs import COMPOSITES, write_kinds, written
+from encoder_models import tiny_colbert, tiny_splade
+from small_data import small_retriever
+
+from grls.data.codec import Limits
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.index import BACKENDS, index_sequences, save_index
+from grls.index.options import Form
+from grls.retrieve.build import Building
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.sparse.retriever import SparseRetriever
+from grls.retrieve.spec import update_spec, write_link, write_spec
+
+KEPT = Path(__file__).parents[1] / "kept"
+ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is quick .")]
+
+
+def write_every_kind(place: Path) -> dict[str, Path]:
+    """Name -> retriever folder, of every kind and form. Beside them: ``data``, ``encoder``."""
+    write_kinds(place)
+    folders = {name: place / name for name in ("bm25", "dense", "generative")}
+    folders |= _generative(place)
+    folders["sparse"], folders["multi-vector"] = _encoded(place)
+    for name, spec in COMPOSITES.items():
+        content = {key: value for key, value in spec.items() if key != "kind"}
+        write_spec(place / name, spec["kind"], content)
+        folders[name] = place / name
+    write_link(place / "link", place / "fusion")
+    folders["link"] = place / "link"
+    folders["embedded"] = written(
+        place / "embedded", {"kind": "rescored", "passages": 3, "retriever": "../bm25", "model": "../encoder"}
+    )
+    for kept in sorted(KEPT.iterdir()):
+        if kept.is_dir():
+            shutil.copytree(kept, place / f"kept-{kept.name}")
+            folders[f"kept-{kept.name}"] = place / f"kept-{kept.name}"
+    return folders
+
+
+def _generative(place: Path) -> dict[str, Path]:
+    """Generative folders: stored options, added and removed passages, spans, prefixes, other backends."""
+    small = small_retriever(place / "data", beams=20)
+    folders = {name: place / name for name in ("stored", "changed", "spans", "prefixes", "marisa", "flat")}
+    small.save_pretrained(folders["stored"])
+    update_spec(folders["stored"], {"search": {"beams": 7}, "hops": {"steps": "dynamic", "max": 3}})
+    parts = (small.model, small.codec.tokenizer, small.corpus, Limits())
+    made = {
+        "spans": GenerativeRetriever.assemble(*parts, span_words=3),
+        "prefixes": GenerativeRetriever.assemble(*parts, form="prefixes"),
+        "marisa": GenerativeRetriever.assemble(*parts, backend="marisa"),
+        "flat": GenerativeRetriever.assemble(*parts, backend="flat"),
+    }
+    for name, retriever in made.items():
+        retriever.save_pretrained(folders[name])
+    small.add(Corpus.from_passages(ADDED))
+    small.remove(["otter-calm"])
+    small.save_pretrained(folders["changed"])
+    return folders
+
+
+def _encoded(place: Path) -> tuple[Path, Path]:
+    data = str(place / "data")
+    sparse, late = place / "sparse", place / "multi-vector"
+    cpu = {"asked": "auto", "device": "cpu"}
+    SparseRetriever.build(str(tiny_splade(place / "splade-model")), data, Building(str(sparse), **cpu))
+    MultiVectorRetriever.build(str(tiny_colbert(place / "late-model")), data, Building(str(late), **cpu))
+    return sparse, late
+
+
+def write_indexes(place: Path) -> dict[str, Path]:
+    """Name -> folder of an index alone, of every backend and form."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    sequences = [np.append(rng.integers(2, 6, int(rng.integers(1, 9))), 1) for _ in range(60)]
+    folders = {}
+    forms: tuple[Form, ...] = ("whole", "prefixes")
+    for backend in BACKENDS:
+        for form in forms if backend == "array" else forms[:1]:
+            name = f"index-{backend}-{form}"
+            folders[name] = place / name
+            save_index(index_sequences(sequences, 1, backend, form), folders[name], "t", "c")
+    return folders

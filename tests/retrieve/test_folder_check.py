@@ -1,0 +1,131 @@
+"""``grls check --index``: every invariant of a folder, and the faults that no checksum shows."""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import grls
+from grls.cli import main
+from grls.errors import DataError
+from grls.index.array_files import describe_arrays
+from grls.index.index_check import check_index
+from grls.retrieve.folder_check import check_folder, format_folder_check
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+from fault_folders import write_every_kind, write_indexes
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("kinds")
+    write_every_kind(place)
+    write_indexes(place)
+    return place
+
+
+@pytest.fixture
+def index(place: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(place / "index-array-whole", tmp_path / "index"))
+
+
+def rewritten(folder: Path, name: str, change: object) -> None:
+    """Change an array and all checksums, as whoever writes a folder wrongly would."""
+    array = np.load(folder / f"{name}.npy").copy()
+    change(array)  # type: ignore[operator]
+    np.save(folder / f"{name}.npy", array)
+    manifest = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps(manifest | {"files": describe_arrays(folder)}))
+
+
+def test_every_kind_of_folder_is_whole(place: Path) -> None:
+    names = sorted(file.parent.name for file in place.glob("*/grls.json"))
+    assert {"bm25", "hybrid", "chains", "link", "sparse", "multi-vector", "kept-spans"} <= set(names)
+    for name in [*names, "index-marisa-whole", "index-array-prefixes"]:
+        report = check_folder(place / name)
+        assert report.faults == [], format_folder_check(report)
+        assert len(report.parts) >= 4
+
+
+def test_members_are_checked_once(place: Path) -> None:
+    files = [str(part.file.resolve()) for part in check_folder(place / "chains").parts]
+    assert len([file for file in files if file.endswith("generative/index/index.json")]) == 1
+
+
+def swap(array: np.ndarray) -> None:
+    array[[0, 1]] = array[[1, 0]]
+
+
+def first_plus_one(array: np.ndarray) -> None:
+    array[0] += 1
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "what"),
+    [
+        ("tokens", lambda array: array.__setitem__(0, 5), r"tokens\.npy: the rows are not sorted"),
+        ("edge_tokens", first_plus_one, r"edge_tokens\.npy: it is not what the rows make"),
+        ("edge_nodes", swap, "edge_nodes"),
+        ("members", lambda array: array.__setitem__(0, array[1]), r"no row holds passage number"),
+        ("depths", lambda array: array.__setitem__(0, 1), r"depths\.npy"),
+    ],
+)
+def test_an_index_that_was_written_wrongly_is_found(
+    index: Path, name: str, change: object, what: str
+) -> None:
+    rewritten(index, name, change)
+    faults = [part.fault for part in check_index(index) if part.fault]
+    assert len(faults) == 1
+    assert "grls index" in faults[0]
+    assert re.search(what, faults[0])
+
+
+def test_an_index_of_other_passages_is_found(place: Path, tmp_path: Path) -> None:
+    """All checksums fit, but the index was built over another text."""
+    shutil.copytree(place, tmp_path / "kinds")
+    from grls.data.codec import Codec, Limits
+    from grls.data.corpus import Corpus
+    from grls.data.types import Passage
+    from grls.index import build_index, save_index
+    from grls.models.load.build import load_tokenizer
+
+    folder = tmp_path / "kinds" / "generative"
+    codec = Codec(load_tokenizer(str(folder / "model")), Limits())
+    corpus = Corpus.read(folder)
+    others = [Passage(p.id, p.text.replace("otter", "heron"), p.title) for p in corpus]
+    index = build_index(Corpus.from_passages(others), codec)
+    save_index(index, folder / "index", codec.fingerprint(), corpus.fingerprint)
+    manifest = json.loads((folder / "grls.json").read_text())
+    for name in ("sha256", "index_sha256"):
+        manifest.pop(name)
+    (folder / "grls.json").write_text(json.dumps(manifest))
+    faults = check_folder(tmp_path / "kinds" / "hops").faults
+    assert len(faults) == 1
+    assert "holds other tokens" in faults[0]
+
+
+def test_the_command_reports_and_ends_with_1(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", f"--index={place / 'dense'}", f"--output={tmp_path / 'report.json'}"]) == 0
+    assert "5 checks, none broken" in capsys.readouterr().out
+    assert [part["fault"] for part in json.loads((tmp_path / "report.json").read_text())["parts"]] == [""] * 5
+    broken = Path(shutil.copytree(place / "dense", tmp_path / "dense"))
+    (broken / "embeddings.npy").write_bytes(b"")
+    assert main(["check", "--index", str(broken)]) == 1
+    out, err = capsys.readouterr()
+    assert "BROKEN  opens" in out
+    assert "embeddings.npy: the embeddings are missing or truncated; make it again with `grls index`." in out
+    assert err == f"error: {broken}: 1 of 3 checks are broken, see above.\n"
+
+
+def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DataError, match=r"neither a retriever .* nor an index"):
+        grls.check_folder(tmp_path)
+    assert main(["check"]) == 1
+    assert "give a data set, or the folder" in capsys.readouterr().err
+    assert main(["check", "data", "--index", "runs"]) == 1
