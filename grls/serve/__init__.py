@@ -4,9 +4,10 @@ A request becomes a job of a retriever's one thread. Jobs that go together are a
 
 ``app`` makes the application from retrievers and options; ``routes/`` holds its addresses, ``page/`` the
 pages, ``answers/`` the language model. ``run`` opens the folders and serves until a signal. ``bodies`` are
-requests and responses, ``schema`` describes them with the limits of the server. ``worker`` is the thread and
-its queue, ``jobs`` what it does, ``waiting`` waits for it. ``served`` holds the opened retrievers and loads
-new versions, ``serving`` is what all addresses share. ``problems`` turns errors into responses.
-``access`` checks keys, tokens and rates, ``bodylimit`` bounds what is read. ``metrics`` counts,
-``request_log`` writes a line for each request. ``options`` are the options of the command.
+requests and responses, ``schema`` describes them with the limits of the server. ``worker`` is the thread
+and its queue, ``jobs`` what it does, ``waiting`` waits for it. ``served`` holds the opened retrievers and
+loads new versions, ``serving`` is what all addresses share. ``problems`` turns errors into responses.
+``access`` checks keys, tokens and rates, ``hosts`` host names, ``bodylimit`` bounds what is read.
+``metrics`` counts, ``request_log`` writes a line for each request. ``options`` are the options of the
+command.
 """

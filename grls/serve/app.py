@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 import grls
 from grls.serve.access import Gate, read_keys
 from grls.serve.bodylimit import BodyLimit
+from grls.serve.hosts import HostCheck
 from grls.serve.options import OPEN_ACCESS, AccessOptions
 from grls.serve.problems import add_handlers
 from grls.serve.request_log import RequestLog
@@ -20,12 +21,15 @@ from grls.serve.schema import described
 from grls.serve.serving import Serving
 
 
-def create_app(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> FastAPI:
+def create_app(
+    serving: Serving, access: AccessOptions = OPEN_ACCESS, hosts: frozenset[str] | None = None
+) -> FastAPI:
     """The application of a server.
 
     Args:
         serving: Its retrievers and limits; its threads end with the application.
         access: Who may use it.
+        hosts: The host names that requests may have (:func:`grls.serve.hosts.accepted_hosts`); None: any.
 
     Raises:
         DataError: A file of keys cannot be used.
@@ -55,6 +59,8 @@ def create_app(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> FastAPI
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
+    if hosts is not None:
+        app.add_middleware(HostCheck, hosts=hosts)
     app.add_middleware(RequestLog, metrics=serving.metrics)
     return app
 

@@ -52,16 +52,20 @@ class AccessOptions:
         rate: Largest number of requests a minute of one key (without keys: of one address). Null: any number.
         origins: Origins of web pages that may call the server from a browser (CORS), such as
             https://example.org. Empty: none.
+        allowed_hosts: Further host names under which the server is reached, without ports, such as
+            search.example.org behind a proxy; '*': any. A server at a loopback address answers requests for
+            localhost, 127.0.0.1 and these names alone.
         admin: File with the token of POST /admin/reload. Null: the environment variable GRLS_ADMIN_TOKEN;
             without both, nothing can be reloaded.
 
     Raises:
-        ConfigError: The rate is not positive, or an origin is not one.
+        ConfigError: The rate is not positive, or an origin or host name is not one.
     """
 
     keys: str | None = None
     rate: float | None = None
     origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     admin: str | None = None
 
     def __post_init__(self) -> None:
@@ -71,6 +75,12 @@ class AccessOptions:
             if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", origin):
                 raise ConfigError(
                     f"access.origins: expected an origin such as https://example.org, got {origin!r}."
+                )
+        for host in self.allowed_hosts:
+            if not re.fullmatch(r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", host):
+                raise ConfigError(
+                    "access.allowed_hosts: expected a host name without port such as search.example.org, "
+                    f"got {host!r}."
                 )
 
 

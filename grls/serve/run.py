@@ -13,6 +13,7 @@ import uvicorn
 from grls.serve.access import read_admin_token
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
+from grls.serve.hosts import accepted_hosts
 from grls.serve.metrics import Metrics
 from grls.serve.options import AccessOptions, RequestLimits
 from grls.serve.request_log import JsonLines
@@ -58,7 +59,8 @@ def run_server(
         answering = Answering(answer, device, metrics.answers)
         how = how._replace(prepare=answering.prepare)
     served = open_served(folders, how)
-    app = create_app(Serving(served, limits, admin, metrics, answering), access)
+    hosts = accepted_hosts(host, access.allowed_hosts)
+    app = create_app(Serving(served, limits, admin, metrics, answering), access, hosts)
     _log_lines()
     config = uvicorn.Config(
         app,

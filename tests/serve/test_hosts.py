@@ -1,0 +1,92 @@
+"""The header Host: a server of this machine answers for its own names alone (DNS rebinding)."""
+
+from pathlib import Path
+
+import pytest
+from serve_helpers import Slow, serving_of
+from starlette.testclient import TestClient
+
+from grls.errors import ConfigError
+from grls.serve.app import create_app
+from grls.serve.hosts import accepted_hosts, host_of
+from grls.serve.options import AccessOptions
+
+
+def status(host: str, header: str, allowed: tuple[str, ...] = ()) -> int:
+    app = create_app(serving_of({"slow": Slow()}), hosts=accepted_hosts(host, allowed))
+    response = TestClient(app).get("/health", headers={"Host": header})
+    if response.status_code != 200:
+        assert response.headers["content-type"] == "application/problem+json"
+        assert "--access.allowed_hosts" in response.json()["detail"]
+        assert header == "" or header not in response.text
+    return response.status_code
+
+
+@pytest.mark.parametrize(
+    "header", ["127.0.0.1:8000", "127.0.0.1", "localhost:1", "LOCALHOST", "localhost.", "[::1]:8000", "[::1]"]
+)
+@pytest.mark.parametrize("bound", ["127.0.0.1", "localhost", "::1", "127.0.0.7"])
+def test_names_of_this_machine(bound: str, header: str) -> None:
+    assert status(bound, header) == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost@evil.example", "10.0.0.1",
+     "localhost:x", "", "127.0.0.1 evil.example", "[::1", "::1"],
+)  # fmt: skip
+def test_other_names(header: str) -> None:
+    assert status("127.0.0.1", header) == 400
+
+
+def test_the_bound_name() -> None:
+    assert status("127.0.0.7", "127.0.0.7:80") == 200
+    assert status("127.0.0.1", "127.0.0.7:80") == 400
+
+
+def test_allowed_names() -> None:
+    assert status("127.0.0.1", "Search.Example.org:443", ("search.example.ORG",)) == 200
+    assert status("127.0.0.1", "evil.example", ("search.example.org",)) == 400
+    assert status("127.0.0.1", "evil.example", ("*",)) == 200
+
+
+def test_an_address_beyond_this_machine() -> None:
+    assert status("0.0.0.0", "any.example") == 200
+    assert status("0.0.0.0", "any.example", ("search.example.org",)) == 400
+    assert status("0.0.0.0", "localhost:8000", ("search.example.org",)) == 200  # a health check
+
+
+def test_every_header_counts() -> None:
+    app = create_app(serving_of({"slow": Slow()}), hosts=accepted_hosts("127.0.0.1", ()))
+    headers = [("Host", "127.0.0.1"), ("Host", "evil.example")]
+    assert TestClient(app).get("/health", headers=headers).status_code == 400
+
+
+def test_the_name_of_a_header() -> None:
+    assert [host_of(text) for text in ("a:1", "a.", "[::1]:80", "a:b", "a]")] == [
+        "a",
+        "a",
+        "[::1]",
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize("name", ["https://example.org", "example.org:80", "", "*.example.org", "a b"])
+def test_wrong_names(name: str) -> None:
+    with pytest.raises(ConfigError, match="expected a host name without port"):
+        AccessOptions(allowed_hosts=(name,))
+
+
+def test_the_command_checks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from serve_helpers import hostile_folder
+
+    from grls.cli import main
+    from grls.serve import run
+
+    served = []
+    monkeypatch.setattr(run, "_serve", lambda server: served.append(server.config.app))
+    monkeypatch.setattr(run, "_log_lines", lambda: None)
+    assert main(["serve", str(hostile_folder(tmp_path / "one"))]) == 0
+    for header, code in (("127.0.0.1:8000", 200), ("evil.example", 400)):
+        assert TestClient(served[0]).get("/ready", headers={"Host": header}).status_code == code
