@@ -128,7 +128,7 @@ def _asked(folder: Path, query: str | Query, gold: str | Collection[str] | None)
         if not order:
             raise DataError(f"the query {query.id!r} has no evidence; name its gold passages: gold=[…].")
         return query, order
-    data = _data_of(folder)
+    data = data_beside(folder)
     known = {} if data is None else {one.id: one for one in read_queries(data)}
     if data is not None and query in known:
         return known[query], named or _gold_in(data, known[query])
@@ -137,7 +137,7 @@ def _asked(folder: Path, query: str | Query, gold: str | Collection[str] | None)
     raise DataError(_unknown(query, data, folder, list(known)))
 
 
-def _data_of(folder: Path) -> Path | None:
+def data_beside(folder: Path) -> Path | None:
     """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: there is none."""
     places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
     found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]

@@ -17,13 +17,15 @@ def serve(
     answer: AnswerOptions = NO_ANSWERS,
     device: str = "auto",
     precision: Precision = "float32",
+    examples: str | None = None,
 ) -> None:
     """Serve retrievers behind HTTP.
 
-    POST /v1/search and /v1/stream answer queries, /v1/explain says why passages are found or not, and with
-    --answer.model a language model answers at /v1/answer; /docs describes all. Requests that come in together
-    are searched as one batch, and a generator lets them join the search that runs. A signal ends the server
-    once what runs is finished. Needs `pip install "grls[serve]"`.
+    The page at / asks them: it shows the hops as they are found, passages, and the beam. POST /v1/search and
+    /v1/stream answer queries, /v1/explain says why passages are found or not, /v1/trace what the beam
+    considers, and with --answer.model a language model answers at /v1/answer; /docs describes all. Requests
+    that come in together are searched as one batch, and a generator lets them join the search that runs. A
+    signal ends the server once what runs is finished. Needs `pip install "grls[serve]"`.
 
     Args:
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
@@ -36,6 +38,8 @@ def serve(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
+        examples: File with queries to try, one a line, which the page at / offers. Null: queries of the data
+            set that grls fit left beside the retriever.
     """
     from grls.errors import ConfigError
     from grls.io.extras import require
@@ -47,4 +51,4 @@ def serve(
     require("serve", "grls serve")
     from grls.serve.run import run_server
 
-    run_server(folder, host, port, limits, access, device, precision, answer)
+    run_server(folder, host, port, limits, access, device, precision, answer, examples)

@@ -186,6 +186,10 @@ class Corpus:
         for start in range(0, len(self), BATCH):
             yield from map(json.loads, self.table[start : start + BATCH]["metadata"])
 
+    def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The metadata of the passages with these numbers, in the order of the numbers."""
+        return [json.loads(text) for text in self.table[[int(n) for n in numbers]]["metadata"]]
+
     def extended(self, passages: Corpus) -> Corpus:
         """This corpus, followed by the passages of another one.
 

@@ -7,8 +7,8 @@ decides which passages each query may find and when a prefix is finished; ``scor
 two score modes. ``prior`` adds the scores of priors. ``frontier`` keeps the prefixes at which a search
 stopped, to estimate the probability of passages that were not written. ``exhaustive`` scores every passage of
 a small corpus: it defines what the search approximates; ``score_all`` does the same for a larger corpus.
-``trace`` explains how a search treated one passage, ``rescore`` scores passages that are written already.
-``hf`` is the adapter to ``generate`` of transformers.
+``trace`` explains how a search treated one passage, ``recording`` keeps what the model gave for each step,
+``rescore`` scores passages that are written already. ``hf`` is the adapter to ``generate`` of transformers.
 
 ``interleave/`` writes free text and quoted keys in one pass.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -126,6 +126,7 @@ class PassageBody(Body):
     id: str
     title: str
     text: str
+    metadata: dict[str, Any] = Field(description="What filters compare.")
 
 
 class ReloadBody(Body):

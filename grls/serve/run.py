@@ -13,6 +13,7 @@ import uvicorn
 from grls.serve.access import read_admin_token
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
+from grls.serve.examples import read_examples
 from grls.serve.hosts import accepted_hosts
 from grls.serve.metrics import Metrics
 from grls.serve.options import AccessOptions, RequestLimits
@@ -32,6 +33,7 @@ def run_server(
     device: str,
     precision: str,
     answer: AnswerOptions = NO_ANSWERS,
+    examples: str | None = None,
 ) -> None:
     """Open retrievers and serve them.
 
@@ -44,14 +46,16 @@ def run_server(
         device: The device of models.
         precision: The precision of retrievers.
         answer: The language model.
+        examples: File with queries to try.
 
     Raises:
         ConfigError: A name or an option cannot be used.
-        DataError: A folder is no retriever, or a file of keys cannot be used.
+        DataError: A folder is no retriever, or a file of keys or queries cannot be used.
         MismatchError: A folder is damaged.
     """
     metrics = Metrics()
     admin = read_admin_token(access.admin)
+    tried = () if examples is None else read_examples(examples)
     how, answering = Opened(device, precision, limits, metrics.batch), None
     if answer.model is not None:
         from grls.serve.answers.answering import Answering  # late: it takes what no search needs
@@ -60,7 +64,7 @@ def run_server(
         how = how._replace(prepare=answering.prepare)
     served = open_served(folders, how)
     hosts = accepted_hosts(host, access.allowed_hosts)
-    app = create_app(Serving(served, limits, admin, metrics, answering), access, hosts)
+    app = create_app(Serving(served, limits, admin, metrics, answering, examples=tried), access, hosts)
     _log_lines()
     config = uvicorn.Config(
         app,

@@ -54,12 +54,14 @@ def _limit(schemas: dict[str, Any], limits: RequestLimits) -> None:
     """Write the limits into the schemas."""
     text, several = schemas["SearchBody"]["properties"]["query"]["anyOf"]
     several |= {"minItems": 1, "maxItems": limits.queries}
-    alone = [schemas[name]["properties"]["query"] for name in ("StreamBody", "ExplainBody", "AnswerBody")]
+    asking = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
+    alone = [schemas[name]["properties"]["query"] for name in asking]
     for query in (text, several["items"], *alone):
         query["maxLength"] = limits.characters
     schemas["SearchBody"]["properties"]["k"]["maximum"] = limits.k
+    schemas["TraceBody"]["properties"]["k"]["anyOf"][0]["maximum"] = limits.k
     schemas["HopsBody"]["properties"]["max"]["anyOf"][0]["maximum"] = limits.hops
-    for name in ("SearchBody", "StreamBody", "AnswerBody"):
+    for name in ("SearchBody", "StreamBody", "AnswerBody", "TraceBody"):
         schemas[name]["properties"]["where"]["anyOf"][0]["maxLength"] = MOST
 
 

@@ -33,6 +33,7 @@ class Serving:
         metrics: The counts.
         answering: Its language model; None: there is none.
         ending: It shuts down.
+        examples: Queries to try, which the page offers; empty: those of the data set beside a retriever.
     """
 
     retrievers: dict[str, Served]
@@ -41,6 +42,7 @@ class Serving:
     metrics: Metrics = field(default_factory=Metrics)
     answering: Answering | None = None
     ending: bool = False
+    examples: tuple[str, ...] = ()
 
     def find(self, name: str | None) -> Served:
         """A retriever by its name; None: the first one.

@@ -20,4 +20,7 @@ async def show_passage(request: Request, passage: str, retriever: str | None = N
             404, f"the corpus of {version.name} has no passage of this id; ids are those of hits."
         )
     (found,) = await run_in_threadpool(corpus.passages, [number])
-    return PassageBody(retriever=version.name, id=found.id, title=found.title, text=found.text)
+    (metadata,) = await run_in_threadpool(corpus.metadata_of, [number])
+    return PassageBody(
+        retriever=version.name, id=found.id, title=found.title, text=found.text, metadata=metadata
+    )

@@ -1,0 +1,357 @@
+"""What a beam search considers at each token: probabilities, what the constraint allows, and what is dropped.
+
+The search runs once more with a recorder, so a search that nobody watches costs nothing. The evidence before
+the hop is fixed. Of the candidates of a step only the best are listed, so a trace is bounded.
+
+Legend: A candidates of a step, R beams that they continue, K beam width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.data.codec import DONE, DONE_ID
+from grls.data.filters import Filter
+from grls.data.types import Query
+from grls.decode.beam import BeamStep, Decoder
+from grls.decode.prior import Masses, Prior
+from grls.decode.recording import RecordedStep, RecordingModel
+from grls.decode.scope import Scope
+from grls.decode.scores import ScoreMode, ragged_logsumexp
+from grls.decode.trace import Fate
+from grls.errors import ConfigError, DataError
+from grls.index import Subset
+from grls.index.rows import Ints
+from grls.models.base import Floats
+from grls.models.turns import turn
+from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+
+MOST_STEPS = 256
+"""Steps of a search that are listed."""
+MOST_LISTED = 64
+"""Candidates of a step that can be listed."""
+
+
+class TracedBeam(NamedTuple):
+    """A prefix that a step continues.
+
+    Attributes:
+        parent: Its place among the listed candidates of the step before; None at the first step, or where
+            that candidate is not listed.
+        allowed: Number of tokens that the constraint allows after it.
+        mass: The probability that the model gives to all allowed tokens together, within its vocabulary.
+    """
+
+    parent: int | None
+    allowed: int
+    mass: float
+
+
+class TracedToken(NamedTuple):
+    """A candidate: a token that may continue a prefix. All logarithms are natural.
+
+    Attributes:
+        beam: The prefix that it continues: its place among the beams of the step.
+        token: The token as the tokenizer writes it.
+        full: Log-probability of the token within the vocabulary.
+        constrained: Log-probability of the token among the allowed tokens.
+        prior: What the priors add to the score; None: there are none.
+        score: Score of the prefix with this token, by which candidates are ranked.
+        passages: Number of different passages that begin so, and may be found.
+        fate: What the search does with it; see :data:`grls.decode.trace.Fate`.
+        unique: It is finished because one passage alone begins so, before its last token.
+        found: Ids of the passages that it finishes.
+    """
+
+    beam: int
+    token: str
+    full: float
+    constrained: float
+    prior: float | None
+    score: float
+    passages: int
+    fate: Fate
+    unique: bool
+    found: tuple[str, ...]
+
+
+class TracedStep(NamedTuple):
+    """A step of the search.
+
+    Attributes:
+        beams: The prefixes that it continues.
+        tokens: The listed candidates, best first. Those within the beam width come before others where not
+            all can be listed.
+        candidates: Number of all candidates.
+    """
+
+    beams: tuple[TracedBeam, ...]
+    tokens: tuple[TracedToken, ...]
+    candidates: int
+
+
+class TracedResult(NamedTuple):
+    """A passage that the search returns; ``DONE`` is one of them where the model may end the chain."""
+
+    id: str
+    title: str
+    text: str
+    score: float
+
+
+class BeamTrace(NamedTuple):
+    """A search for the next passage of a query.
+
+    Attributes:
+        evidence: Ids of the passages before.
+        mode: Score mode.
+        beams: Beam width K.
+        k: Passages that the search returns.
+        early_stop: Whether a unique prefix ends a beam.
+        vocabulary: Number of tokens of the model.
+        passages: Number of different passages that may be found.
+        done_bias: Bias (nats) on DONE, which hops add after the search.
+        rescored: Number of results that are rescored after the search; 0: none.
+        steps: The steps; none where one passage alone may be found.
+        cut: The search has further steps.
+        results: What the search returns, best first.
+    """
+
+    evidence: tuple[str, ...]
+    mode: ScoreMode
+    beams: int
+    k: int
+    early_stop: bool
+    vocabulary: int
+    passages: int
+    done_bias: float
+    rescored: int
+    steps: tuple[TracedStep, ...]
+    cut: bool
+    results: tuple[TracedResult, ...]
+
+
+def no_beam(retriever: Retriever) -> str | None:
+    """Why the search of a retriever has no beam to show; None: it has one."""
+    inner = single_steps(retriever)
+    if not isinstance(inner, DecodesPassages):
+        return f"a retriever of kind {inner.kind} ranks passages as a whole; it decodes no tokens."
+    if inner.generator.spans is not None:
+        return "this retriever writes spans of passages and scores passages from them; its beam is not shown."
+    return None
+
+
+def trace_beam(
+    retriever: Retriever,
+    query: str,
+    evidence: Sequence[str] = (),
+    allow: Filter | None = None,
+    k: int | None = None,
+    most: int = 24,
+) -> BeamTrace:
+    """Search for the next passage of a query, and record what the beam considers.
+
+    Args:
+        retriever: A retriever that decodes passages, alone, with priors or hop by hop.
+        query: The query.
+        evidence: Ids of the passages of the hops before.
+        allow: The filter.
+        k: Passages to return; None: as many as a hop takes, or 10.
+        most: Candidates of a step that are listed, at most :data:`MOST_LISTED`.
+
+    Raises:
+        ConfigError: The retriever has no beam to show (:func:`no_beam`), or a number is out of range.
+        DataError: An id is not in the corpus, or the query is empty or too long.
+    """
+    reason = no_beam(retriever)
+    if reason is not None:
+        raise ConfigError(reason)
+    if not 1 <= most <= MOST_LISTED:
+        raise ConfigError(f"most must be between 1 and {MOST_LISTED}, got {most}.")
+    inner = single_steps(retriever)
+    assert isinstance(inner, DecodesPassages)
+    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
+    with turn(inner.generator.model):
+        return _Watch(inner, hops, Query("query", query), tuple(evidence), allow, k, most).trace()
+
+
+@dataclass
+class _Watch:
+    """One search that is watched; the arguments are those of :func:`trace_beam`."""
+
+    retriever: DecodesPassages
+    hops: HopOptions
+    query: Query
+    evidence: tuple[str, ...]
+    allow: Filter | None
+    k: int | None
+    most: int
+
+    def trace(self) -> BeamTrace:
+        generator, numbers = self._generator, self._numbers()
+        generator.model.eval()
+        k = self._asked()
+        before = generator.evidence(self.query.text, numbers)
+        model_input = generator.codec.model_input(generator.encode([self.query])[0], before)
+        (within,) = generator.subsets([self.query], self.allow)
+        prior = self.retriever.look_ahead(self.query, generator.corpus.passages(numbers))
+        decoder = generator.decoder(k)
+        recorder = RecordingModel(decoder.generator)
+        steps: list[BeamStep] = []
+        search = (model_input,), k, (self._hidden(numbers),), (within,)
+        (found,) = replace(decoder, generator=recorder).search(*search, steps.append, prior)
+        listing = _Listing(generator, decoder, search[2], within, prior, self.most)
+        return BeamTrace(
+            evidence=self.evidence,
+            mode=decoder.mode,
+            beams=decoder.beams,
+            k=k,
+            early_stop=decoder.stops_early,
+            vocabulary=int(generator.model.config.vocab_size),
+            passages=listing.reachable,
+            done_bias=self.hops.done_bias if self._may_end else 0.0,
+            rescored=generator.options.rescore,
+            steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
+            cut=len(steps) > MOST_STEPS,
+            results=tuple(listing.result(one.passage, one.score) for one in found),
+        )
+
+    @property
+    def _generator(self) -> GenerativeRetriever:
+        generator: GenerativeRetriever = self.retriever.generator
+        return generator
+
+    @property
+    def _may_end(self) -> bool:
+        """Whether the model may write DONE here."""
+        return self.hops.steps == "dynamic" and bool(self.evidence)
+
+    def _asked(self) -> int:
+        """The number of passages that the search returns."""
+        if self.k is not None:
+            return self.k
+        if self.hops.steps in ("single", "ranked"):
+            return 10
+        branch = self.hops.branch or 4
+        return max(branch, self._generator.widest) if self.hops.done_bias else branch
+
+    def _numbers(self) -> list[int]:
+        corpus, known = self._generator.corpus, []
+        for name, number in zip(self.evidence, self._generator.corpus.numbers(self.evidence), strict=True):
+            if number is None:
+                raise DataError(f"passage id {name!r} is not in the retriever's corpus.", corpus.source)
+            known.append(number)
+        return known
+
+    def _hidden(self, numbers: Sequence[int]) -> list[int]:
+        hidden = [] if self.hops.repeat else [*numbers]
+        return hidden if self._may_end else [*hidden, self._generator.done]
+
+
+class _Listing:
+    """Lists the candidates of recorded steps, with texts and ids."""
+
+    def __init__(
+        self,
+        generator: GenerativeRetriever,
+        decoder: Decoder,
+        exclude: Sequence[Sequence[int]],
+        allow: Subset | None,
+        prior: Prior | None,
+        most: int,
+    ):
+        self._generator, self._decoder, self._most = generator, decoder, most
+        self._scope = Scope(decoder.index, 1, exclude, [allow])
+        self._masses: Masses | None = None
+        if prior is not None:
+            self._masses = prior.open(decoder.index, self._scope, 1)
+            self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+    @property
+    def reachable(self) -> int:
+        """Number of different passages that may be found."""
+        return int(self._remaining(np.array([self._decoder.index.start()]))[0])
+
+    def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
+        """The steps of the search, with what the model gave for them."""
+        listed: list[TracedStep] = []
+        places: list[int | None] = [None]  # of each beam among the listed candidates of the step before
+        for step, given in zip(steps, recorded, strict=False):
+            order = self._order(step)
+            listed.append(self._step(step, given, order, places))
+            place = {candidate: n for n, candidate in enumerate(order.tolist())}
+            places = [place.get(candidate) for candidate in step.live.tolist()]
+        return tuple(listed)
+
+    def result(self, number: int, score: float) -> TracedResult:
+        """A passage that was found."""
+        if number == self._generator.done:
+            return TracedResult(DONE_ID, "", DONE, score)
+        passage = self._generator.corpus[number]
+        return TracedResult(passage.id, passage.title, passage.text, score)
+
+    def _order(self, step: BeamStep) -> Ints:
+        """The listed candidates, best first."""
+        best = np.argsort(-step.scores, kind="stable")
+        within = np.isin(best, np.concatenate((step.chosen.live, step.chosen.finished)))
+        kept = np.concatenate((best[within], best[~within]))[: self._most]
+        return best[np.isin(best, kept)]
+
+    def _step(
+        self, step: BeamStep, given: RecordedStep, order: Ints, places: Sequence[int | None]
+    ) -> TracedStep:
+        offsets = np.searchsorted(step.parents, np.arange(len(places) + 1))
+        logits = given.logits.astype(np.float64)
+        allowed: Floats = ragged_logsumexp(logits, offsets)
+        full, constrained = logits - given.normalizers[step.parents], logits - allowed[step.parents]
+        gains = None if self._masses is None else self._gains(step, offsets)
+        beams = zip(places, np.diff(offsets).tolist(), np.exp(allowed - given.normalizers), strict=True)
+        left = self._remaining(step.states[order]).tolist()
+        tokens = [
+            TracedToken(
+                beam=int(step.parents[n]),
+                token=self._text(int(step.tokens[n])),
+                full=float(full[n]),
+                constrained=float(constrained[n]),
+                prior=None if gains is None else float(gains[n]),
+                score=float(step.scores[n]),
+                passages=remaining,
+                fate=_fate_of(step, n),
+                unique=bool(step.complete[n]) and int(step.tokens[n]) != self._decoder.index.rows.end,
+                found=self._found(step, n),
+            )
+            for n, remaining in zip(order.tolist(), left, strict=True)
+        ]
+        traced = tuple(TracedBeam(place, count, min(1.0, float(mass))) for place, count, mass in beams)
+        return TracedStep(traced, tuple(tokens), len(step.scores))
+
+    def _gains(self, step: BeamStep, offsets: Ints) -> Floats:
+        assert self._masses is not None
+        return self._masses.gains(np.zeros(len(step.states), np.int64), step.states, offsets)
+
+    def _remaining(self, states: Ints) -> Ints:
+        return self._scope.remaining(np.zeros(len(states), np.int64), *self._decoder.index.span(states))
+
+    def _text(self, token: int) -> str:
+        return str(self._generator.codec.tokenizer.convert_ids_to_tokens(token))
+
+    def _found(self, step: BeamStep, candidate: int) -> tuple[str, ...]:
+        if candidate not in step.chosen.finished:
+            return ()
+        states = step.states[[candidate]]
+        (numbers,) = self._scope.passages(np.zeros(1, np.int64), states, self._decoder.beams)
+        return tuple(self.result(number, 0.0).id for number in numbers)
+
+
+def _fate_of(step: BeamStep, candidate: int) -> Fate:
+    if candidate in step.chosen.finished:
+        return "finished"
+    if candidate in step.live:
+        return "kept"
+    return "beaten" if candidate in step.chosen.live else "pruned"

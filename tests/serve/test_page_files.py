@@ -1,0 +1,89 @@
+"""The page at /: its files, the headers that they are sent with, and what may not be in them."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from serve_helpers import HOSTILE
+from starlette.testclient import TestClient
+
+from grls.serve.page.files import INDEX, page_files
+
+FOLDER = Path(str(files("grls.serve.page")))
+NAMES = sorted(f.name for f in FOLDER.iterdir() if f.suffix in (".css", ".html", ".js", ".svg"))
+
+
+def test_the_page_and_its_files(client: TestClient) -> None:
+    assert sorted(page_files()) == NAMES
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.content == (FOLDER / INDEX).read_bytes()
+    for name in NAMES:
+        response = client.get(f"/page/{name}")
+        assert response.content == (FOLDER / name).read_bytes()
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_browser_asks_again_and_gets_only_what_is_new(client: TestClient) -> None:
+    first = client.get("/")
+    assert first.headers["cache-control"] == "no-cache"
+    tag = first.headers["etag"]
+    for known in (tag, f'"other", W/{tag}', "*"):
+        again = client.get("/", headers={"If-None-Match": known})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == tag
+    assert client.get("/", headers={"If-None-Match": '"other"'}).status_code == 200
+    head = client.head("/")
+    assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", tag)
+
+
+def test_nothing_is_loaded_from_elsewhere_and_no_text_becomes_an_element(client: TestClient) -> None:
+    policy = dict(part.split(" ", 1) for part in client.get("/").headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["require-trusted-types-for"] == "'script'"
+    for name in NAMES:
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        outside = [one for one in re.findall(r"https?://[^\s\"'`)]+", text) if "www.w3.org" not in one]
+        assert outside == [], name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+        assert not re.search(r"localStorage\.setItem\([^)]*key", text), name
+
+
+def test_the_page_has_no_inline_script_or_style(client: TestClient) -> None:
+    text = client.get("/").text
+    assert re.findall(r"<script(?![^>]*\bsrc=)", text) == []
+    assert "<style" not in text
+    assert not re.search(r"\s(?:style|on\w+)=", text)
+    named = re.findall(r"(?:src|href)=\"(/page/[^\"]+)\"", text)
+    assert named
+    assert all(client.get(name).status_code == 200 for name in named)
+
+
+def test_modules_import_files_that_are_there() -> None:
+    for name in NAMES:
+        if name.endswith(".js"):
+            text = (FOLDER / name).read_text(encoding="utf-8")
+            assert set(re.findall(r"from \"\./([^\"]+)\"", text)) <= set(NAMES), name
+            assert len(text.splitlines()) <= 400, name
+
+
+@pytest.mark.parametrize("name", ["no.js", "..%2ffiles.py", "files.py", "%00", HOSTILE[0].id])
+def test_other_names(client: TestClient, name: str) -> None:
+    response = client.get(f"/page/{name}")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_the_page_needs_no_key_and_its_data_do(client: TestClient, hostile: Path, tmp_path: Path) -> None:
+    from serve_helpers import client_of, serving_of
+
+    from grls.serve.options import AccessOptions
+
+    (tmp_path / "keys").write_text("a-key-of-a-team-1\n")
+    with client_of(serving_of({"one": hostile}), AccessOptions(keys=str(tmp_path / "keys"))) as guarded:
+        assert guarded.get("/").status_code == 200
+        assert guarded.get("/v1/retrievers").status_code == 401
+        right = {"Authorization": "Bearer a-key-of-a-team-1"}
+        assert guarded.get("/v1/retrievers", headers=right).status_code == 200

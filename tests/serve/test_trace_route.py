@@ -1,0 +1,99 @@
+"""POST /v1/trace and GET /v1/retrievers: what the beam considers, and what can be asked."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from serve_helpers import HOSTILE, Slow, client_of, serving_of
+from starlette.testclient import TestClient
+
+import grls
+from grls.errors import DataError
+from grls.explain.beams import trace_beam
+from grls.serve.examples import example_queries, read_examples
+
+Serve = Callable[..., tuple[TestClient, Slow]]
+QUERY = "is the otter kind ?"
+
+
+def test_a_trace_is_that_of_the_library(client: TestClient, kinds: Path) -> None:
+    body = {"query": QUERY, "retriever": "hops", "evidence": ["otter-calm"]}
+    response = client.post("/v1/trace", json=body)
+    assert response.status_code == 200, response.text
+    sent = response.json()
+    expected = trace_beam(grls.load(kinds / "hops", device="cpu").retriever, QUERY, ["otter-calm"])
+    assert (sent["retriever"], sent["version"]) == ("hops", 1)
+    assert (sent["beams"], sent["k"], sent["passages"]) == (expected.beams, expected.k, expected.passages)
+    assert [one["id"] for one in sent["results"]] == [one.id for one in expected.results]
+    assert [len(step["tokens"]) for step in sent["steps"]] == [len(step.tokens) for step in expected.steps]
+    first, other = sent["steps"][0]["tokens"][0], expected.steps[0].tokens[0]
+    assert (first["token"], first["fate"], first["passages"]) == (other.token, other.fate, other.passages)
+    assert first["full"] == pytest.approx(other.full, abs=1e-5)
+
+
+def test_hops_and_filters_of_a_request(client: TestClient) -> None:
+    body = {"query": QUERY, "retriever": "generative", "allow": ["otter-calm", "r0", "r1"], "k": 2, "most": 5}
+    sent = client.post("/v1/trace", json=body | {"hops": {"steps": "dynamic"}, "evidence": ["r1"]}).json()
+    assert sent["passages"] == 3  # two passages and DONE
+    assert all(len(step["tokens"]) <= 5 for step in sent["steps"])
+
+
+def test_wrong_requests(client: TestClient, slow: Serve) -> None:
+    right = {"query": QUERY, "retriever": "generative"}
+    for wrong, said in (
+        ({"retriever": "bm25"}, "decodes no tokens"),
+        ({"evidence": ["no such passage"]}, "no such passage"),
+        ({"evidence": ["a"] * 65}, "evidence"),
+        ({"evidence": "a"}, "evidence"),
+        ({"query": " "}, "empty"),
+        ({"most": 0}, "most"),
+        ({"most": 65}, "most"),
+        ({"k": 101}, "at most 100"),
+        ({"where": "="}, "filter"),
+        ({"trace": True}, "trace"),
+    ):
+        response = client.post("/v1/trace", json=right | wrong)
+        assert response.status_code == 422, wrong
+        assert response.headers["content-type"] == "application/problem+json"
+        assert said in response.json()["detail"], response.text
+    assert client.post("/v1/trace", json=right | {"retriever": "no"}).status_code == 404
+    patient, _ = slow()
+    assert patient.post("/v1/trace", json={"query": "a"}).status_code == 422
+
+
+def test_what_can_be_asked(client: TestClient) -> None:
+    sent = client.get("/v1/retrievers").json()
+    assert sent["limits"] == {"k": 100, "hops": 8, "queries": 64, "characters": 4000, "seconds": 60.0}
+    bm25, generative, hops, hostile = sent["retrievers"]
+    assert [one["retriever"] for one in sent["retrievers"]] == ["bm25", "generative", "hops", "hostile"]
+    assert (bm25["kind"], bm25["passages"], bm25["hops"]) == ("bm25", 10, {"steps": "single", "max": None})
+    assert "decodes no tokens" in bm25["no_beam"]
+    assert (generative["kind"], generative["no_beam"]) == ("generative", None)
+    assert (hops["kind"], hops["hops"]) == ("generative", {"steps": "dynamic", "max": 3})
+    assert hostile["fields"] == ["year"]
+    # The data set of the small retrievers lies beside them.
+    assert bm25["examples"] == example_queries(Path("nowhere")) or len(bm25["examples"]) == 2
+
+
+def test_examples_of_a_file(tmp_path: Path, hostile: Path) -> None:
+    file = tmp_path / "queries.txt"
+    with pytest.raises(DataError, match="no such file"):
+        read_examples(file)
+    file.write_text("what do otters eat ?\n<script>alert(1)</script>\n")
+    serving = serving_of({"hostile": hostile})
+    serving.examples = read_examples(file)
+    with client_of(serving) as client:
+        (one,) = client.get("/v1/retrievers").json()["retrievers"]
+    assert one["examples"] == ["what do otters eat ?", "<script>alert(1)</script>"]
+
+
+def test_a_damaged_data_set_gives_no_examples(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "queries.jsonl").write_text("no json\n")
+    assert example_queries(tmp_path) == []
+
+
+def test_metadata_of_a_passage(client: TestClient) -> None:
+    sent = client.get("/v1/passages/two%0Alines?retriever=hostile").json()
+    assert sent["metadata"] == {"year": 2003}
+    assert sent["id"] == HOSTILE[3].id
