@@ -17,7 +17,7 @@ _READ = 200
 """Passages whose metadata are looked at for fields."""
 
 
-def read_examples(file: str | Path) -> tuple[str, ...]:
+def queries_to_try(file: str | Path) -> tuple[str, ...]:
     """The queries of a file, one a line.
 
     Raises:

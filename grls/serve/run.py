@@ -13,7 +13,7 @@ import uvicorn
 from grls.serve.access import read_admin_token
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
-from grls.serve.examples import read_examples
+from grls.serve.examples import queries_to_try
 from grls.serve.hosts import accepted_hosts
 from grls.serve.metrics import Metrics
 from grls.serve.options import AccessOptions, RequestLimits
@@ -55,7 +55,7 @@ def run_server(
     """
     metrics = Metrics()
     admin = read_admin_token(access.admin)
-    tried = () if examples is None else read_examples(examples)
+    tried = () if examples is None else queries_to_try(examples)
     how, answering = Opened(device, precision, limits, metrics.batch), None
     if answer.model is not None:
         from grls.serve.answers.answering import Answering  # late: it takes what no search needs

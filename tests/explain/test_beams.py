@@ -147,7 +147,9 @@ def test_a_filter_bounds_what_the_constraint_allows(retriever: GenerativeRetriev
 
 
 def test_priors_have_their_share(data: Path, retriever: GenerativeRetriever) -> None:
-    hybrid = HybridRetriever(retriever, [WeightedSource(RetrieverPrior(BM25Retriever(retriever.corpus)), 0.7)])
+    hybrid = HybridRetriever(
+        retriever, [WeightedSource(RetrieverPrior(BM25Retriever(retriever.corpus)), 0.7)]
+    )
     trace, plain = trace_beam(hybrid, QUERY, k=3, most=64), trace_beam(retriever, QUERY, k=3, most=64)
     first = trace.steps[0].tokens
     assert all(token.prior is not None for token in first)

@@ -39,7 +39,9 @@ def test_a_browser_asks_again_and_gets_only_what_is_new(client: TestClient) -> N
 
 
 def test_nothing_is_loaded_from_elsewhere_and_no_text_becomes_an_element(client: TestClient) -> None:
-    policy = dict(part.split(" ", 1) for part in client.get("/").headers["content-security-policy"].split("; "))
+    policy = dict(
+        part.split(" ", 1) for part in client.get("/").headers["content-security-policy"].split("; ")
+    )
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["require-trusted-types-for"] == "'script'"
@@ -47,7 +49,9 @@ def test_nothing_is_loaded_from_elsewhere_and_no_text_becomes_an_element(client:
         text = (FOLDER / name).read_text(encoding="utf-8")
         outside = [one for one in re.findall(r"https?://[^\s\"'`)]+", text) if "www.w3.org" not in one]
         assert outside == [], name
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text
+        )
         assert not re.search(r"localStorage\.setItem\([^)]*key", text), name
 
 
@@ -67,6 +71,46 @@ def test_modules_import_files_that_are_there() -> None:
             text = (FOLDER / name).read_text(encoding="utf-8")
             assert set(re.findall(r"from \"\./([^\"]+)\"", text)) <= set(NAMES), name
             assert len(text.splitlines()) <= 400, name
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour (WCAG 2)."""
+    full = colour if len(colour) == 7 else "#" + "".join(2 * one for one in colour[1:])
+    parts = [int(full[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+TEXTS = {
+    "paper": ("ink", "soft", "thread", "cool", "good"),
+    "card": ("ink", "soft", "thread", "cool", "good"),
+    "sunk": ("ink", "soft", "cool"),
+    "thread-pale": ("ink", "thread"),
+    "cool-pale": ("ink", "cool", "soft"),
+    "good-pale": ("ink", "good"),
+    "gold-pale": ("ink",),
+    "thread": ("on-strong",),
+    "ink": ("paper",),
+    "cool": ("card",),
+}
+"""Background -> colours of texts on it."""
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_contrasts_are_those_of_aa(scheme: int) -> None:
+    css = (FOLDER / "page.css").read_text(encoding="utf-8")
+    pairs = re.findall(r"--([\w-]+): light-dark\((#\w+), (#\w+)\)", css)
+    colours = {name: pair[scheme] for name, *pair in pairs}
+    for below, texts in TEXTS.items():
+        for text in texts:
+            assert contrast(colours[below], colours[text]) >= 4.5, (below, text)
+    for below in ("paper", "card"):  # borders of fields
+        assert contrast(colours[below], colours["edge"]) >= 3, below
 
 
 @pytest.mark.parametrize("name", ["no.js", "..%2ffiles.py", "files.py", "%00", HOSTILE[0].id])

@@ -25,6 +25,7 @@ def test_the_hops_are_those_of_the_library(client: TestClient, kinds: Path, name
         sent = json.loads(data)
         assert (sent["number"], sent["last"], sent["done"]) == (hop.number, hop.last, hop.done)
         assert sent["chain"] == [hit.id for hit in hop.chain]
+        assert sent["scores"] == pytest.approx([hit.score for hit in hop.chain])
         assert sent["score"] == pytest.approx(hop.score)
         assert (None if hop.hit is None else hop.hit.text) == (sent["hit"] or {}).get("text")
 

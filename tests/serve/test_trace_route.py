@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 import grls
 from grls.errors import DataError
 from grls.explain.beams import trace_beam
-from grls.serve.examples import example_queries, read_examples
+from grls.serve.examples import example_queries, queries_to_try
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 QUERY = "is the otter kind ?"
@@ -71,17 +71,16 @@ def test_what_can_be_asked(client: TestClient) -> None:
     assert (generative["kind"], generative["no_beam"]) == ("generative", None)
     assert (hops["kind"], hops["hops"]) == ("generative", {"steps": "dynamic", "max": 3})
     assert hostile["fields"] == ["year"]
-    # The data set of the small retrievers lies beside them.
-    assert bm25["examples"] == example_queries(Path("nowhere")) or len(bm25["examples"]) == 2
+    assert len(bm25["examples"]) == 2  # the test split of the data set beside the folder
 
 
 def test_examples_of_a_file(tmp_path: Path, hostile: Path) -> None:
     file = tmp_path / "queries.txt"
     with pytest.raises(DataError, match="no such file"):
-        read_examples(file)
+        queries_to_try(file)
     file.write_text("what do otters eat ?\n<script>alert(1)</script>\n")
     serving = serving_of({"hostile": hostile})
-    serving.examples = read_examples(file)
+    serving.examples = queries_to_try(file)
     with client_of(serving) as client:
         (one,) = client.get("/v1/retrievers").json()["retrievers"]
     assert one["examples"] == ["what do otters eat ?", "<script>alert(1)</script>"]

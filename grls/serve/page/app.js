@@ -1,0 +1,310 @@
+// The page: the form, the state in the address, and what the keys do.
+
+import { Problem, key, read } from "./api.js";
+import { BeamPanel } from "./beam.js";
+import { openCode, wireCode } from "./code.js";
+import { announce, byId, el, refill, several } from "./dom.js";
+import { Answer, agree, problemCard } from "./views.js";
+
+const FIELDS = { q: "question", r: "retriever", with: "other", steps: "steps", hops: "hops", k: "k", where: "where" };
+const DEFAULTS = { steps: "own", k: "10" };
+const known = new Map(); // name -> retriever
+let answers = [];
+let running = null;
+let wanted = null; // the beam that the address asks for
+
+const beam = new BeamPanel(byId("beam"), () => remember());
+const value = (id) => byId(id).value.trim();
+
+/** Read what the server has. */
+async function connect() {
+  try {
+    const { limits, retrievers } = await read("/v1/retrievers");
+    byId("k").max = limits.k;
+    byId("hops").max = limits.hops;
+    byId("question").maxLength = limits.characters;
+    learn(retrievers);
+    byId("state").textContent = retrievers.length > 1 ? several(retrievers.length, "retriever") : `${retrievers[0].retriever}: ${several(retrievers[0].passages, "passage")}`;
+    return true;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    return unknown(error);
+  }
+}
+
+/** What can be shown where the server asks for a key, or does not answer. */
+async function unknown(error) {
+  byId("state").textContent = error.status === 401 ? "A key is needed" : "Not connected";
+  try {
+    const { retrievers } = await read("/health");
+    const plain = { name: "", scores: "", kind: "", no_beam: null, fields: [], examples: [], hops: { steps: "single", max: null } };
+    learn(retrievers.map((one) => ({ ...plain, ...one })));
+  } catch {
+    // The error that is shown says it already.
+  }
+  byId("start").hidden = false;
+  const again = async () => (await connect()) && begin();
+  refill(byId("start"), problemCard(error, { again, openKey }));
+  return false;
+}
+
+function learn(retrievers) {
+  known.clear();
+  for (const one of retrievers) known.set(one.retriever, one);
+  const option = (one) => el("option", { value: one.retriever }, `${one.retriever} (${one.kind || several(one.passages, "passage")})`);
+  const [chosen, other] = [value("retriever"), value("other")];
+  refill(byId("retriever"), retrievers.map(option));
+  refill(byId("other"), el("option", { value: "" }, "nothing"), retrievers.map(option));
+  if (known.has(chosen)) byId("retriever").value = chosen;
+  if (known.has(other)) byId("other").value = other;
+}
+
+/** The state in the address -> the form. Returns whether there is a question. */
+function restore() {
+  const state = new URLSearchParams(location.hash.slice(1));
+  for (const [name, id] of Object.entries(FIELDS)) {
+    const field = byId(id);
+    const text = state.get(name) ?? DEFAULTS[name] ?? (name === "r" ? ([...known.keys()][0] ?? "") : "");
+    if (field.tagName !== "SELECT" || [...field.options].some((one) => one.value === text)) field.value = text;
+  }
+  const [, letter, place, step] = /^([AB])(\d+)\.(\d+)$/.exec(state.get("beam") ?? "") ?? [];
+  wanted = letter ? { letter, place: Number(place) - 1, step: Number(step) - 1 } : null;
+  adapt();
+  return value("question") !== "";
+}
+
+/** The form -> the state in the address, so that the view can be shared. */
+function remember(push = false) {
+  const state = new URLSearchParams();
+  for (const [name, id] of Object.entries(FIELDS)) {
+    const text = value(id);
+    if (text && text !== DEFAULTS[name] && !(name === "hops" && byId("hops").disabled)) state.set(name, text);
+  }
+  if (beam.trace) state.set("beam", `${beam.answer.letter}${beam.place + 1}.${beam.step + 1}`);
+  const address = `#${state}`;
+  if (address !== location.hash) history[push ? "pushState" : "replaceState"](null, "", address);
+}
+
+/** Let the form fit what is chosen. */
+function adapt() {
+  const info = known.get(value("retriever"));
+  const steps = value("steps");
+  byId("hops").disabled = steps === "own" || steps === "single";
+  const own = info && info.hops.steps !== "single" ? `${info.hops.steps}, up to ${info.hops.max} hops` : "a single step";
+  byId("steps").options[0].textContent = info ? `as it is set up (${own})` : "as it is set up";
+  const chips = (info?.fields ?? []).slice(0, 12).map((field) => el("button", { type: "button", class: "chip", "aria-label": `Filter by ${field}`, on: { click: () => filterBy(field) } }, field));
+  refill(byId("fields"), chips.length ? ["Fields: ", chips] : null);
+  byId("k").closest("label").hidden = stepsOf(info) !== "single";
+}
+
+function filterBy(field) {
+  const box = byId("where");
+  const name = /^[^\s()|,=<>!"']+$/.test(field) ? field : JSON.stringify(field);
+  box.value = `${box.value.trim()}${box.value.trim() ? " and " : ""}${name}=`;
+  box.focus();
+}
+
+const stepsOf = (info) => (value("steps") === "own" ? (info?.hops.steps ?? "single") : value("steps"));
+
+function askOf(info) {
+  const steps = value("steps");
+  const most = Number(value("hops")) || null;
+  const hops = steps === "own" ? null : { steps, ...(steps !== "single" && most ? { max: most } : {}) };
+  return { question: value("question"), k: Number(value("k")) || 10, where: value("where"), steps: stepsOf(info), hops };
+}
+
+/** Ask the retrievers that are chosen. */
+async function run(push = true) {
+  if (!value("question")) {
+    byId("question").focus();
+    announce("Type a question first.");
+    return;
+  }
+  running?.abort();
+  const mine = (running = new AbortController());
+  if (!beam.box.hidden) beam.close();
+  remember(push);
+  document.title = `${value("question").slice(0, 60)} · grls`;
+  document.body.classList.add("asked");
+  byId("start").hidden = true;
+  byId("results").hidden = false;
+  const names = [...new Set([value("retriever"), value("other")])].filter((name) => known.has(name));
+  const acts = { openKey, again: () => run(false), beam: showBeam, changed: compare };
+  answers = names.map((name, n) => new Answer("AB"[n], known.get(name), askOf(known.get(name)), acts));
+  refill(byId("answers"), answers.map((one) => one.box));
+  byId("answers").classList.toggle("two", answers.length > 1);
+  compare();
+  busy(true);
+  await Promise.all(answers.map((one) => one.run(mine.signal)));
+  if (running !== mine) return;
+  running = null;
+  busy(false);
+  compare();
+  const asked = wanted && answers.find((one) => one.letter === wanted.letter);
+  if (asked && !asked.error && !asked.info.no_beam) await beam.open(asked, wanted.place, wanted.step);
+  wanted = null;
+}
+
+function busy(now) {
+  byId("results").setAttribute("aria-busy", String(now));
+  byId("cancel").hidden = !now;
+  byId("ask").hidden = now;
+}
+
+function cancel() {
+  running?.abort();
+}
+
+function compare() {
+  byId("agreement").textContent = answers.length > 1 ? agree(...answers) : (answers[0]?.info.no_beam ?? "");
+}
+
+function showBeam(answer, place) {
+  wanted = null;
+  beam.open(answer, place);
+}
+
+/** What is shown before the first question. */
+function welcome() {
+  const examples = [...new Set([...known.values()].flatMap((one) => one.examples))].slice(0, 6);
+  const chips = examples.map((text) => el("li", null, el("button", { type: "button", class: "example", dir: "auto", on: { click: () => tryOut(text) } }, text)));
+  const rows = [...known.values()].map((one) => el("li", null, el("strong", null, one.retriever), ` ${one.name}, ${several(one.passages, "passage")}`));
+  refill(
+    byId("start"),
+    chips.length ? [el("h2", null, "Try one of these"), el("ul", { class: "examples" }, chips)] : el("p", { class: "quiet" }, "Type a question above. Its passages appear here, one hop after the other, and each opens to show why it was found."),
+    rows.length > 1 ? [el("h2", null, "On this server"), el("ul", { class: "served" }, rows)] : null,
+  );
+  byId("start").hidden = false;
+}
+
+function tryOut(text) {
+  byId("question").value = text;
+  run();
+}
+
+function begin() {
+  if (restore()) return run(false);
+  running?.abort();
+  document.body.classList.remove("asked");
+  byId("results").hidden = true;
+  document.title = "grls";
+  welcome();
+  return undefined;
+}
+
+function openKey() {
+  byId("key-field").value = key.get();
+  byId("key").returnValue = "";
+  byId("key").showModal();
+}
+
+function wireKey() {
+  byId("key-open").addEventListener("click", openKey);
+  byId("key-form").addEventListener("submit", (event) => {
+    const how = event.submitter?.value;
+    if (how === "save") key.set(value("key-field"));
+    if (how === "forget") key.set("");
+    byId("key-field").value = "";
+    byId("key-open").classList.toggle("on", key.get() !== "");
+    if (how === "save" || how === "forget") connect().then((there) => there && begin());
+  });
+}
+
+function wireTheme() {
+  const order = ["system", "light", "dark"];
+  const show = () => (byId("theme").textContent = `Theme: ${document.documentElement.dataset.theme ?? "system"}`);
+  byId("theme").addEventListener("click", () => {
+    const next = order[(order.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % 3];
+    if (next === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    try {
+      localStorage.setItem("grls-theme", next);
+    } catch {
+      // The colours hold for this page.
+    }
+    show();
+  });
+  show();
+}
+
+async function copyLink() {
+  const button = byId("link");
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Copied";
+    announce("The link is copied.");
+  } catch {
+    button.textContent = "Copy it from the address bar";
+  }
+  setTimeout(() => (button.textContent = "Copy link"), 1800);
+}
+
+function walk(event, head) {
+  const column = [...head.closest(".answer").querySelectorAll(".card-head")];
+  const place = column.indexOf(head);
+  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  let next = null;
+  if (by) next = column[place + by] ?? (place + by < 0 ? byId("question") : null);
+  if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+    const others = [...document.querySelectorAll(".answer")].find((one) => !one.contains(head))?.querySelectorAll(".card-head");
+    next = others?.[Math.min(place, others.length - 1)];
+  }
+  if (event.key === "b") {
+    const answer = answers.find((one) => one.box.contains(head));
+    if (answer.info.no_beam) announce(answer.info.no_beam);
+    else showBeam(answer, answer.chained ? place : 0);
+    event.preventDefault();
+  }
+  if (!next) return;
+  next.focus();
+  event.preventDefault();
+}
+
+function pressed(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape" && running) {
+    cancel();
+    event.preventDefault();
+    return;
+  }
+  const typing = event.target.matches("input, textarea, select");
+  if (event.key === "/" && !typing) {
+    byId("question").focus();
+    byId("question").select();
+    event.preventDefault();
+  } else if (event.key === "?" && !typing) byId("help").showModal();
+  else if (event.target.matches(".card-head")) walk(event, event.target);
+  else if (event.key === "ArrowDown" && event.target.id === "question") {
+    const first = document.querySelector(".card-head");
+    if (first && !value("question").includes("\n")) {
+      first.focus();
+      event.preventDefault();
+    }
+  }
+}
+
+function wire() {
+  byId("form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    run();
+  });
+  byId("question").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    run();
+  });
+  byId("cancel").addEventListener("click", cancel);
+  byId("form").addEventListener("change", adapt);
+  byId("code-open").addEventListener("click", () => openCode(answers[0].request()));
+  byId("link").addEventListener("click", copyLink);
+  byId("help-open").addEventListener("click", () => byId("help").showModal());
+  document.addEventListener("keydown", pressed);
+  addEventListener("popstate", () => begin());
+  if (matchMedia("(max-width: 700px)").matches) byId("options").open = false;
+  wireKey();
+  wireTheme();
+  wireCode();
+}
+
+wire();
+if (await connect()) begin();

@@ -118,6 +118,7 @@ def hop_body(hop: StreamedHop) -> HopBody:
         number=hop.number,
         hit=None if hop.hit is None else hit_body(hop.hit),
         chain=[hit.id for hit in hop.chain],
+        scores=[json_score(hit.score) for hit in hop.chain],
         score=json_score(hop.score),
         done=hop.done,
         last=hop.last,

@@ -1,0 +1,101 @@
+// Makes elements. A text gets into the page here alone, as text: no text is read as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Control characters as visible signs; line breaks and tabs stay. */
+export function shown(text) {
+  return String(text ?? "")
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, (one) => String.fromCharCode(0x2400 + one.charCodeAt(0)))
+    .replace(/\u007f/g, "\u2421");
+}
+
+function filled(node, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
+    else if (name === "vars") for (const [key, one] of Object.entries(value)) node.style.setProperty(key, one);
+    else if (name === "data") for (const [key, one] of Object.entries(value)) node.dataset[key] = one;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    node.append(child instanceof Node ? child : document.createTextNode(shown(child)));
+  }
+  return node;
+}
+
+/** An element. `on` are its listeners, `vars` its custom properties, `data` its data attributes. */
+export const el = (tag, props, ...children) => filled(document.createElement(tag), props, children);
+
+/** An element of a drawing. */
+export const draw = (tag, props, ...children) => filled(document.createElementNS(SVG, tag), props, children);
+
+/** The element with this id. */
+export const byId = (id) => document.getElementById(id);
+
+/** Replace what an element holds. */
+export function refill(node, ...children) {
+  node.replaceChildren();
+  return filled(node, null, children);
+}
+
+/** Say something to those who listen to the page. */
+export function announce(text) {
+  byId("live").textContent = shown(text);
+}
+
+/** Whether things may move. */
+export const moves = () => !matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/** Bring an element into view. */
+export function reveal(node, block = "nearest") {
+  node.scrollIntoView({ behavior: moves() ? "smooth" : "auto", block });
+}
+
+/** A text of at most `most` characters. */
+export function short(text, most) {
+  const plain = shown(text).replace(/\s+/g, " ").trim();
+  return plain.length > most ? `${plain.slice(0, most - 1).trimEnd()}…` : plain;
+}
+
+/** A number with separators. */
+export const count = (number) => Number(number).toLocaleString("en");
+
+/** "1 passage", "2 passages". */
+export const several = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
+/** A probability, from its logarithm. The space before the sign does not break. */
+export function percent(log) {
+  const value = log === null || log === undefined ? 0 : 100 * Math.exp(log);
+  if (value === 0) return "0\u00a0%";
+  if (value > 99.95) return "100\u00a0%";
+  if (value >= 10) return `${value.toFixed(value > 99 ? 1 : 0)}\u00a0%`;
+  if (value >= 0.1) return `${value.toFixed(1)}\u00a0%`;
+  return value >= 0.001 ? `${value.toFixed(3)}\u00a0%` : "<\u00a00.001\u00a0%";
+}
+
+/** A score with its sign. */
+export const signed = (value) =>
+  value === null || value === undefined ? "–" : `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
+
+const COMMON = new Set(
+  "a an and are as at be been but by did do does for from had has have he her his how if in into is it its not of on or she so that the their them then there they this to was were what when where which who whom whose why will with you your".split(" "),
+);
+
+/** The words of a text that say something, in lower case. */
+export function words(text) {
+  const listed = String(text ?? "").toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+  return new Set(listed.filter((word) => word.length > 1 && !COMMON.has(word)));
+}
+
+/** The words that two texts have in common. */
+export function inCommon(one, other) {
+  const held = words(other);
+  return [...words(one)].filter((word) => held.has(word));
+}
+
+/** A text, with these words marked. */
+export function marked(text, wanted) {
+  const parts = shown(text).split(/([\p{L}\p{N}]+)/u);
+  return parts.map((part, n) => (n % 2 && wanted.has(part.toLowerCase()) ? el("mark", null, part) : part));
+}

@@ -1,0 +1,105 @@
+// A passage as a card that opens: its text, metadata, score and hop, and what can be asked about it.
+
+import { Problem, addressOf, meaning, read, send } from "./api.js";
+import { announce, el, inCommon, marked, refill, shown, signed, several, percent } from "./dom.js";
+
+let cards = 0;
+
+/**
+ * A card.
+ *
+ * @param hit The passage.
+ * @param about `place` (from 1), `retriever`, `question`, `evidence`, `likely`: scores are log-probabilities,
+ *   `hop`: null in a ranking, `share`: length of the bar of its score, `beam`: opens the beam, or null.
+ */
+export function card(hit, about) {
+  const name = `card-${(cards += 1)}`;
+  const body = el("div", { class: "card-more", id: name, hidden: true });
+  const wanted = new Set(inCommon([about.question, ...about.before].join(" "), `${hit.title} ${hit.text}`));
+  const head = el(
+    "button",
+    { type: "button", class: "card-head", "aria-expanded": "false", "aria-controls": name },
+    el("span", { class: "badge", "aria-hidden": "true" }, about.place),
+    el(
+      "span",
+      { class: "card-text" },
+      el("span", { class: "hidden" }, about.hop ? `Hop ${about.hop}: ` : `Rank ${about.place}: `),
+      hit.title ? el("span", { class: "card-title" }, marked(hit.title, wanted)) : null,
+      el("span", { class: "prose", dir: "auto" }, hit.text.trim() ? marked(hit.text, wanted) : el("i", null, "(this passage has no text)")),
+      el("span", { class: "card-line" }, el("code", null, hit.id), score(hit.score, about.likely), el("span", { class: "also" })),
+    ),
+    el("span", { class: "chevron", "aria-hidden": "true" }),
+  );
+  const article = el(
+    "article",
+    { class: "card", data: { id: hit.id }, vars: about.share === null ? null : { "--share": about.share } },
+    el("h3", null, head),
+    body,
+  );
+  head.addEventListener("click", () => toggle(head, body, () => fill(body, hit, about)));
+  return article;
+}
+
+function score(value, likely) {
+  if (value === null) return el("span", { class: "score" }, "no score");
+  if (!likely) return el("span", { class: "score" }, `score ${signed(value)}`);
+  return el("span", { class: "score", title: "Log-probability, natural logarithm" }, `${percent(value)} · ${signed(value)} nats`);
+}
+
+function toggle(head, body, make) {
+  const opens = head.getAttribute("aria-expanded") === "false";
+  head.setAttribute("aria-expanded", String(opens));
+  body.hidden = !opens;
+  if (opens && !body.childElementCount) make();
+}
+
+function fill(body, hit, about) {
+  const where = addressOf(hit.id, about.retriever);
+  const data = el("dl", { class: "data" }, el("dt", null, "Id"), el("dd", null, el("code", null, hit.id)));
+  const add = (name, ...value) => data.append(el("dt", null, name), el("dd", null, ...value));
+  add(about.hop ? "Hop" : "Rank", about.hop ? `${about.hop}${about.evidence.length ? `, after ${several(about.evidence.length, "passage")}` : ", from the question alone"}` : about.place);
+  add("Score", hit.score === null ? "none" : String(hit.score));
+  const slot = el("div", { class: "metadata", "aria-live": "polite" }, el("p", { class: "quiet" }, "Metadata …"));
+  const said = el("div", { class: "why" });
+  const why = el("button", { type: "button", class: "plain" }, "Why is it here?");
+  why.addEventListener("click", () => explain(why, said, hit, about));
+  const beam = about.beam
+    ? el("button", { type: "button", class: "plain", on: { click: about.beam } }, "See the beam")
+    : null;
+  const link = el("a", { href: where, target: "_blank", rel: "noopener" }, "Open as JSON");
+  refill(body, data, slot, el("div", { class: "row" }, beam, why, link), said);
+  metadata(slot, where);
+}
+
+async function metadata(slot, where) {
+  try {
+    const { metadata: held } = await read(where);
+    const names = Object.keys(held ?? {});
+    if (!names.length) return refill(slot, el("p", { class: "quiet" }, "No metadata."));
+    const list = el("dl", { class: "data" });
+    for (const name of names) {
+      const value = held[name];
+      list.append(el("dt", null, name), el("dd", null, typeof value === "string" ? value : JSON.stringify(value)));
+    }
+    return refill(slot, list);
+  } catch (error) {
+    return refill(slot, el("p", { class: "quiet" }, `The metadata cannot be read: ${shown(error.message)}`));
+  }
+}
+
+async function explain(button, slot, hit, about) {
+  button.disabled = true;
+  refill(slot, el("p", { class: "quiet" }, "The search runs once more …"));
+  try {
+    const gold = about.chained ? [...about.evidence, hit.id] : [hit.id];
+    const answer = await send("/v1/explain", { query: about.question, gold, retriever: about.retriever });
+    const report = answer.passages.find((one) => one.gold === hit.id) ?? answer.passages.at(-1);
+    refill(slot, el("h4", null, "Why it is here"), el("pre", { tabindex: "0", "aria-label": "Report" }, report.report));
+    announce("The report is below the passage.");
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    refill(slot, el("p", { class: "quiet", role: "alert" }, `${meaning(error.status)}: ${error.message}`));
+  } finally {
+    button.disabled = false;
+  }
+}
