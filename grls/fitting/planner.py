@@ -6,8 +6,10 @@ While it runs it is revised: what is left is chosen anew for the time that is le
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from grls.errors import ConfigError
@@ -70,7 +72,14 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     models = models_that_fit(models, machine, facts)
     _refuse_hopeless(StageMaker(facts, machine, models, _FAST, options))
-    speeds, measured = known_speeds(data, output, facts, machine, models, options)
+
+    def enough(speeds: Speeds, spent: float) -> bool:
+        maker = StageMaker(facts, machine, models, speeds, options)
+        at = partial(effort_at, facts=facts, gpu=bool(machine.gpu))
+        room = (1 - MARGIN) * (options.seconds or math.inf) - spent
+        return _most(partial(at, _levels(maker)[0]), maker.stages, room) is not None
+
+    speeds, measured = known_speeds(data, output, facts, machine, models, options, enough)
     return chosen_plan(facts, machine, models, speeds, options, measured)
 
 

@@ -76,3 +76,14 @@ class Speeds:
         parts = {"encoder": EncoderSpeeds, "writer": WriterSpeeds}
         made = {name: None if record[name] is None else kind(**record[name]) for name, kind in parts.items()}
         return cls(**{**record, **made})
+
+
+def quickest_parts(one: Speeds, other: Speeds) -> Speeds:
+    """The least seconds of each part in two measurements of the same parts."""
+    return Speeds.of_record(_least(one.record(), other.record()))
+
+
+def _least(one: Any, other: Any) -> Any:
+    if isinstance(one, dict):
+        return {name: _least(value, other[name]) for name, value in one.items()}
+    return None if one is None else min(one, other)

@@ -1,5 +1,6 @@
 """A few steps are measured on small models, and measurements are kept."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +122,39 @@ def test_measurements_are_kept(tmp_path: Path, facts: DataFacts, monkeypatch: py
     (tmp_path / "run" / TIMING).write_text('{"settings": 1}')
     assert known(models("c"))[0] == SOME
     assert len(measured) == 3
+
+
+def test_speeds_that_leave_something_out_are_measured_again_and_the_least_count(
+    tmp_path: Path, facts: DataFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Speeds(1.0, 2.0, EncoderSpeeds(9.0, 9.0, 9.0, 0.1), None)
+    usual = Speeds(0.5, 3.0, EncoderSpeeds(1.0, 1.0, 1.0, 1.0), None)
+    coming = [slow, usual, slow]
+    monkeypatch.setattr(timing, "measured_speeds", lambda *_: coming.pop(0))
+
+    def enough(speeds: Speeds, took: float) -> bool:
+        return speeds.encoder is not None and speeds.encoder.step < 5
+
+    options = replace(ON_CPU, budget="60m")
+    speeds, _ = known_speeds("data", tmp_path / "run", facts, MACHINE, models(), options, enough)
+    assert speeds == Speeds(0.5, 2.0, EncoderSpeeds(1.0, 1.0, 1.0, 0.1), None)
+    assert len(coming) == 1
+
+
+def test_speeds_are_not_measured_again_where_that_takes_much_of_the_budget(
+    tmp_path: Path, facts: DataFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[None] = []
+
+    def measure(*_: object) -> Speeds:
+        taken.append(None)
+        time.sleep(0.03)
+        return SOME
+
+    monkeypatch.setattr(timing, "measured_speeds", measure)
+    options = replace(ON_CPU, budget="1s")
+    known_speeds("data", tmp_path / "run", facts, MACHINE, models(), options, lambda *_: False)
+    assert len(taken) == 1
 
 
 def test_a_generator_is_not_measured_where_the_budget_is_far_too_short(

@@ -42,7 +42,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "known_speeds", known)
 
 
-def known(data: Any, output: Any, facts: Any, machine: Any, models: BaseModels, chosen: Any) -> Any:
+def known(data: Any, output: Any, facts: Any, machine: Any, models: BaseModels, *_: Any) -> Any:
     """The speeds of the models that there are."""
     encoder = None if models.biencoder is None else SPEEDS.encoder
     writer = None if models.generator is None else SPEEDS.writer
