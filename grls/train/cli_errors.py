@@ -1,4 +1,4 @@
-"""Errors of jsonargparse, shortened to one line.
+"""The parser of a training stage: errors of jsonargparse in one line, and whole numbers that stay whole.
 
 A training stage takes classes as options. For a wrong option jsonargparse prints every type that it tried,
 from the outermost class to the innermost, with all values. This module takes the path of the option and the
@@ -13,7 +13,7 @@ import sys
 from difflib import get_close_matches
 from inspect import signature
 from pydoc import locate
-from typing import NoReturn
+from typing import Any, NoReturn, Union, get_args, get_origin
 
 from lightning.pytorch.cli import LightningArgumentParser
 
@@ -38,6 +38,14 @@ class Parser(LightningArgumentParser):
     called = "grls train"
     """The command as it is typed."""
 
+    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the options of a class; see :func:`whole_numbers_first`."""
+        added: list[str] = super().add_class_arguments(*args, **kwargs)
+        for action in self._actions:
+            if hasattr(action, "_typehint"):
+                action._typehint = whole_numbers_first(action._typehint)
+        return added
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the error with its remedy and exit with argparse's status, 2."""
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
@@ -61,6 +69,22 @@ class RaisingParser(Parser):
         raise ConfigError(
             f"{visible(plain_error(message, self.called))} `{self.called} --help` lists the options."
         ) from ex
+
+
+def whole_numbers_first(kind: Any) -> Any:
+    """A union of types with ``int`` before ``float``; any other type as it is.
+
+    The first type that fits decides, and a whole number fits both: ``limit_train_batches: 1`` is one batch,
+    1.0 the whole epoch. :mod:`typing` caches unions without their order, so that ``Optional[Union[int,
+    float]]`` has the order of whichever module was imported first.
+    """
+    kinds = get_args(kind)
+    if get_origin(kind) is not Union or not {int, float} <= set(kinds):
+        return kind
+    others = [each for each in kinds if each not in (int, float)]
+    first = min(kinds.index(int), kinds.index(float))
+    before = [each for each in kinds[:first] if each in others]
+    return Union[(*before, int, float, *others[len(before) :])]
 
 
 def plain_error(message: str, called: str = "grls train") -> str:
