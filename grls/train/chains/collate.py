@@ -75,6 +75,11 @@ class Rescored(NamedTuple):
     right: Tensor
     tokens: Tensor
 
+    @property
+    def hop_count(self) -> int:
+        """The number of rescored hops h."""
+        return int(self.hops[-1]) + 1 if len(self.hops) else 0
+
 
 class ChainBatch(NamedTuple):
     """A batch of chains.

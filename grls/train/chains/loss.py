@@ -74,7 +74,7 @@ def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
     """
     if not len(odds):
         return odds.sum()
-    hops, most = int(rescored.hops[-1]) + 1, int(rescored.within.max()) + 1
+    hops, most = rescored.hop_count, int(rescored.within.max()) + 1
     table = odds.new_full((hops, most), float("-inf"))
     table[rescored.hops, rescored.within] = odds
     logs = table.log_softmax(-1)[rescored.hops, rescored.within]

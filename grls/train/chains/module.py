@@ -26,6 +26,7 @@ from grls.train.chains.hop_batches import HopBatch, HopGroup
 from grls.train.chains.loss import margin_loss, rescore_loss, taken_scores, target_loss
 from grls.train.chains.token_trees import TokenTree, TreeBatch, stack
 from grls.train.core.module import GeneratorModule, Loss
+from grls.train.core.processes import weighed
 
 
 class RetrieveChains(GeneratorModule):
@@ -150,7 +151,7 @@ class RetrieveChains(GeneratorModule):
             self.model.train(training)
 
     def batch_loss(self, batch: Any) -> Tensor:
-        """The loss of a batch of chains, a scalar in float32.
+        """The loss of a batch of chains, a scalar in float32; among several processes :func:`weighed`.
 
         Raises:
             ConfigError: The model has fewer positions than the longest input or path.
@@ -161,11 +162,12 @@ class RetrieveChains(GeneratorModule):
         loss = target_loss(scores, batch.decisions)
         if self.margin:
             loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
-        loss = loss / len(batch.labels)
+        loss = weighed(loss / len(batch.labels), len(batch.labels))
         if batch.rescored_passages is not None:
             logits = self._head.some(states[batch.rescored_passages.places], batch.rescored_passages.tokens)
             odds = logits[:, 0] - logits[:, 1]
-            loss = loss + self.rescore_weight * rescore_loss(odds, batch.rescored_passages)
+            rescored = batch.rescored_passages
+            loss = loss + self.rescore_weight * weighed(rescore_loss(odds, rescored), rescored.hop_count)
         return loss
 
     def _read_trees(self, trees: TreeBatch, longest: int | None = None) -> Tensor:

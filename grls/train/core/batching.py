@@ -16,6 +16,9 @@ from grls.train.core.examples import Example, Examples
 Draw = tuple[int, int]
 """Example number, epoch."""
 
+_Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
+"""Numbers of examples."""
+
 
 class DrawnExamples(Dataset[Example]):
     """Examples as a torch data set; an item is indexed by (number, epoch).
@@ -37,12 +40,13 @@ class DrawnExamples(Dataset[Example]):
 class LengthBucketedSampler(Sampler[list[Draw]]):
     """Batches of similar length in random order, sharded over ranks.
 
-    Every rank gets the same number of batches. The last batches are filled up with examples from the front of
-    the epoch's order, as in torch's DistributedSampler.
+    The batches do not depend on the number of ranks: each rank gets a share of each batch. A rank for which a
+    last batch is too small takes the whole batch, as all ranks without a share do, so that the mean over the
+    examples of all ranks stays the same (all of them are there once, or all of them as often).
 
     Args:
         lengths: The length of each example.
-        batch_size: Examples a batch and rank.
+        batch_size: Examples of a batch, of all ranks together.
         seed: Seed of the order.
         shuffle: Draw a new order each epoch; otherwise every pass is epoch 0, in file order.
         rank: The rank of this process.
@@ -74,8 +78,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         self.skip = 0
 
     def __len__(self) -> int:
-        step = self.batch_size * self.ranks
-        return -(-len(self.lengths) // step)
+        return -(-len(self.lengths) // self.batch_size)
 
     def resume(self, epoch: int, batches: int) -> None:
         """Start the next pass in ``epoch``, after its first ``batches`` batches."""
@@ -87,15 +90,17 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         epoch, skip = self.epoch, self.skip
         self.epoch, self.skip = epoch + self.shuffle, 0
         for batch in self._batches(epoch)[skip:]:
-            mine = batch[self.rank :: self.ranks]
-            yield [(int(n), epoch) for n in mine]
+            yield [(int(n), epoch) for n in self._share(batch)]
 
-    def _batches(self, epoch: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    def _share(self, batch: _Numbers) -> _Numbers:
+        """The examples of this rank."""
+        return batch[self.rank :: self.ranks] if self.rank < len(batch) else batch
+
+    def _batches(self, epoch: int) -> list[_Numbers]:
         """The batches of an epoch, each for all ranks together."""
         rng = np.random.default_rng([self.seed, epoch])
-        count, step = len(self.lengths), self.batch_size * self.ranks
+        count, step = len(self.lengths), self.batch_size
         order = rng.permutation(count) if self.shuffle else np.arange(count)
-        order = np.resize(order, count + -count % self.ranks)
         if not self.shuffle:
             return [order[i : i + step] for i in range(0, len(order), step)]
         lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))

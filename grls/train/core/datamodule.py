@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -23,6 +24,9 @@ from grls.train.core.examples import Example, Examples
 
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
+_BATCH = "examples a batch"
+_PLACES = ("examples", "--trainer.limit_train_batches")
+"""Keys of the settings of an epoch in a checkpoint, with :data:`_BATCH`."""
 
 
 def digest(value: Any) -> str:
@@ -36,6 +40,9 @@ class FitData(L.LightningDataModule):
     Args:
         data: Data set folder in BEIR's layout.
         batch_size: Examples a batch and process.
+        global_batch_size: Examples of a batch of all processes together, in place of ``batch_size``: the run
+            has the same losses with any number of processes, and can be resumed with another number. Null:
+            ``batch_size`` times the number of processes.
         dev_size: Largest number of dev inputs to retrieve for.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
             more varied batches).
@@ -58,10 +65,12 @@ class FitData(L.LightningDataModule):
         length_pool: int = 50,
         workers: int = 0,
         seed: int | None = None,
+        global_batch_size: int | None = None,
     ):
         super().__init__()
         self.data = data
         self.batch_size = batch_size
+        self.global_batch_size = global_batch_size
         self.dev_size = dev_size
         self.length_pool = length_pool
         self.workers = workers
@@ -72,7 +81,7 @@ class FitData(L.LightningDataModule):
 
     @property
     def _trainer(self) -> Any:
-        """The trainer; Lightning sets it before it calls any hook."""
+        """The trainer; Lightning sets it before it calls any hook. None: there is none."""
         return self.trainer
 
     def setup(self, stage: str) -> None:
@@ -80,9 +89,10 @@ class FitData(L.LightningDataModule):
         if self._ready:
             return
         # Not in the constructor: jsonargparse would bury our error in one of its own.
-        for name in ("batch_size", "dev_size", "length_pool"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        for name in ("batch_size", "dev_size", "length_pool", "global_batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}.")
         self.read(self._trainer.lightning_module)
         for file in self.other_files():
             self._prints[file] = sha256(file)
@@ -149,30 +159,48 @@ class FitData(L.LightningDataModule):
                     f"{name} of {self.data} has changed since the run began: put it back as it was, or begin "
                     "a new run in another --output."
                 )
+        self._refuse_other_batches(state_dict)
         now = self._sizes()
-        for name, before in state_dict.items():
-            if name in now and before != now[name]:
+        for name in _PLACES:
+            if state_dict.get(name, now[name]) != now[name]:
                 raise ConfigError(
-                    f"the checkpoint is of a run with {name} {before}, and now it is {now[name]}: resume "
-                    "with the same, or begin a new run."
+                    f"the checkpoint is of a run with {name} {state_dict[name]}, and now it is {now[name]}: "
+                    "resume with the same, or begin a new run."
                 )
         self._seen = (state_dict["epoch"], state_dict["batches"])
 
+    @property
+    def examples_a_batch(self) -> int:
+        """Examples of a batch of all processes together."""
+        together = 1 if self._trainer is None else int(self._trainer.world_size)
+        return self.global_batch_size or self.batch_size * together
+
     def _sizes(self) -> dict[str, Any]:
         """The settings that the batches of an epoch depend on, by name."""
-        trainer = self._trainer
-        return {
-            "--data.batch_size": self.batch_size,
-            "processes": trainer.world_size,
-            "examples": len(self.train_examples),
-            "--trainer.limit_train_batches": trainer.limit_train_batches,
-        }
+        examples, limit = len(self.train_examples), self._trainer.limit_train_batches
+        return {_BATCH: self.examples_a_batch, **dict(zip(_PLACES, (examples, limit), strict=True))}
+
+    def _refuse_other_batches(self, before: Mapping[str, Any]) -> None:
+        """Refuse a checkpoint whose batches held another number of examples.
+
+        Raises:
+            ConfigError: The number differs.
+        """
+        then = before.get(_BATCH)
+        if then is None:  # of an earlier version
+            then = before["--data.batch_size"] * before["processes"]
+        if then != self.examples_a_batch:
+            raise ConfigError(
+                f"the checkpoint is of a run with {then} examples in a batch of all processes, and now they "
+                f"are {self.examples_a_batch} ({self._trainer.world_size} processes), so its place in the "
+                f"epoch is unknown: resume with --data.global_batch_size {then}, or begin a new run."
+            )
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
         trainer = self._trainer
         return LengthBucketedSampler(
             examples.lengths(),
-            self.batch_size,
+            self.examples_a_batch,
             self.seed,
             shuffle,
             trainer.global_rank,

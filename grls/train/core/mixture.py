@@ -216,7 +216,7 @@ def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     Args:
         trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it. None: there is no trainer.
         examples: Examples an epoch.
-        batch_size: Batch size of a process.
+        batch_size: Examples of a batch of all processes together.
     """
     if trainer is None:
         return None
@@ -224,7 +224,7 @@ def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     if trainer.max_epochs is not None and trainer.max_epochs > 0:
         limits.append(int(trainer.max_epochs))
     if trainer.max_steps > 0:
-        batches = math.ceil(examples / (batch_size * trainer.world_size))
+        batches = math.ceil(examples / batch_size)
         limit = trainer.limit_train_batches
         batches = max(1, min(batches, limit) if isinstance(limit, int) else int(batches * limit))
         limits.append(math.ceil(trainer.max_steps / math.ceil(batches / trainer.accumulate_grad_batches)))

@@ -30,6 +30,7 @@ from grls.train.core.checkpoints import refuse_other_run
 from grls.train.core.collate import IGNORED, Batch
 from grls.train.core.encoder_cache import EncoderCache, check_cache
 from grls.train.core.loss import allowed_loss
+from grls.train.core.processes import averaged, summed, weighed
 
 Loss = Literal["full", "allowed"]
 
@@ -164,15 +165,17 @@ class GeneratorModule(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch; logs ``train_loss``."""
         loss = self.batch_loss(batch)
-        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.labels))
+        self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log ``dev_loss``."""
-        self.log("dev_loss", self.batch_loss(batch), sync_dist=True, batch_size=len(batch.labels))
+        loss = averaged(self.batch_loss(batch))
+        size = summed(len(batch.labels), loss.device)  # the same everywhere, as the loss is
+        self.log("dev_loss", loss, sync_dist=True, batch_size=size)
 
     def batch_loss(self, batch: Batch) -> Tensor:
-        """The loss of a batch, a scalar in float32.
+        """The loss of a batch, a scalar in float32; among several processes :func:`weighed`.
 
         Raises:
             ConfigError: The batch is longer than the positions of the model.
@@ -185,15 +188,17 @@ class GeneratorModule(L.LightningModule):
         }
         if batch.choices is None:
             logits = self.model(**arguments).logits.float()
-            return F.cross_entropy(
+            mean = F.cross_entropy(
                 logits.flatten(0, 1),
                 batch.labels.flatten(),
                 ignore_index=IGNORED,
                 label_smoothing=self.label_smoothing,
             )
+            return weighed(mean, int((batch.labels != IGNORED).sum()))
         with self._head.catch() as caught:
             self.model(**arguments)
-        return allowed_loss(self._head, caught[0], batch.labels, batch.choices)
+        mean = allowed_loss(self._head, caught[0], batch.labels, batch.choices)
+        return weighed(mean, len(batch.labels) + len(batch.choices.places))
 
     def _source(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Any]:
         """The inputs of the model: tokens, or their encoder states from the cache."""

@@ -33,7 +33,6 @@ def interlaced_loss(
     total = F.cross_entropy(
         head.all(rows[free]), wanted[free], reduction="sum", label_smoothing=label_smoothing
     )  # fmt: skip
-    count = int(free.sum())
     if choices is not None and len(choices.places):
         union = choices.tokens.unique()
         allowed = torch.zeros((len(choices.places), len(union)), dtype=torch.bool, device=rows.device)
@@ -41,5 +40,9 @@ def interlaced_loss(
         logits = head.some(rows[choices.places], union).masked_fill(~allowed, float("-inf"))
         targets = torch.searchsorted(union, choices.tokens[choices.targets])
         total = total + F.cross_entropy(logits, targets, reduction="sum")
-        count += len(choices.places)
-    return total / count
+    return total / labelled(labels, choices)
+
+
+def labelled(labels: Tensor, choices: Choices | None) -> int:
+    """The number of positions that the mean is over."""
+    return int((labels != IGNORED).sum()) + (0 if choices is None else len(choices.places))

@@ -13,7 +13,8 @@ from grls.models.load.build import GeneratorSpec
 from grls.models.seq2seq.plain import check_positions
 from grls.train.core.collate import Batch
 from grls.train.core.module import GeneratorModule
-from grls.train.riches.loss import interlaced_loss
+from grls.train.core.processes import weighed
+from grls.train.riches.loss import interlaced_loss, labelled
 
 
 class Interlace(GeneratorModule):
@@ -68,4 +69,5 @@ class Interlace(GeneratorModule):
             arguments["decoder_input_ids"] = batch.decoder_input_ids
         with self._head.catch() as caught:
             self.model(**arguments)
-        return interlaced_loss(self._head, caught[0], batch.labels, batch.choices, self.label_smoothing)
+        mean = interlaced_loss(self._head, caught[0], batch.labels, batch.choices, self.label_smoothing)
+        return weighed(mean, labelled(batch.labels, batch.choices))

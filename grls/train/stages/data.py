@@ -274,7 +274,7 @@ class RetrieveData(StageData):
             self.mix,
             self._pseudo_examples,
             self._memorise_examples,
-            planned_epochs(self._trainer, size, self.batch_size),
+            planned_epochs(self._trainer, size, self.examples_a_batch),
             self.seed,
         )
 

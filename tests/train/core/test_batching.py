@@ -1,5 +1,7 @@
 """The order of batches: complete, shared out, of similar length, and resumable."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -25,19 +27,19 @@ def test_every_example_comes_once_an_epoch(count: int, shuffle: bool) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize(("count", "ranks"), [(1013, 3), (16, 2), (1, 3), (17, 2)])
-def test_ranks_share_an_epoch_out_evenly(count: int, ranks: int, shuffle: bool) -> None:
-    """All have as many batches of the same sizes; only the filling up repeats an example."""
+@pytest.mark.parametrize(("count", "ranks"), [(1013, 3), (16, 2), (1, 3), (17, 2), (26, 4), (9, 12)])
+def test_ranks_share_the_batches_of_one_process(count: int, ranks: int, shuffle: bool) -> None:
+    """Each batch is shared out; where it is too small for all ranks, each example is there as often."""
+    whole = epoch(LengthBucketedSampler(LENGTHS[:count], 8, shuffle=shuffle))
     shares = [
-        epoch(LengthBucketedSampler(LENGTHS[:count], 4, shuffle=shuffle, rank=r, ranks=ranks))
+        epoch(LengthBucketedSampler(LENGTHS[:count], 8, shuffle=shuffle, rank=r, ranks=ranks))
         for r in range(ranks)
     ]
-    assert len({tuple(len(batch) for batch in share) for share in shares}) == 1
-    seen = [n for share in shares for batch in share for n, _ in batch]
-    assert set(seen) == set(range(count))
-    assert len(seen) == count + -count % ranks
-    if count % ranks == 0:
-        assert len(set(seen)) == len(seen)
+    assert {len(share) for share in shares} == {len(whole)}
+    for batch, *parts in zip(whole, *shares, strict=True):
+        assert all(parts)
+        times = Counter(draw for part in parts for draw in part)
+        assert times == dict.fromkeys(batch, 1 + max(0, ranks - len(batch)))
 
 
 def test_batches_hold_similar_lengths() -> None:

@@ -113,19 +113,18 @@ def test_a_mix_that_cannot_be_is_refused(parts: Any, options: dict[str, int]) ->
 
 def test_the_epochs_of_a_run_are_counted_from_epochs_or_steps() -> None:
     def planned(
-        epochs: int | None, steps: int, accumulate: int = 1, ranks: int = 1, limit: float = 1.0
+        epochs: int | None, steps: int, accumulate: int = 1, size: int = 8, limit: float = 1.0
     ) -> int | None:
         trainer = SimpleNamespace(
-            max_epochs=epochs, max_steps=steps, accumulate_grad_batches=accumulate, world_size=ranks,
-            limit_train_batches=limit,
+            max_epochs=epochs, max_steps=steps, accumulate_grad_batches=accumulate, limit_train_batches=limit,
         )  # fmt: skip
-        return planned_epochs(trainer, 100, 8)  # 13 batches an epoch
+        return planned_epochs(trainer, 100, size)  # 13 batches an epoch
 
     assert planned(5, -1) == 5
     assert planned(-1, 26) == 2
     assert planned(-1, 27) == planned(9, 27) == 3
     assert planned(-1, 14, accumulate=2) == 2
-    assert planned(-1, 14, ranks=2) == 2
+    assert planned(-1, 14, size=16) == 2
     assert planned(-1, 26, limit=2) == 13
     assert planned(-1, 26, limit=0.5) == 5  # 6 batches
     assert planned(-1, 26, limit=99) == 2

@@ -103,7 +103,7 @@ def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, l
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ("--data.batch_size=8", "--data.batch_size 4, and now it is 8"),
+        ("--data.batch_size=8", "resume with --data.global_batch_size 4, or"),
         ("--trainer.limit_train_batches=5", "--trainer.limit_train_batches 1.0, and now it is 5"),
         ("--data.done=false", "examples 30, and now it is"),
     ],
