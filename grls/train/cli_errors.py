@@ -75,7 +75,7 @@ def whole_numbers_first(kind: Any) -> Any:
     """A union of types with ``int`` before ``float``; any other type as it is.
 
     The first type that fits decides, and a whole number fits both: ``limit_train_batches: 1`` is one batch,
-    1.0 the whole epoch. :mod:`typing` caches unions without their order, so that ``Optional[Union[int,
+    1.0 the whole epoch. Python caches unions without their order, so that ``Optional[Union[int,
     float]]`` has the order of whichever module was imported first.
     """
     kinds = get_args(kind)
