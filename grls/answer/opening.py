@@ -10,6 +10,7 @@ from typing import Any
 
 from grls.answer.finished import FinishedRun
 from grls.answer.questions import Questions
+from grls.data.types import RANKINGS
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
 from grls.io.files import sha256
@@ -60,7 +61,7 @@ def open_for_reading(
 def score_mode_of(retriever: Retriever) -> str:
     """What the scores of a retriever's rankings mean; ``pooled`` for chains, whose scores are ranks."""
     description = retriever.describe()
-    return description.score_mode if description.steps == "single" else "pooled"
+    return description.score_mode if description.steps in RANKINGS else "pooled"
 
 
 def is_probable(retriever: Retriever) -> bool:

@@ -11,8 +11,15 @@ from typing import Literal, NamedTuple
 ScoreMode = Literal["renormalized", "full"]
 """Softmax over the allowed tokens, or over the whole vocabulary (:mod:`grls.decode.scores`)."""
 
-Steps = Literal["single", "fixed", "dynamic"]
-"""``single``: a ranking; ``fixed``: chains of a fixed number of hops; ``dynamic``: chains until DONE."""
+Steps = Literal["single", "ranked", "fixed", "dynamic"]
+"""``single``: a ranking; ``ranked``: a ranking by the probability that a chain of hops holds a passage;
+``fixed``: chains of a fixed number of hops; ``dynamic``: chains until DONE."""
+
+IN_CHAINS = "probability in chains"
+"""The score mode of ``ranked``."""
+
+RANKINGS: tuple[Steps, ...] = ("single", "ranked")
+"""The steps whose results are rankings, not chains."""
 
 
 class Passage(NamedTuple):

@@ -36,7 +36,7 @@ class FitJournal:
     Raises:
         ConfigError: The folder holds something else.
         MismatchError: It is of a run with other data or options.
-        WriteError: Another process works there, or the folder cannot be written.
+        WriteError: Another run works there, in this process or another, or the folder cannot be written.
     """
 
     def __init__(self, output: str | Path, settings: dict[str, Any]):
@@ -45,7 +45,7 @@ class FitJournal:
         refuse_unwritable(output, folder=True)
         _refuse_foreign(self.output)
         try:
-            self._file = GrowingFile(file, settings)
+            self._file = GrowingFile(file, settings, alone=True)
         except MismatchError as error:
             if not _steps_of(file) <= _CHEAP:
                 raise MismatchError(
@@ -53,7 +53,7 @@ class FitJournal:
                     "ones to go on, or give another output."
                 ) from error
             file.unlink()
-            self._file = GrowingFile(file, settings)
+            self._file = GrowingFile(file, settings, alone=True)
         self._known = {record["step"]: record for record in self._file.records}
         self._results: list[Any] = []
         self.seconds = sum(record["seconds"] for record in self._file.records)

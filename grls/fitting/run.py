@@ -73,7 +73,7 @@ def fit_dataset(
             something else.
         DataError: The data set is missing or has faults; all of them are named before any training.
         MismatchError: The folder holds a run with other data or options.
-        WriteError: The folder cannot be written, or another process works there.
+        WriteError: The folder cannot be written, or another run works there, in this process or another.
     """
     quiet()
     require("report", "grls fit, whose page compares all systems,")

@@ -16,7 +16,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.sample import write_sample
 from grls.fitting.speeds import Speeds, quickest_parts
 from grls.io.files import read_json, write_json
-from grls.io.logs import quiet
+from grls.io.logs import quiet, without_warnings
 
 TIMING = "timing.json"
 """The file in the output folder."""
@@ -89,7 +89,7 @@ def measured_speeds(
     from grls.fitting.measure import Bench
 
     quiet()
-    with tempfile.TemporaryDirectory(prefix="grls-fit-") as folder:
+    with tempfile.TemporaryDirectory(prefix="grls-fit-") as folder, without_warnings():
         sample = Path(folder) / "sample"
         write_sample(data, facts.train, sample, options.seed)
         bench = Bench(sample, facts, machine, options)

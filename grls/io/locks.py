@@ -2,8 +2,8 @@
 
 Two runs that append to one file (a requeued job whose first copy still runs) would write everything twice. So
 a writer holds a lock on the file itself. The lock ends with the process, however the process ends, and leaves
-nothing behind. Within one process, the object that opened the file last may write it. The module does not
-know what is written.
+nothing behind. Within one process, the object that opened the file last may write it, unless it is told to
+refuse a file that another object has open. The module does not know what is written.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ class LockedFile:
 
     Args:
         path: The file; it and its folder are made if missing.
+        alone: Whether a file that another object of this process has open is refused. Otherwise it is taken
+            over, and the other object may not write it any more.
 
     Raises:
-        WriteError: Another process writes the file, or it cannot be written.
+        WriteError: Another process, or another object, writes the file, or it cannot be written.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, alone: bool = False):
         self.path = Path(path)
         stream: BinaryIO
         try:
@@ -50,7 +52,7 @@ class LockedFile:
         self._number = _number(os.fstat(stream.fileno()))
         if not _lock(stream):
             stream.close()
-            stream = self._taken_over()
+            stream = self._taken_over(alone)
         self._stream: BinaryIO | None = stream
         _held[self._number] = self
 
@@ -99,10 +101,10 @@ class LockedFile:
             )
         return self._stream
 
-    def _taken_over(self) -> BinaryIO:
+    def _taken_over(self, alone: bool) -> BinaryIO:
         """The stream of an earlier object of this process, which may not write any more."""
         earlier = _held.get(self._number)
-        if earlier is None or earlier._stream is None:
+        if alone or earlier is None or earlier._stream is None:
             raise WriteError(
                 f"{self.path} is being written by another run: wait for it or end it, then run the command "
                 "again; or give another output."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def quiet() -> None:
@@ -25,3 +27,15 @@ def quiet() -> None:
         ".*does not have many workers.*",
     ):
         warnings.filterwarnings("ignore", message)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """A context in which our own warnings are not printed: what they are about is thrown away."""
+    log = logging.getLogger("grls")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

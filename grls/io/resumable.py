@@ -31,6 +31,8 @@ class GrowingFile:
             end of the file is dropped and made again. None: each record is a group.
         keep: Whether to keep all records in memory. Otherwise :meth:`each` reads the file, and the use of
             memory does not grow.
+        alone: Whether a file that another object of this process has open is refused, as one of another
+            process is.
 
     Attributes:
         records: All records so far, those that the file held before first; empty without ``keep``.
@@ -48,17 +50,23 @@ class GrowingFile:
         settings: dict[str, Any],
         whole: Callable[[Record], bool] | None = None,
         keep: bool = True,
+        alone: bool = False,
     ):
         self.path = Path(path)
         self.records: list[Record] = []
         self.count = 0
         self._keep = keep
+        self._alone = alone
         self._file: LockedFile | None = None
         refuse_unwritable(path)
         self._head: Record = json.loads(json.dumps({_HEAD: settings}))
         if self.path.exists():
-            self._file = LockedFile(self.path)
-            self._read(whole)
+            self._file = LockedFile(self.path, alone)
+            try:
+                self._read(whole)
+            except BaseException:  # an object that was not made holds no file
+                self.close()
+                raise
 
     def add(self, records: Sequence[Record]) -> None:
         """Append records; they are on disk when this returns.
@@ -116,7 +124,7 @@ class GrowingFile:
         self.close()
 
     def _begun(self) -> LockedFile:
-        self._file = file = LockedFile(self.path)
+        self._file = file = LockedFile(self.path, self._alone)
         if file.size:
             raise WriteError(
                 f"{self.path} was begun by another run meanwhile; run the command again to resume it."

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from grls.data.dataset import gold_passages
-from grls.data.types import Chain
+from grls.data.types import RANKINGS, Chain
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.measures import MEASURES, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -138,7 +138,7 @@ def _form(entry: Entry, entries: Sequence[Entry]) -> Form:
         return "chain"
     if info is None:
         return "unknown"
-    if info.steps == "single" or info.options.get("pool") is True:
+    if info.steps in RANKINGS or info.options.get("pool") is True:
         return "ranking"
     if info.system != "ensemble":
         return "chain"

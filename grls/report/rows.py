@@ -34,7 +34,7 @@ def system(run: Measured) -> str:
 
 
 def steps(run: Measured) -> str:
-    """Single, fixed or dynamic; a dash if unknown."""
+    """Single, ranked, fixed or dynamic; a dash if unknown."""
     return run.entry.steps or NONE
 
 

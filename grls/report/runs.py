@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
@@ -35,7 +35,7 @@ SYSTEMS = {
 }
 """Kind of retriever -> name on the page, in the order of the page."""
 
-STEPS = ("single", "fixed", "dynamic")
+STEPS: tuple[str, ...] = get_args(Steps)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grls.data.types import Query
+from grls.data.types import IN_CHAINS, Query
 from grls.data.types import Steps as Steps
 from grls.errors import DataError
 from grls.io.files import read_json, sha256, write_json
@@ -31,7 +31,8 @@ class RunInfo:
         system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another
             kind.
         name: What reports call the run.
-        steps: ``single``, ``fixed`` (a number of hops) or ``dynamic`` (hops until DONE).
+        steps: ``single``, ``ranked`` (a ranking by hops), ``fixed`` (a number of hops) or ``dynamic`` (hops
+            until DONE).
         corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`); empty where unknown.
         queries: Fingerprint of the queries (:func:`fingerprint_queries`); empty where unknown.
         data: The data set folder as the option named it; empty where unknown.
@@ -120,6 +121,8 @@ def read_info(run: str | Path) -> RunInfo | None:
             raise ValueError("unknown format")
         info = RunInfo(**{**record, "stages": tuple(record["stages"]), "members": tuple(record["members"])})
         _check(info)
+        if info.score_mode == IN_CHAINS:  # manifests of earlier versions call it single
+            info = replace(info, steps="ranked")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"expected the manifest of a run ({error}); make the run again, or remove this file.", file

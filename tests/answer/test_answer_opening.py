@@ -121,6 +121,8 @@ def test_hops_that_are_asked_for_replace_those_of_the_folder(folder: Path) -> No
 def test_a_single_step_that_is_asked_for_replaces_hops_of_the_folder(folder: Path) -> None:
     single = opened(folder, "hops", HopOptions("single"))
     assert single.describe().name == "biencoder"
+    ranked = opened(folder, "hops", HopOptions("ranked", 2))
+    assert score_mode_of(ranked) == "probability in chains"
     assert single.retrieve(asked(folder), 3) == opened(folder, "dense").retrieve(asked(folder), 3)
 
 

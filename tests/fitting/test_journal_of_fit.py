@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, WriteError
 from grls.fitting import progress
 from grls.fitting.clock import FitClock
 from grls.fitting.comparing import Pace, affordable
@@ -41,6 +41,21 @@ def test_what_is_done_is_known_until_something_before_it_changes(tmp_path: Path)
     other.add("one", {"a": 1}, 1.0, {"x": 9})
     assert other.done("two", {}) is None  # it rests on another result now
     other.close()
+
+
+def test_two_runs_at_once_in_one_process_are_refused(tmp_path: Path) -> None:
+    first, second = FitJournal(tmp_path / "out", {"k": 5}), FitJournal(tmp_path / "out", {"k": 5})
+    first.begin()
+    with pytest.raises(WriteError, match=r"fit\.jsonl is being written by another run: wait for it"):
+        second.begin()
+    for k in (5, 6):  # with other options neither is what is there taken away
+        with pytest.raises(WriteError, match=r"fit\.jsonl is being written by another run: wait for it"):
+            FitJournal(tmp_path / "out", {"k": k})
+    first.add("one", {}, 1.0, {})
+    first.close()
+    with pytest.raises(MismatchError, match="holds a run of other k"):
+        FitJournal(tmp_path / "out", {"k": 6})
+    FitJournal(tmp_path / "out", {"k": 5}).close()  # the one that was refused holds nothing
 
 
 def test_other_data_or_options_are_refused_by_name_with_the_remedy(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A few steps are measured on small models, and measurements are kept."""
 
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -178,3 +179,20 @@ def test_a_generator_is_not_measured_where_the_budget_is_far_too_short(
     assert timing.measured_speeds(data, facts, MACHINE, models(), short).writer is None
     with pytest.raises(ConfigError, match="measured"):
         timing.measured_speeds(data, facts, MACHINE, models(), ON_CPU)
+
+
+def test_warnings_about_the_sample_are_not_shown(
+    data: Path, facts: DataFacts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logging.getLogger("grls.index.build")
+
+    class Warns(Bench):
+        def bm25(self) -> tuple[float, float]:
+            log.warning("2 of 9 passages are longer than 96 tokens")
+            return 1.0, 1.0
+
+    monkeypatch.setattr("grls.fitting.measure.Bench", Warns)
+    timing.measured_speeds(data, facts, MACHINE, BaseModels(None, None, {}), ON_CPU)
+    assert not caplog.records
+    log.warning("of the whole corpus")
+    assert len(caplog.records) == 1

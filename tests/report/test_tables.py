@@ -3,6 +3,7 @@
 import pytest
 from report_helpers import GOOD, POOR, dataset, write
 
+from grls.data.types import IN_CHAINS
 from grls.report.blocks import Cell, Column, value_table
 from grls.report.compare import overlap, significance_table, similarity_tables
 from grls.report.measure import score_runs
@@ -336,3 +337,16 @@ def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
     table = dict(section_tables(groups, ()))["seen_unseen"]
     assert lines(table)[0][3:6] == ["(100.0)", "(100.0)", "1"]
     assert "fewer than 30 queries" in table.note
+
+
+def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_path):
+    ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
+    old = write(tmp_path / "old", data, GOOD, "old", "biencoder", "single", score_mode=IN_CHAINS)
+    plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
+    rows = lines(recall_table(measured(ranked, old, plain), (1,)))
+    assert [row[:3] for row in rows] == [
+        ["plain", "bi-encoder", "single"],
+        ["hops", "bi-encoder", "ranked"],
+        ["old", "bi-encoder", "ranked"],  # a manifest of an earlier version
+    ]
+    assert [run.chains for run in measured(ranked, plain)[0].runs] == [None, None]

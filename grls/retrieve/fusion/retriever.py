@@ -20,7 +20,7 @@ from typing import Any, Literal
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
-from grls.data.types import Chain, Hit, Query
+from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import Fusion
@@ -219,7 +219,8 @@ def _description(members: Sequence[Any], fusion: Fusion) -> Description:
     label = " + ".join(one.name for one in all_of)
     names = tuple(one.name for one in all_of)
     stages = tuple(dict.fromkeys(stage for one in all_of for stage in one.stages))
-    return Description("ensemble", fusion.score_mode, options, label, stages, names)
+    steps: Steps = "ranked" if any(one.steps == "ranked" for one in all_of) else "single"
+    return Description("ensemble", fusion.score_mode, options, label, stages, names, steps)
 
 
 def _fingerprint(members: Sequence[Any], fusion: Fusion) -> str:

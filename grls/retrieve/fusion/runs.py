@@ -104,7 +104,7 @@ def _passages(run: Run, query: str) -> list[Hit]:
 
 
 def shared_steps(runs: Sequence[Run]) -> Steps:
-    """What a fusion of these runs is: dynamic or fixed where all are, else single.
+    """What a fusion of these runs is: dynamic or fixed where all are, ranked where one is, else single.
 
     Raises:
         ConfigError: A dynamic run has no chains (a TREC run), or is to be fused with one that is not dynamic.
@@ -121,4 +121,6 @@ def shared_steps(runs: Sequence[Run]) -> Steps:
             raise ConfigError(f"{run.path} is dynamic, and its chains stand in JSONL alone; give that file.")
     if dynamic:
         return "dynamic"
-    return "fixed" if all(run.steps == "fixed" for run in runs) else "single"
+    if all(run.steps == "fixed" for run in runs):
+        return "fixed"
+    return "ranked" if any(run.steps == "ranked" for run in runs) else "single"

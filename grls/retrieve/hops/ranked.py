@@ -32,7 +32,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, Filter, one_each, resolved
-from grls.data.types import Chain, Hit, Passage, Query
+from grls.data.types import IN_CHAINS, Chain, Hit, Passage, Query
 from grls.errors import ConfigError
 from grls.models.base import Floats
 from grls.retrieve.base import (
@@ -120,11 +120,12 @@ class RankedHops:
         one = self.retriever.describe()
         return Description(
             one.system,
-            "probability in chains",
+            IN_CHAINS,
             {**one.options, **self._record()},
             f"{one.name} ranked by {self.hops.count} hops",
             one.stages,
             one.members,
+            "ranked",
         )
 
     def fingerprint(self) -> str:

@@ -19,7 +19,7 @@ from sentence_transformers import CrossEncoder
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
 from grls.io.files import atomic_folder, write_json
@@ -187,7 +187,7 @@ class RescoredRetriever:
             score_mode="cross_encoder" if weight is None else f"{first.score_mode} + cross_encoder",
             options={**first.options, **own},
             label=f"{first.name}, rescored",
-            steps="single",
+            steps=first.steps if first.steps in RANKINGS else "single",
             sets=False,
         )
 

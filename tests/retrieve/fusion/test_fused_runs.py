@@ -43,6 +43,8 @@ def test_steps_are_those_of_all_members() -> None:
     fixed = Run({}, info=replace(INFO, steps="fixed"))
     assert shared_steps([fixed, fixed]) == "fixed"
     assert shared_steps([fixed, FIRST]) == "single"
+    ranked = Run({}, info=replace(INFO, steps="ranked"))
+    assert shared_steps([ranked, FIRST]) == shared_steps([fixed, ranked]) == "ranked"
     assert shared_steps([CHAINS, CHAINS]) == "dynamic"
     with pytest.raises(ConfigError, match=r"is dynamic and one\.jsonl is single"):
         shared_steps([CHAINS, FIRST])

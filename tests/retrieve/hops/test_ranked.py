@@ -227,7 +227,7 @@ def test_a_folder_goes_so(tmp_path: Path) -> None:
     create(tmp_path / "hops", "hops", spec)
     opened = load_retriever(tmp_path / "hops")
     assert isinstance(opened, RankedHops)
-    assert opened.describe().steps == "single"
+    assert opened.describe().steps == "ranked"
     assert opened.fingerprint() != hop_by_hop(opened, HopOptions("ranked", max=3)).fingerprint()
 
 
