@@ -10,8 +10,8 @@ from typing import Any
 
 from grls.answer.finished import FinishedRun
 from grls.answer.questions import Questions
-from grls.data.types import RANKINGS
 from grls.data.corpus import Corpus
+from grls.data.types import RANKINGS
 from grls.errors import ConfigError, MismatchError
 from grls.io.files import sha256
 from grls.retrieve.base import Retriever, WritesChains
