@@ -102,8 +102,14 @@ def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
         IndexFormatError: The error names the file.
     """
     lengths = rows.lengths()
-    if len(lengths) and (int(lengths.min()) < 1 or int(lengths.max()) != rows.longest):
-        raise _misfit(path, "offsets", f"a row is empty, or the longest one has not {rows.longest:,} tokens")
+    longest = int(lengths.max(initial=0))
+    if longest != rows.longest:
+        raise IndexFormatError(
+            f"{path / 'index.json'} has changed since it was written: it says that the longest row has "
+            f"{rows.longest:,} tokens, which is {longest:,}; {REBUILD}"
+        )
+    if len(lengths) and int(lengths.min()) < 1:
+        raise _misfit(path, "offsets", "a row is empty")
     _refuse_unended(rows, path)
     _refuse_above(rows.members, len(rows.members) - 1, path, "members")
     _refuse_falling(rows.member_offsets, path, "member_offsets")

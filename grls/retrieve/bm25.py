@@ -23,13 +23,14 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, nothing_found
 from grls.errors import ConfigError, DataError
-from grls.io.files import atomic_folder, write_json
+from grls.io.files import atomic_folder
 from grls.io.progress import Progress, waiting
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.bm25_options import BM25Options, Variant
+from grls.retrieve.corpora import CORPUS_FIELDS, passages_record, refuse_other_passages
 from grls.retrieve.queries import joined, queries_of, reachable
 from grls.retrieve.registry import Opening
-from grls.retrieve.spec import FORMAT, MANIFEST, check_fields, made, recorded
+from grls.retrieve.spec import FORMAT, MANIFEST, check_fields, made, recorded, write_manifest
 
 log = logging.getLogger(__name__)
 
@@ -95,9 +96,10 @@ class BM25Retriever:
             DataError: There is no corpus.
         """
         file = folder / MANIFEST
-        check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method"), file)
+        check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
         analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
         corpus = _corpus(spec.get("corpus"), folder, how)
+        refuse_other_passages(corpus, spec)
         options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
         return cls(corpus, options.k1, options.b, options.method, analyzer)
 
@@ -107,7 +109,8 @@ class BM25Retriever:
         content["analyzer"] = recorded(self.analyzer)
         with atomic_folder(folder, MANIFEST) as new:
             self.corpus.write(corpus_file(new))
-            write_json(new / MANIFEST, {"format": FORMAT, "kind": self.kind, **content})
+            content |= passages_record(self.corpus)
+            write_manifest(new, {"format": FORMAT, "kind": self.kind, **content})
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.

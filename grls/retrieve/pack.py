@@ -15,10 +15,20 @@ from typing import Any
 
 from grls.data.corpus import corpus_file
 from grls.errors import ConfigError
-from grls.io.files import atomic_folder, refuse_foreign, write_json
+from grls.io.files import atomic_folder, refuse_foreign
 from grls.retrieve.checksums import CHECKSUMS
 from grls.retrieve.registry import class_of
-from grls.retrieve.spec import MANIFEST, followed, is_retriever, member_path, own_sum, read_spec, relative
+from grls.retrieve.spec import (
+    MANIFEST,
+    followed,
+    is_retriever,
+    member_path,
+    own_sum,
+    read_spec,
+    refuse_broken_seal,
+    relative,
+    write_manifest,
+)
 
 MEMBERS = "members"
 """The folder of the members in a copy."""
@@ -72,10 +82,11 @@ class _Packing:
         target = self.new / here
         _copy_files(source, target)
         spec = read_spec(source)
+        refuse_broken_seal(source)
         moved = self._moved(spec, source, here)
         if moved != spec and "sha256" in spec:
             moved["sha256"] = own_sum(moved)
-        write_json(target / MANIFEST, moved)
+        write_manifest(target, moved)
 
     def _moved(self, spec: dict[str, Any], source: Path, here: str) -> dict[str, Any]:
         """A specification whose paths lead to the copies."""

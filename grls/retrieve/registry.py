@@ -27,6 +27,7 @@ from grls.retrieve.spec import (
     is_retriever,
     member_path,
     read_spec,
+    refuse_broken_seal,
     write_spec,
 )
 
@@ -163,7 +164,14 @@ def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
     """
     path = followed(folder)
     how = how or Opening()
-    return open_spec(path, read_spec(path), replace(how, within=(*how.within, path.resolve())))
+    return _open_folder(path, replace(how, within=(*how.within, path.resolve())))
+
+
+def _open_folder(folder: Path, how: Opening, member: bool = False) -> Retriever:
+    """Open a folder that is no link; the seal is looked at last, after what says more of what is wrong."""
+    opened = open_spec(folder, read_spec(folder), how, member)
+    refuse_broken_seal(folder)
+    return opened
 
 
 def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = False) -> Retriever:
@@ -287,7 +295,7 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
             "another folder.",
             file,
         )
-    return open_spec(path, read_spec(path), replace(how, within=(*how.within, place)), True)
+    return _open_folder(path, replace(how, within=(*how.within, place)), True)
 
 
 def _refuse_to_embed(member: Mapping[str, Any], file: Path, field: str) -> None:

@@ -6,6 +6,8 @@ A composite retriever is a folder with this file alone. It names its members, ea
     {"format": 1, "kind": "hybrid", "generator": "../spans",
      "priors": [{"retriever": "../biencoder", "weight": 2.0}, {"retriever": {"kind": "bm25"}}]}
 
+``seal`` is the checksum of all other fields (:func:`refuse_broken_seal`).
+
 ``search`` and ``hops`` are options that any folder may hold; tuning writes there what it chooses, so that the
 folder retrieves so without further options. The module knows the form, no kind.
 """
@@ -31,6 +33,9 @@ FORMAT = 1
 LINK = "link"
 """The kind of a folder that only names another one."""
 
+SEAL = "seal"
+"""The field with the checksum of all others: whoever changes the file by hand takes it out."""
+
 OPTIONS = ("search", "hops")
 """Sections of options that any folder may have, a link excepted."""
 
@@ -41,11 +46,15 @@ Made = TypeVar("Made")
 
 
 def read_spec(folder: str | Path) -> dict[str, Any]:
-    """The content of the ``grls.json`` of a retriever folder of any kind.
+    """The content of the ``grls.json`` of a retriever folder of any kind, without its seal.
 
     Raises:
         DataError: There is none, or it is no object.
     """
+    return {name: value for name, value in _read(folder).items() if name != SEAL}
+
+
+def _read(folder: str | Path) -> dict[str, Any]:
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
         raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
@@ -66,6 +75,7 @@ def followed(folder: str | Path) -> Path:
         file = place / MANIFEST
         seen.add(place.resolve())
         target = linked(spec, file)
+        refuse_broken_seal(place)
         place = member_path(target, place)
         if place.resolve() in seen:
             raise DataError(f"retriever names {target}, which leads back here: name another folder.", file)
@@ -101,7 +111,32 @@ def write_link(folder: str | Path, retriever: str | Path) -> None:
         retriever: The folder that it opens as; it may lie within.
     """
     content = {"format": FORMAT, "kind": LINK, "retriever": relative(retriever, folder)}
-    write_json(Path(folder) / MANIFEST, content)
+    write_manifest(folder, content)
+
+
+def write_manifest(folder: str | Path, content: Mapping[str, Any]) -> None:
+    """Write the ``grls.json`` of a folder, sealed, atomically."""
+    write_json(Path(folder) / MANIFEST, sealed(content))
+
+
+def sealed(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A specification with the checksum of all its fields."""
+    rest = {name: value for name, value in spec.items() if name != SEAL}
+    return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
+
+
+def refuse_broken_seal(folder: str | Path) -> None:
+    """Refuse a ``grls.json`` whose seal is not that of its fields; one without a seal passes.
+
+    Raises:
+        MismatchError: The file is damaged, or was changed by hand.
+    """
+    spec = _read(folder)
+    if spec.get(SEAL) not in (None, sealed(spec)[SEAL]):
+        raise MismatchError(
+            f"{Path(folder) / MANIFEST} has changed since it was written, so it may be damaged: if you "
+            f"changed it, take its field {SEAL!r} out; otherwise make the retriever again."
+        )
 
 
 def is_retriever(folder: Path) -> bool:
@@ -121,7 +156,7 @@ def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> Non
     """
     refuse_own_members(folder, content)
     with atomic_folder(folder, MANIFEST) as new:
-        write_json(new / MANIFEST, {"format": FORMAT, "kind": kind, **content})
+        write_manifest(new, {"format": FORMAT, "kind": kind, **content})
 
 
 def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:
@@ -156,26 +191,27 @@ def _is_below(path: str) -> bool:
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
 
-    A checksum of the file itself is made anew, as the folder's own kind would.
+    The checksums of the file itself are made anew.
 
     Raises:
         DataError: There is no retriever.
         MismatchError: The file is not as its checksum says, which a new one would hide.
     """
     file = Path(folder) / MANIFEST
-    spec = read_spec(folder)
+    refuse_broken_seal(folder)
+    spec = _read(folder)
     if spec.get("sha256") not in (None, own_sum(spec)):
         raise MismatchError(f"{file} has changed since it was written; make the retriever again.")
     gone = {name for name, value in changes.items() if value is None}
     spec = {name: value for name, value in {**spec, **changes}.items() if name not in gone}
     if "sha256" in spec:
         spec["sha256"] = own_sum(spec)
-    write_json(file, spec)
+    write_json(file, sealed(spec) if SEAL in spec else spec)
 
 
 def own_sum(spec: Mapping[str, Any]) -> str:
     """SHA-256 of all fields but itself and the options, so that no limit or stage changes unseen."""
-    rest = {name: value for name, value in spec.items() if name not in ("sha256", *OPTIONS)}
+    rest = {name: value for name, value in spec.items() if name not in ("sha256", SEAL, *OPTIONS)}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 

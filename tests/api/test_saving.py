@@ -95,7 +95,7 @@ def test_a_link_is_packed_as_what_it_leads_to(kinds: Path, tmp_path: Path) -> No
 def test_options_and_checksums_stay(kinds: Path, tmp_path: Path) -> None:
     folder = tmp_path / "generative"
     shutil.copytree(kinds / "generative", folder)
-    spec = json.loads((folder / "grls.json").read_text())
+    spec = read_spec(folder)
     spec["search"] = {"beams": 3}
     (folder / "grls.json").write_text(json.dumps(spec))
     saved = load(folder).save(tmp_path / "saved")

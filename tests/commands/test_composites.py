@@ -22,6 +22,7 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
+from grls.retrieve.spec import read_spec
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spec(folder: Path) -> Any:
-    return json.loads((folder / "grls.json").read_text())
+    return read_spec(folder)
 
 
 def test_a_hybrid_is_a_folder_of_relative_paths(

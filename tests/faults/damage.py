@@ -21,6 +21,7 @@ from grls.errors import GrlsError
 from grls.index import load_index
 from grls.index.storage import MANIFEST as INDEX
 from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.spec import MANIFEST
 
 REFUSED, HARMLESS, UNDETECTED, UNCLEAR, GREEDY = "refused", "harmless", "undetected", "unclear", "greedy"
 MOST_MIB = 512
@@ -142,7 +143,13 @@ class Damager:
         file.write_bytes(content)
 
     def _other(self, file: Path, content: bytes) -> bytes:
-        """The file of the same name of another folder, with other content."""
+        """The file of the same name of another folder, with other content.
+
+        A manifest is swapped with another thing only: that of another whole retriever makes the folder that
+        retriever.
+        """
+        if file.name == MANIFEST:
+            return b'{"format": 1, "kind": "link", "retriever": "."}'
         for other in sorted(self.place.rglob(file.name)):
             if other != file and other.is_file() and other.read_bytes() != content:
                 return other.read_bytes()

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from composite_specs import COMPOSITES, write_kinds, written
+from composite_specs import COMPOSITES, write_kinds
 from encoder_models import tiny_colbert, tiny_splade
 from small_data import small_retriever
 
@@ -12,9 +12,13 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.index import BACKENDS, index_sequences, save_index
 from grls.index.options import Form
+from grls.models.biencoder import BiEncoderModel
+from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
+from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.rescored.retriever import RescoredRetriever
 from grls.retrieve.sparse.retriever import SparseRetriever
 from grls.retrieve.spec import update_spec, write_link, write_spec
 
@@ -25,6 +29,7 @@ ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is 
 def write_every_kind(place: Path) -> dict[str, Path]:
     """Name -> retriever folder, of every kind and form. Beside them: ``data``, ``encoder``."""
     write_kinds(place)
+    _add_metadata(place)
     folders = {name: place / name for name in ("bm25", "dense", "generative")}
     folders |= _generative(place)
     folders["sparse"], folders["multi-vector"] = _encoded(place)
@@ -34,14 +39,27 @@ def write_every_kind(place: Path) -> dict[str, Path]:
         folders[name] = place / name
     write_link(place / "link", place / "fusion")
     folders["link"] = place / "link"
-    folders["embedded"] = written(
-        place / "embedded", {"kind": "rescored", "passages": 3, "retriever": "../bm25", "model": "../encoder"}
+    cross = str(place / "encoder")
+    RescoredRetriever.build(
+        cross, str(place / "data"), Building(str(place / "embedded"), "auto", device="cpu")
     )
+    folders["embedded"] = place / "embedded"
     for kept in sorted(KEPT.iterdir()):
         if kept.is_dir():
             shutil.copytree(kept, place / f"kept-{kept.name}")
             folders[f"kept-{kept.name}"] = place / f"kept-{kept.name}"
     return folders
+
+
+def _add_metadata(place: Path) -> None:
+    """Give the passages metadata, and write the folders of the data anew."""
+    corpus, data = Corpus.read(place / "data"), place / "data"
+    years = [{"year": 2000 + number} for number in range(len(corpus))]
+    Corpus.from_passages(list(corpus), metadata=years).write(data / "corpus.jsonl")
+    BM25Retriever(Corpus.read(data)).save_pretrained(place / "bm25")
+    small_retriever(data, beams=20).save_pretrained(place / "generative")
+    biencoder = BiEncoderModel.load(str(place / "bert"), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
 
 
 def _generative(place: Path) -> dict[str, Path]:

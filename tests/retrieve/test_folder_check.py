@@ -15,6 +15,7 @@ from grls.errors import DataError
 from grls.index.array_files import describe_arrays
 from grls.index.index_check import check_index
 from grls.retrieve.folder_check import check_folder, format_folder_check
+from grls.retrieve.spec import read_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 from fault_folders import write_every_kind, write_indexes
@@ -99,7 +100,7 @@ def test_an_index_of_other_passages_is_found(place: Path, tmp_path: Path) -> Non
     others = [Passage(p.id, p.text.replace("otter", "heron"), p.title) for p in corpus]
     index = build_index(Corpus.from_passages(others), codec)
     save_index(index, folder / "index", codec.fingerprint(), corpus.fingerprint)
-    manifest = json.loads((folder / "grls.json").read_text())
+    manifest = read_spec(folder)
     for name in ("sha256", "index_sha256"):
         manifest.pop(name)
     (folder / "grls.json").write_text(json.dumps(manifest))

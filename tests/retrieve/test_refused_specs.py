@@ -15,7 +15,7 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import update_spec
+from grls.retrieve.spec import read_spec, update_spec
 
 CPU = Opening("cpu")
 CUT, FUSION, HOPS = (COMPOSITES[name] for name in ("cut", "fusion", "hops"))
@@ -113,7 +113,7 @@ def test_a_member_that_names_no_kind_is_named(place: Path) -> None:
     for spec in (CUT | {"retriever": "../bare"}, HYBRID | {"priors": [{"retriever": "../bare"}]}):
         with pytest.raises(DataError, match=r"bare/grls\.json: the field 'kind' is missing, .* no index/"):
             load_retriever(written(place / "x", spec), CPU)
-    generative = json.loads((place / "generative" / "grls.json").read_text())
+    generative = read_spec(place / "generative")
     generative = {name: value for name, value in generative.items() if name not in ("kind", "sha256")}
     (place / "generative" / "grls.json").write_text(json.dumps(generative))
     assert load_retriever(written(place / "x", HYBRID), CPU).kind == "hybrid"

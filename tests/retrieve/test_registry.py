@@ -25,7 +25,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import KINDS, Opening, load_named, load_retriever, open_retriever, register
-from grls.retrieve.spec import own_sum, update_spec
+from grls.retrieve.spec import own_sum, read_spec, update_spec
 
 ASKED = queries()[::4]
 CPU = Opening("cpu")
@@ -81,7 +81,7 @@ def test_a_composite_opens_as_it_was_saved_wherever_its_parent_is(place: Path, n
     assert answers(load_retriever(place / "y", CPU)) == expected
     place = place.rename(place.with_name("elsewhere"))
     assert answers(load_retriever(place / "y", CPU)) == expected
-    stored = json.loads((place / "y" / "grls.json").read_text())
+    stored = read_spec(place / "y")
     stored.pop("fingerprint", None)
     assert stored == {"format": 1} | COMPOSITES[name]
 
@@ -148,7 +148,7 @@ def test_old_folders_open(place: Path) -> None:
     """Of a generator that names no kind and has no checksum; of a bi-encoder as it always was."""
     for name in ("generative", "dense", "bm25"):
         expected = load_retriever(place / name, CPU).retrieve(ASKED, 3)
-        spec = json.loads((place / name / "grls.json").read_text())
+        spec = read_spec(place / name)
         for late in ("sha256", "weights", "metadata", "index_sha256"):
             spec.pop(late, None)
         if name == "generative":
@@ -303,7 +303,7 @@ def test_options_that_a_kind_has_no_use_for_are_refused(place: Path, name: str, 
 
 def test_a_newer_format_of_a_kind_with_data_is_refused(place: Path) -> None:
     for name in ("generative", "dense", "bm25"):
-        spec = json.loads((place / name / "grls.json").read_text()) | {"format": 9}
+        spec = read_spec(place / name) | {"format": 9}
         if "sha256" in spec:
             spec["sha256"] = own_sum(spec)
         (place / name / "grls.json").write_text(json.dumps(spec))
@@ -314,7 +314,7 @@ def test_a_newer_format_of_a_kind_with_data_is_refused(place: Path) -> None:
 def test_a_tuned_folder_keeps_its_checksum(place: Path) -> None:
     update_spec(place / "generative", {"search": {"beams": 4}, "hops": {"steps": "fixed", "max": 2}})
     assert load_retriever(place / "generative", Opening("cpu", verify=True)).describe().options["beams"] == 4
-    spec = json.loads((place / "generative" / "grls.json").read_text())
+    spec = read_spec(place / "generative")
     (place / "generative" / "grls.json").write_text(json.dumps(spec | {"stages": ["retrieve"]}))
     with pytest.raises(MismatchError, match=r"grls\.json has changed"):
         load_retriever(place / "generative", CPU)

@@ -22,6 +22,7 @@ from grls.retrieve.spec import (
     own_sum,
     read_spec,
     recorded,
+    refuse_broken_seal,
     relative,
     update_spec,
     write_spec,
@@ -66,6 +67,24 @@ def written(folder: Path, content: Any) -> Path:
 def test_a_file_that_is_no_object_is_named(tmp_path: Path, content: str, says: str) -> None:
     with pytest.raises(DataError, match=says):
         read_spec(written(tmp_path, content))
+
+
+def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
+    """A changed weight or depth would only retrieve otherwise; who changes it takes the seal out."""
+    write_spec(tmp_path / "r", "cut", {"retriever": "../a", "depth": 30})
+    refuse_broken_seal(tmp_path / "r")
+    update_spec(tmp_path / "r", {"search": {"beams": 20}})
+    refuse_broken_seal(tmp_path / "r")
+    file = tmp_path / "r" / "grls.json"
+    for before, after in (('"depth": 30', '"depth": 31'), ('"beams": 20', '"beams": 21')):
+        kept = file.read_text()
+        file.write_text(kept.replace(before, after))
+        for refused in (lambda: refuse_broken_seal(file.parent), lambda: update_spec(file.parent, {"a": 1})):
+            with pytest.raises(MismatchError, match=r"grls\.json has changed .* take its field 'seal' out"):
+                refused()
+        file.write_text(kept)
+    file.write_text(json.dumps(read_spec(file.parent) | {"depth": 31}))
+    refuse_broken_seal(file.parent)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "x" * 300, "a/" * 3000])

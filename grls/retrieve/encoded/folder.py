@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from grls.errors import DataError, MismatchError
-from grls.io.files import sha256, write_json
+from grls.io.files import sha256
 from grls.models.load.settings import settings_in
-from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec
+from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec, write_manifest
 
 FORMAT = 1
 
@@ -24,6 +24,7 @@ REBUILD = "make it again with `grls index`."
 
 _FIELDS = (
     "format", "kind", "model", "corpus", "embeddings", "dimension", "max_tokens", "stages", "settings",
+    "metadata",
 )  # fmt: skip
 """The fields of ``grls.json`` that every kind has."""
 
@@ -71,7 +72,7 @@ def write_encoded_manifest(folder: Path, file: str, fields: dict[str, Any]) -> N
     encoded = folder / file
     sums = {"bytes": encoded.stat().st_size, "sha256": sha256(encoded)}
     settings = settings_in(folder / "model")
-    write_json(folder / MANIFEST, {"format": FORMAT, **fields, "embeddings": sums, "settings": settings})
+    write_manifest(folder, {"format": FORMAT, **fields, "embeddings": sums, "settings": settings})
 
 
 def check_embeddings(file: Path, manifest: dict[str, Any], verify: bool) -> None:

@@ -26,6 +26,7 @@ from grls.models.text_encoder import TextEncoder
 from grls.retrieve.base import Description
 from grls.retrieve.build import Building
 from grls.retrieve.card import CardOptions, card_of
+from grls.retrieve.corpora import refuse_other_passages
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
 from grls.retrieve.encoded.folder import (
     check_embeddings,
@@ -160,6 +161,7 @@ class EncodedRetriever(ABC):
         manifest = read_encoded_manifest(path, cls.kind, cls.called, cls.fields)
         corpus = Corpus.read(path)
         refuse_other_part("corpus", corpus.fingerprint, manifest, path)
+        refuse_other_passages(corpus, manifest)
         refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
         encoder = cls._load_encoder(path / "model", manifest)
         file = path / cls.file
@@ -215,6 +217,7 @@ class EncodedRetriever(ABC):
                 "kind": self.kind,
                 "model": model,
                 "corpus": self.corpus.fingerprint,
+                "metadata": self.corpus.metadata_fingerprint,
                 "dimension": self.encoder.dimension,
                 "max_tokens": self.encoder.max_tokens,
                 "stages": list(self.stages),

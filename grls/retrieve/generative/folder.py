@@ -23,7 +23,7 @@ from grls.models.load.language import weights_fingerprint
 from grls.models.load.settings import settings_in
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.generative.earlier import manifest_value
-from grls.retrieve.spec import MANIFEST, own_sum, read_spec
+from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
 
 FORMAT = 1
 CHANGED = 2
@@ -205,7 +205,7 @@ def write_passages(
         manifest["rescore"] = rescore_input._asdict()
     settings = settings_in(folder / "model")
     manifest |= {"weights": weights, "settings": settings, **sums_of(folder, corpus)}
-    write_json(folder / MANIFEST, {**manifest, "sha256": own_sum(manifest)})
+    write_manifest(folder, {**manifest, "sha256": own_sum(manifest)})
 
 
 def _removed(file: Path, corpus: Corpus) -> list[int]:

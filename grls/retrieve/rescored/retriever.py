@@ -22,13 +22,14 @@ from grls.data.filters import Allow
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
-from grls.io.files import atomic_folder, write_json
+from grls.io.files import atomic_folder
 from grls.models.cross_encoder import PairScorer
 from grls.models.load.sources import refuse_missing_folder
 from grls.models.sentence_model import library_type
 from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, Under, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
+from grls.retrieve.corpora import passages_record
 from grls.retrieve.queries import check_counts, joined, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.rescored.options import PASSAGES, Rereading
@@ -43,6 +44,7 @@ from grls.retrieve.spec import (
     recorded,
     refuse_own_members,
     relative,
+    write_manifest,
 )
 
 MODEL = "model"
@@ -166,7 +168,8 @@ class RescoredRetriever:
                 self.encoder.write(new / MODEL)
             if corpus is not None:
                 corpus.write(corpus_file(new))
-            write_json(new / MANIFEST, {"format": FORMAT, "kind": self.kind, **content})
+                content["retriever"] = {**content["retriever"], **passages_record(corpus)}
+            write_manifest(new, {"format": FORMAT, "kind": self.kind, **content})
 
     @property
     def corpus(self) -> Corpus:

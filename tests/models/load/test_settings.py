@@ -20,7 +20,7 @@ from grls.retrieve.dense.encode import encode_to_disk, work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import write_spec
+from grls.retrieve.spec import read_spec, write_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 CPU = Opening(device="cpu")
@@ -112,7 +112,7 @@ def test_what_changes_no_result_is_let_pass(place: Path) -> None:
 
 def test_a_folder_that_does_not_know_its_settings_opens(place: Path, caplog: Any) -> None:
     for kind in ("generative", "dense", "st5"):
-        manifest = json.loads((place / kind / "grls.json").read_text())
+        manifest = read_spec(place / kind)
         assert "config.json" in manifest.pop("settings")
         manifest.pop("sha256", None)
         (place / kind / "grls.json").write_text(json.dumps(manifest))

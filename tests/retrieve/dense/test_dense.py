@@ -24,6 +24,7 @@ from grls.retrieve.encoded import folder
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.registry import open_retriever
+from grls.retrieve.spec import read_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "calm")]
 
@@ -178,7 +179,7 @@ def test_a_folder_holds_the_whole_retriever(retriever: DenseRetriever, saved: Pa
     opened = DenseRetriever.from_pretrained(saved, "cpu")
     assert opened.retrieve(QUERIES, 10) == retriever.retrieve(QUERIES, 10)
     assert isinstance(opened.embeddings.base, np.memmap)
-    manifest = json.loads((saved / "grls.json").read_text())
+    manifest = read_spec(saved)
     assert (manifest["kind"], manifest["dimension"], manifest["stages"]) == ("dense", 16, [])
     assert sorted(file.name for file in saved.iterdir()) == [
         "corpus.jsonl", EMBEDDINGS, "grls.json", "model",
@@ -215,7 +216,7 @@ def test_either_kind_is_opened_by_its_manifest(data: Path, saved: Path, tmp_path
 
 
 def edit(folder: Path, change: Any) -> None:
-    manifest = json.loads((folder / "grls.json").read_text())
+    manifest = read_spec(folder)
     change(manifest)
     (folder / "grls.json").write_text(json.dumps(manifest))
 

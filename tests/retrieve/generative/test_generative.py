@@ -21,6 +21,7 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.spec import read_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 
@@ -200,7 +201,7 @@ def test_another_tokenizer_is_refused(saved: Path, tmp_path: Path) -> None:
 
 
 def test_another_passage_limit_is_refused(saved: Path) -> None:
-    manifest = json.loads((saved / "grls.json").read_text())
+    manifest = read_spec(saved)
     manifest["limits"]["passage"] = 2
     (saved / "grls.json").write_text(json.dumps(manifest))
     with pytest.raises(MismatchError, match="another tokenizer"):
@@ -311,7 +312,7 @@ def test_what_no_other_checksum_covers_is_noticed(
 
 def test_a_folder_that_does_not_know_its_parts_opens(saved: Path) -> None:
     """Earlier versions wrote no fingerprints of weights, metadata and manifest."""
-    manifest = json.loads((saved / "grls.json").read_text())
+    manifest = read_spec(saved)
     for key in ("weights", "metadata", "index_sha256", "sha256"):
         del manifest[key]
     (saved / "grls.json").write_text(json.dumps(manifest))
@@ -319,7 +320,7 @@ def test_a_folder_that_does_not_know_its_parts_opens(saved: Path) -> None:
 
 
 def test_a_folder_of_another_kind_is_told_by_its_kind(saved: Path) -> None:
-    manifest = json.loads((saved / "grls.json").read_text())
+    manifest = read_spec(saved)
     (saved / "grls.json").write_text(json.dumps({**manifest, "kind": "dense"}))
     with pytest.raises(DataError, match="of the kind 'dense', and a generative one is wanted"):
         GenerativeRetriever.from_pretrained(saved, device="cpu")

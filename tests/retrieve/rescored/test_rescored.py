@@ -33,7 +33,7 @@ from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.rescore import rank_again
 from grls.retrieve.rescored.retriever import RescoredHops, RescoredRetriever, over
-from grls.retrieve.spec import update_spec
+from grls.retrieve.spec import read_spec, update_spec
 
 ASKED = queries()[::3]
 ROOT = Path(__file__).parents[3]
@@ -142,7 +142,7 @@ def test_a_folder_opens_as_it_was_saved_and_moves(
     shutil.copytree(dense, tmp_path / "a" / "dense")
     made = saved(data, tmp_path / "a" / "dense", model, tmp_path / "a" / "again")
     (tmp_path / "a").rename(tmp_path / "b")
-    assert json.loads((tmp_path / "b/again/grls.json").read_text()) == {
+    assert read_spec(tmp_path / "b/again") == {
         "format": 1, "kind": "rescored", "retriever": "../dense", "model": "model", "passages": 4,
         "weight": 0.5, "fingerprint": made.encoder.fingerprint(),
     }  # fmt: skip
@@ -165,7 +165,7 @@ def test_the_model_may_be_named_and_the_first_retriever_embedded(
     made = RescoredRetriever(BM25Retriever(Corpus.read(data)), scorer, Rereading(3))
     spec = {"kind": "bm25", "corpus": str(data)}
     made.save_pretrained(tmp_path / "r", spec, str(tmp_path / "models" / "m"))
-    stored = json.loads((tmp_path / "r" / "grls.json").read_text())
+    stored = read_spec(tmp_path / "r")
     assert (stored["model"], stored["retriever"]) == ("../models/m", spec)
     assert "weight" not in stored
     opened = load_retriever(tmp_path / "r", CPU)

@@ -1,0 +1,32 @@
+"""The fingerprints of the passages of a folder, in its ``grls.json``: no text or metadata changes unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grls.data.corpus import Corpus
+from grls.errors import MismatchError
+
+CORPUS_FIELDS = ("passages_sha256", "metadata")
+"""The fields: the fingerprint of ids, titles and texts, and that of the metadata, which filters depend on."""
+
+
+def passages_record(corpus: Corpus) -> dict[str, str]:
+    """The fields of a corpus."""
+    return dict(zip(CORPUS_FIELDS, (corpus.fingerprint, corpus.metadata_fingerprint), strict=True))
+
+
+def refuse_other_passages(corpus: Corpus, spec: Mapping[str, Any]) -> None:
+    """Refuse another corpus than that of a specification; without the fields, any passes.
+
+    Raises:
+        MismatchError: Ids, titles, texts or metadata are others.
+    """
+    for name, value in passages_record(corpus).items():
+        if name in spec and spec[name] != value:
+            what = "the metadata have" if name == "metadata" else "an id, title or text has"
+            raise MismatchError(
+                f"{corpus.source}: {what} changed since the retriever was made; make it again with `grls "
+                "index`."
+            )
