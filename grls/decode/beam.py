@@ -27,6 +27,7 @@ from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
 from grls.index.subset import Subset
+from grls.io.parts import PartTimer
 from grls.models.base import Floats, GeneratorModel, Session
 
 
@@ -275,13 +276,16 @@ class _Search:
         if self.masses is not None:
             self.masses.load(beams.queries, beams.queries)
         if len(beams.queries):
-            session = self.decoder.generator.open([self.inputs[q] for q in beams.queries])
-            session.first()
+            inputs = [self.inputs[q] for q in beams.queries]
+            with PartTimer("encoder", sum(map(len, inputs))):
+                session = self.decoder.generator.open(inputs)
+                session.first()
             while True:
                 beams, parents, tokens = self._advance(beams, session)
                 if not len(parents):
                     break
-                session.step(parents, tokens)
+                with PartTimer("decoder", len(tokens)):
+                    session.step(parents, tokens)
         return [self._hits(query) for query in range(len(self.inputs))]
 
     def _begin(self) -> _Beams:
@@ -301,9 +305,12 @@ class _Search:
 
     def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
         """One step: the new beams, the row that each continues, and its token."""
-        allowed, rows, remaining = continuations(self.index, self.scope, beams.queries, beams.states)
+        with PartTimer("constraint") as block:
+            allowed, rows, remaining = continuations(self.index, self.scope, beams.queries, beams.states)
+            block.tokens = len(rows)
         queries = beams.queries[rows]
-        steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
+        with PartTimer("decoder"):
+            steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
         if self.masses is not None:
             steps = self.masses.weigh(steps, queries, allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps

@@ -34,6 +34,7 @@ from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
+from grls.io.parts import PartTimer
 from grls.models.base import Floats, TreeGenerator, TreeSession
 from grls.models.sessions.forest import Branches
 
@@ -138,12 +139,14 @@ class _Search(SlotSearch):
     def advance(self) -> None:
         """Every live beam writes one token."""
         beams = self.beams
-        allowed, rows, remaining = continuations(
-            self.index, self.scope, self.queries[beams.slots], beams.states
-        )
+        queries = self.queries[beams.slots]
+        with PartTimer("constraint") as block:
+            allowed, rows, remaining = continuations(self.index, self.scope, queries, beams.states)
+            block.tokens = len(rows)
         decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
-        beams = self._feed(beams, decides)
-        steps = self._steps(allowed, rows, decides)
+        with PartTimer("decoder", int(decides.sum())):
+            beams = self._feed(beams, decides)
+            steps = self._steps(allowed, rows, decides)
         if self.masses is not None:
             steps = self.masses.weigh(steps, beams.slots[rows], allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps

@@ -19,6 +19,7 @@ from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.index.subset import Subset
+from grls.io.parts import PartTimer
 from grls.models.base import SlotSession
 
 _SHARE, _GROUP = 4, 8
@@ -209,7 +210,9 @@ class SlotSearch(ABC):
         queries, slots = queries[undecided], slots[undecided]
         if not len(queries):
             return
-        nodes = self.session.load(slots, [self.input_of(q) for q in queries])
+        inputs = [self.input_of(q) for q in queries]
+        with PartTimer("encoder", sum(map(len, inputs))):
+            nodes = self.session.load(slots, inputs)
         self.queries[slots] = queries
         gains, normalized = None, False
         if self.masses is not None:
@@ -219,7 +222,9 @@ class SlotSearch(ABC):
         first_steps = self.options.first_steps
         # A frontier needs all first tokens, also those that are not continued.
         most = self.options.beams if self.ask.gathering is None else len(first_steps.tokens)
-        best = first_steps.best(self.session, queries, self.scope, self.options.mode, most, gains, normalized)
+        mode = self.options.mode
+        with PartTimer("decoder", len(queries)):
+            best = first_steps.best(self.session, queries, self.scope, mode, most, gains, normalized)
         self.enter(slots, nodes, best)
 
     def most(self, query: int) -> int:

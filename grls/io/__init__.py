@@ -6,5 +6,6 @@ writes one JSON object a line; ``resumable`` is such a file that a killed run ca
 frame of our HTML pages. ``ending`` ends a command: exit codes, signals, the one line of an error.
 ``progress`` shows how far a loop is, ``terminal`` makes foreign text safe to print, and ``logs`` silences
 other libraries. ``recipes`` finds the files that ``--config`` names. ``lazy`` imports the names of a
-folder on first use, ``extras`` the packages that are extras.
+folder on first use, ``extras`` the packages that are extras. ``parts`` counts the seconds of the parts of a
+search.
 """

@@ -81,7 +81,7 @@ class SearchJob:
         try:
             retriever.search_joined(source, max(self.batch_key.k, retriever.widest), source.slots)
         except Exception:
-            for job in source.jobs:
+            for job in source.jobs():
                 if not job.future.done():
                     job.alone()
 
@@ -117,7 +117,6 @@ class JoiningJobs:
     """
 
     def __init__(self, batch: Sequence[SearchJob], queue: JobQueue):
-        self.jobs = list(batch)
         self._queue, self._key = queue, batch[0].key
         self._texts: deque[JoiningText] = deque()
         self._found: dict[SearchJob, dict[int, list[Hit]]] = {}
@@ -136,10 +135,16 @@ class JoiningJobs:
     def take(self, most: int) -> list[JoiningText]:
         """At most so many queries, which join now."""
         for job in self._queue.join(self._key, most - len(self._texts)):
-            self.jobs.append(job)
             self._add(job)
         texts = [self._texts.popleft() for _ in range(min(most, len(self._texts)))]
+        for job in [job for job in self._found if job.future.done()]:  # cancelled, or failed
+            del self._found[job]
+        self._queue.began(sum(job.size - len(hits) for job, hits in self._found.items()) - len(self._texts))
         return [text for text in texts if not self.gone(text.owner)]
+
+    def jobs(self) -> list[SearchJob]:
+        """The requests that are not answered."""
+        return list(self._found)
 
     def gone(self, owner: _Owner) -> bool:
         """Whether nobody wants the hits of a query any more: its request is cancelled, or has failed."""
@@ -147,7 +152,9 @@ class JoiningJobs:
 
     def answer(self, owner: _Owner, hits: list[Hit]) -> None:
         """The hits of a query; with the last one, its request is answered."""
-        found = self._found[owner.job]
+        found = self._found.get(owner.job)
+        if found is None:  # its request has failed
+            return
         found[owner.place] = hits
         if len(found) == owner.job.size:
             del self._found[owner.job]

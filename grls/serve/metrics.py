@@ -1,12 +1,14 @@
-"""Counts for Prometheus: requests, queues, batches. No label holds what a client sends."""
+"""Counts for Prometheus: requests, queues, batches, parts of searches. No label holds what a client sends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from grls.io.parts import PARTS, PartCounts
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -25,10 +27,18 @@ class Metrics:
             "grls_request_seconds", "Seconds of a request.", ("route",), buckets=_SECONDS, registry=registry
         )
         self._sizes = Histogram(
-            "grls_batch_queries", "Queries of a batch.", ("retriever",), buckets=_SIZES, registry=registry
+            "grls_batch_queries",
+            "Queries that are searched together.",
+            ("retriever",),
+            buckets=_SIZES,
+            registry=registry,
         )
         self._batches = Histogram(
-            "grls_batch_seconds", "Seconds of a batch.", ("retriever",), buckets=_SECONDS, registry=registry
+            "grls_batch_seconds",
+            "Seconds of a batch that none joins.",
+            ("retriever",),
+            buckets=_SECONDS,
+            registry=registry,
         )
 
         self._questions = Histogram(
@@ -37,16 +47,23 @@ class Metrics:
         self._answers = Histogram(
             "grls_answer_seconds", "Seconds of a batch of questions.", buckets=_SECONDS, registry=registry
         )
+        self._spent: dict[str, PartCounts] = {}
+        registry.register(_Parts(self._spent))
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._requests.labels(route, str(status)).inc()
         self._took.labels(route).observe(seconds)
 
-    def batch(self, retriever: str, queries: int, seconds: float) -> None:
-        """Count a batch."""
+    def batch(self, retriever: str, queries: int, seconds: float | None = None) -> None:
+        """Count queries that are searched together; ``seconds``: of a batch that is done."""
         self._sizes.labels(retriever).observe(queries)
-        self._batches.labels(retriever).observe(seconds)
+        if seconds is not None:
+            self._batches.labels(retriever).observe(seconds)
+
+    def parts(self, retriever: str) -> PartCounts:
+        """The counts of the parts of a retriever's searches."""
+        return self._spent.setdefault(retriever, PartCounts())
 
     def answers(self, questions: int, seconds: float) -> None:
         """Count questions that were answered together."""
@@ -67,6 +84,30 @@ class Metrics:
     def text(self) -> bytes:
         """Everything, as Prometheus reads it."""
         return bytes(generate_latest(self._registry))
+
+
+class _Parts:
+    """Seconds and tokens of the parts of searches, read when they are asked for."""
+
+    def __init__(self, spent: Mapping[str, PartCounts]):
+        self._spent = spent
+
+    def collect(self) -> Iterable[Any]:
+        """The counts now."""
+        labels = ("retriever", "part")
+        text = "Seconds of the parts of searches: encoder, decoder, constraint."
+        seconds = CounterMetricFamily("grls_part_seconds", text, labels=labels)
+        tokens = CounterMetricFamily(
+            "grls_part_tokens",
+            "Tokens read (encoder), scored (decoder), allowed (constraint).",
+            labels=labels,
+        )
+        for name, spent in list(self._spent.items()):
+            for part in PARTS:
+                seconds.add_metric((name, part), spent[part].seconds)
+                tokens.add_metric((name, part), spent[part].tokens)
+        yield seconds
+        yield tokens
 
 
 class _Queues:

@@ -56,7 +56,7 @@ def run_server(
     metrics = Metrics()
     admin = read_admin_token(access.admin)
     tried = () if examples is None else queries_to_try(examples)
-    how, answering = Opened(device, precision, limits, metrics.batch), None
+    how, answering = Opened(device, precision, limits, metrics.batch, metrics.parts), None
     if answer.model is not None:
         from grls.serve.answers.answering import Answering  # late: it takes what no search needs
 

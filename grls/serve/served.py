@@ -16,6 +16,7 @@ from typing import NamedTuple
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError, GrlsError
+from grls.io.parts import PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
@@ -43,14 +44,17 @@ class Opened(NamedTuple):
         device: The device of models.
         precision: The precision of models.
         limits: The limits of requests.
-        watch: Called with the name of the retriever, the queries and the seconds of each batch.
+        watch: Called with the name of the retriever, the queries and the seconds of each batch; when others
+            have joined a search, without the seconds.
+        parts: The counts of a retriever, by its name.
         prepare: Called with each version before it answers; a version that it refuses is not taken.
     """
 
     device: str
     precision: str
     limits: RequestLimits
-    watch: Callable[[str, int, float], object] = lambda *_: None
+    watch: Callable[..., object] = lambda *_: None
+    parts: Callable[[str], PartCounts | None] = lambda _: None
     prepare: Callable[[Version], object] = lambda _: None
 
 
@@ -67,7 +71,8 @@ class Version:
     def __init__(self, name: str, number: int, searcher: Searcher, how: Opened):
         self.name, self.number, self.searcher = name, number, searcher
         limits, watch = how.limits, partial(how.watch, name)
-        self.worker = Worker(f"grls-serve-{name}", limits.queue, limits.batch, watch)
+        thread, spent = f"grls-serve-{name}", how.parts(name)
+        self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, watch)
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:

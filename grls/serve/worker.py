@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from grls.errors import GrlsError
+from grls.io.parts import PartCounts, counting
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,10 @@ class JobQueue(Protocol):
         """Jobs of this key that join now: as many as bring so many queries, or one job more."""
         ...
 
+    def began(self, queries: int) -> None:
+        """Report the number of queries that are searched, after others have joined."""
+        ...
+
 
 class Worker:
     """A thread with a queue.
@@ -87,15 +92,27 @@ class Worker:
         name: Name of the thread.
         most: Largest number of jobs that wait.
         batch: Largest number of queries of a batch; a job with more is a batch of its own.
-        watch: Called after each batch with its number of queries and its seconds.
+        watch: Called after each batch that none joins, with its number of queries and its seconds.
+        spent: The counts to which the thread adds.
+        joined: Called when queries have joined, with the number of those that are searched then.
     """
 
-    def __init__(self, name: str, most: int, batch: int, watch: Callable[[int, float], object]):
+    def __init__(
+        self,
+        name: str,
+        most: int,
+        batch: int,
+        watch: Callable[[int, float], object],
+        spent: PartCounts | None = None,
+        joined: Callable[[int], object] = lambda _: None,
+    ):
         self._name, self._most, self._batch, self._watch = name, most, batch, watch
+        self._spent, self._joined, self._joins = spent or PartCounts(), joined, False
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
         self._closing = False
         self._seconds = 0.0  # of a job, smoothed
+        self._marked = 0.0  # when jobs last began
         self._now: list[Job] = []  # the batch that is done
         self._thread: Thread | None = None
 
@@ -137,8 +154,15 @@ class Worker:
                 joined.append(self._waiting.popleft())
                 joined[-1].tries += 1
                 queries -= joined[-1].size
-        self._now += joined
+        if joined:  # a search may go on for hours, so those that are done are forgotten
+            self._now[:] = [job for job in self._now if not job.future.done()] + joined
+            self._mark(len(joined))
         return joined
+
+    def began(self, queries: int) -> None:
+        """Report the number of queries that are searched, after others have joined."""
+        self._joins = True
+        self._joined(queries)
 
     def withdraw(self, job: Job) -> None:
         """Cancel a job; if it waits, its place is free at once."""
@@ -193,19 +217,29 @@ class Worker:
         batch = self._now = [job for job in self._now if not job.future.cancelled()]
         if not batch:
             return
-        begun = perf_counter()
+        size, begun = sum(job.size for job in batch), perf_counter()
+        self._marked, self._joins = begun, False
         for job in batch:
             job.tries += 1
+        first = batch[0]
         try:
-            if batch[0].work(tuple(batch), self):
+            with counting(self._spent):
+                again = first.work(tuple(batch), self)
+            if again:
                 with self._changed:
                     self._waiting.extend(batch)
         except Exception as error:  # it belongs to those who wait for the jobs
             for job in batch:
                 deliver_error(job, error)
-        took = perf_counter() - begun
-        self._seconds = 0.8 * self._seconds + 0.2 * took / len(batch)
-        self._watch(sum(job.size for job in batch), took)
+        self._mark(len(batch))
+        if not self._joins:
+            self._watch(size, perf_counter() - begun)
+
+    def _mark(self, jobs: int) -> None:
+        """Note the seconds of a job, from those since jobs last began."""
+        now = perf_counter()
+        self._seconds = 0.8 * self._seconds + 0.2 * (now - self._marked) / max(1, jobs)
+        self._marked = now
 
     def _again(self) -> None:
         """Replace the thread, and let the jobs of its batch wait again, before all others."""

@@ -98,7 +98,7 @@ def serving_of(
     answer: AnswerOptions = NO_ANSWERS,
 ) -> Serving:
     serving = Serving({}, limits, admin)
-    how = Opened("cpu", "float32", limits, serving.metrics.batch)
+    how = Opened("cpu", "float32", limits, serving.metrics.batch, serving.metrics.parts)
     if answer.model is not None:
         serving.answering = Answering(answer, "cpu", serving.metrics.answers)
         how = how._replace(prepare=serving.answering.prepare)

@@ -10,10 +10,12 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from serve_helpers import HOSTILE, Slow, serving_of
 from starlette.testclient import TestClient
 
 from grls.errors import ConfigError, DataError
+from grls.io.parts import PARTS
 from grls.serve.access import Rates, read_admin_token, read_keys
 from grls.serve.options import AccessOptions, RequestLimits
 from grls.serve.page.text import embedded, escaped
@@ -59,6 +61,17 @@ def test_metrics_count_by_template_and_hold_nothing_of_a_client(client: TestClie
     assert 'grls_requests_total{route="unknown",status="404"} 1.0' in text
     assert 'grls_batch_queries_sum{retriever="bm25"} 3.0' in text
     assert 'grls_queue_requests{retriever="bm25"} 0.0' in text
+    client.post("/v1/search", json={"query": "otter", "retriever": "generative"})
+    after = client.get("/metrics").text
+    counted = {
+        (one.name, one.labels.get("part")): one.value
+        for family in text_string_to_metric_families(after)
+        for one in family.samples
+        if one.labels.get("retriever") == "generative"
+    }
+    for part in PARTS:
+        assert counted["grls_part_seconds_total", part] > 0
+        assert counted["grls_part_tokens_total", part] > 0
     assert "secret" not in text
 
 

@@ -18,6 +18,7 @@ import grls
 from grls.data.filters import Filter, Only
 from grls.data.types import Passage
 from grls.errors import DataError
+from grls.io.parts import PARTS, PartCounts
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.joins import LetsJoin
@@ -278,7 +279,8 @@ def test_requests_join_a_search_that_runs(kinds: Path) -> None:
     asked = [([text], 1 + n % 5, None) for n, text in enumerate(texts)]
     asked += [(texts[:4], 3, Only(frozenset(["otter-calm", "otter-quick"]))), (["word " * 400], 3, None)]
     batches: list[int] = []
-    worker = Worker("test", 50, 50, lambda size, _: batches.append(size))
+    spent = PartCounts()
+    worker = Worker("test", 50, 50, lambda *_: None, spent, batches.append)
     jobs = [SearchJob(texts, BatchKey(retriever, k, allow)) for texts, k, allow in asked]
 
     class First(SearchJob):
@@ -298,7 +300,58 @@ def test_requests_join_a_search_that_runs(kinds: Path) -> None:
     with pytest.raises(DataError, match="tokens"):
         jobs[-1].future.result(30)
     worker.close()
-    assert batches == [12]
+    assert max(batches) == 8  # the slots
+    assert sum(batches) >= 12
+    assert all(spent[part].seconds > 0 for part in PARTS)
+    assert spent["encoder"].tokens > 12
+
+
+def test_a_search_forgets_the_requests_that_are_done(kinds: Path) -> None:
+    """Under load a search that others join never ends, and nothing may grow with it."""
+    retriever = grls.load(kinds / "generative", device="cpu").retriever
+    first, *others = (SearchJob(["is it ?"], BatchKey(retriever, 2, None)) for _ in range(20))
+    left = iter(others)
+
+    class Endless:
+        """A queue from which one request joins at a time."""
+
+        def joining(self, key: object) -> int:
+            return 1
+
+        def join(self, key: object, queries: int) -> list[SearchJob]:
+            return [next(left)] if queries > 0 else []
+
+        def began(self, queries: int) -> None:
+            assert queries == 1
+
+    source = JoiningJobs([first], Endless())
+    for number in range(19):
+        texts = source.take(1)
+        if number % 2:
+            texts[0].owner.job.future.cancel()
+        else:
+            source.answer(texts[0].owner, [])
+    assert len(source.jobs()) <= 1
+
+    worker = Worker("test", 50, 50, lambda *_: None)
+    most = 0
+
+    class Joined(CallJob):
+        key = "same"
+
+        def work(self, batch: Any, queue: Any) -> bool:
+            nonlocal most
+            for _ in range(20):
+                worker.submit(other := Joined(lambda: None))
+                queue.join("same", 1)
+                other.future.cancel()
+                most = max(most, len(worker._now))
+            return super().work(batch, queue)
+
+    worker.submit(asked := Joined(lambda: 7))
+    assert asked.future.result(5) == 7
+    assert most == 2
+    worker.close()
 
 
 def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -> None:

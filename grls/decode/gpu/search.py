@@ -20,6 +20,7 @@ import torch
 from grls.decode.first_step import Best
 from grls.decode.gpu.decision import Rules, without_beaten
 from grls.decode.gpu.step import Board, DeviceStep, tell
+from grls.decode.scope import Mask
 from grls.decode.scores import ScoreMode, refuse_nan
 from grls.decode.select import select
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
@@ -28,6 +29,7 @@ from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
+from grls.io.parts import PartTimer
 from grls.models.base import GridGenerator, GridSession
 
 
@@ -149,20 +151,29 @@ class _Search(SlotSearch):
                 kept[into] = torch.from_numpy(table.of(new[candidates], 0)).to(self.device)
         now.scores.copy_(without_beaten(now.scores, now.result_scores))
         tell(now, self.board.flags)
-        self._stop()
+        self._stop(self._flags())
 
     def advance(self) -> None:
         """Every beam writes one token."""
         written = np.unique(self.written[self.queries >= 0]).tolist()
-        self.step(max(self.options.tensors.most(self.options.beams, t) for t in written))
+        reach = max(self.options.tensors.most(self.options.beams, t) for t in written)
+        # The constraint is part of the step.
+        with PartTimer("decoder", int((self.queries >= 0).sum()) * self.options.beams):
+            self.step(reach)
+            flags = self._flags()
         self.written += 1
-        self._stop()
+        self._stop(flags)
 
     @torch.inference_mode()
-    def _stop(self) -> None:
-        """Release decided slots. Here the host waits for the device, once a step and for the results."""
+    def _flags(self) -> Mask:
+        """The flags of the step. Here the host waits for the device."""
+        flags: Mask = self.board.flags.cpu().numpy()
+        return flags
+
+    @torch.inference_mode()
+    def _stop(self, flags: Mask) -> None:
+        """Release decided slots; for the results, the host waits for the device."""
         now = self.board.standing
-        flags = self.board.flags.cpu().numpy()
         if flags[-1]:
             refuse_nan(np.array([np.nan]))
         ready = np.flatnonzero(~flags[:-1] & (self.queries >= 0))

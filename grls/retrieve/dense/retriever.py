@@ -26,6 +26,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError, MismatchError
+from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.biencoder import BiEncoderModel, Matrix
 from grls.models.load.sources import is_packaged
@@ -249,7 +250,8 @@ class DenseRetriever(EncodedRetriever):
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
         texts = self.texts(queries, evidence)
-        return self.biencoder.encode_queries(texts, self.batch_size, self.progress or None)
+        with PartTimer("encoder"):
+            return self.biencoder.encode_queries(texts, self.batch_size, self.progress or None)
 
     def _nearest(self, vectors: Matrix, within: Reachable, k: int) -> list[Nearest]:
         """The k nearest allowed passages of each query; queries with one filter are searched together."""

@@ -28,6 +28,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import scratch_folder
+from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.biencoder import Matrix
 from grls.models.sentence_model import library_type
@@ -260,7 +261,8 @@ class MultiVectorRetriever(RanksByScores):
 
     def encode(self, texts: Sequence[str]) -> list[Matrix]:
         """``[L, d]`` vectors of the text of each query."""
-        return self.encoder.encode(texts, "query", self.batch_size)
+        with PartTimer("encoder"):
+            return self.encoder.encode(texts, "query", self.batch_size)
 
     def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
         """The allowed passages of each query: those that the first retriever proposes, if there is one."""

@@ -24,6 +24,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Numbers
 from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
+from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.sentence_model import COSINE, library_type
 from grls.models.text_encoder import passage_text
@@ -167,7 +168,8 @@ class SparseRetriever(RanksByScores):
 
     def encode(self, texts: Sequence[str]) -> csr_array:
         """``[n, V]`` weights of the texts of queries."""
-        return self.encoder.encode(texts, "query", self.batch_size)
+        with PartTimer("encoder"):
+            return self.encoder.encode(texts, "query", self.batch_size)
 
     def best(
         self, asked: csr_array, queries: Sequence[int], k: int, among: Numbers | None
