@@ -22,7 +22,7 @@ class OwnHopsBody(Body):
     """How a retriever retrieves where a request does not say it."""
 
     steps: HopSteps
-    max: int | None = Field(description="Number of hops, or the largest number; null: a single step.")
+    max: int | None = Field(description="Number of hops, or the largest number; null: not known.")
 
 
 class RetrieverBody(Body):

@@ -90,7 +90,7 @@ function adapt() {
   const info = known.get(value("retriever"));
   const steps = value("steps");
   byId("hops").disabled = steps === "own" || steps === "single";
-  const own = info && info.hops.steps !== "single" ? `${info.hops.steps}, up to ${info.hops.max} hops` : "a single step";
+  const own = info && info.hops.steps !== "single" ? `${info.hops.steps}${info.hops.max ? `, up to ${several(info.hops.max, "hop")}` : ""}` : "a single step";
   byId("steps").options[0].textContent = info ? `as it is set up (${own})` : "as it is set up";
   const chips = (info?.fields ?? []).slice(0, 12).map((field) => el("button", { type: "button", class: "chip", "aria-label": `Filter by ${field}`, on: { click: () => filterBy(field) } }, field));
   refill(byId("fields"), chips.length ? ["Fields: ", chips] : null);

@@ -34,7 +34,9 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
     retriever = version.searcher.retriever
     description = retriever.describe()
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    most = None if hops.steps == "single" else hops.count
+    wraps = isinstance(retriever, WrapsSingleSteps)
+    most = hops.count if wraps and hops.steps != "single" else None
+    steps = hops.steps if wraps else description.steps  # fused chains have hops that no option names
     return RetrieverBody(
         retriever=version.name,
         version=version.number,
@@ -42,7 +44,7 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
         kind=single_steps(retriever).kind,
         name=description.name,
         scores=description.score_mode,
-        hops=OwnHopsBody(steps=hops.steps, max=most),
+        hops=OwnHopsBody(steps=steps, max=most),
         no_beam=no_beam(retriever),
         fields=fields_of(retriever.corpus),
         examples=list(examples or example_queries(version.searcher.folder)),

@@ -1,0 +1,327 @@
+"""The page at / in a browser: questions are asked, hops come, errors show, streams are cancelled."""
+
+import json
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serve_helpers import HOSTILE, Slow, behind_socket, serving_of
+
+import grls
+from grls.retrieve.hops.options import HopOptions
+from grls.serve.examples import queries_to_try
+from grls.serve.options import AccessOptions
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+QUESTION = "is the otter kind ?"
+PATIENCE = 20_000
+"""Milliseconds: the machine of a test may have much to do."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser. It ends with the file: other tests need the event loop of the thread."""
+    with playwright.sync_playwright() as started:
+        one = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield one
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def address(kinds: Path, hostile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folders: dict[str, Any] = {name: kinds / name for name in ("hops", "generative", "bm25")}
+    file = tmp_path_factory.mktemp("examples") / "queries.txt"
+    file.write_text(f"{QUESTION}\n<b>bold</b>\n")
+    serving = serving_of(folders | {"hostile": hostile})
+    serving.examples = queries_to_try(file)
+    with behind_socket(serving) as one:
+        yield one
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page of its own; what goes wrong in it fails the test."""
+    context = browser.new_context(viewport={"width": 1300, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE)
+    one = context.new_page()
+    faults: list[str] = []
+    one.on("pageerror", lambda error: faults.append(str(error)))
+    one.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
+    one.on("request", lambda request: _local(request.url, faults))
+    yield one
+    context.close()
+    assert faults == []
+
+
+def _local(url: str, faults: list[str]) -> None:
+    if not url.startswith("http://127.0.0.1:"):
+        faults.append(f"asked {url}")
+
+
+class Walking(Slow):
+    """Slow hops, and the server says that it has hops."""
+
+    hops = HopOptions(steps="dynamic", max=3)
+
+    @property
+    def retriever(self) -> "Walking":
+        return self
+
+
+def ask(page: Any, text: str = QUESTION, **chosen: str) -> None:
+    for name, value in chosen.items():
+        page.select_option(f"#{name}", value)
+    page.fill("#question", text)
+    page.press("#question", "Enter")
+    page.wait_for_selector("#results[aria-busy=false]")
+
+
+def ids(page: Any, letter: str = "A") -> list[str]:
+    found: list[str] = page.eval_on_selector_all(
+        f".answer[data-letter={letter}] li[data-id]", "all => all.map(one => one.dataset.id)"
+    )
+    return found
+
+
+def test_a_question_is_typed_and_its_hops_appear(page: Any, address: str, kinds: Path) -> None:
+    *_, last = grls.load(kinds / "hops", device="cpu").stream(QUESTION)
+    page.goto(address)
+    ask(page)
+    assert ids(page) == [hit.id for hit in last.chain]
+    assert page.locator(".trail .trail-passage").count() == len(last.chain)
+    assert (page.locator(".done").count() == 1) == last.done
+    assert "passage" in page.text_content("#live")
+    assert "q=is+the+otter+kind" in page.url
+    text = page.text_content("li[data-id] .prose")
+    assert text == last.chain[0].text
+    page.click(".card-head >> nth=0")
+    page.wait_for_selector(".metadata >> text=No metadata")
+    link = page.get_attribute(".card-more a", "href")
+    assert httpx.get(address + link).json()["id"] == last.chain[0].id
+    page.click("text=Why is it here?")
+    page.wait_for_selector(".why pre")
+    assert last.chain[0].id in page.text_content(".why pre")
+
+
+def test_a_ranking_and_its_empty_state(page: Any, address: str, kinds: Path) -> None:
+    page.goto(address)
+    page.select_option("#retriever", "bm25")
+    page.fill("#k", "3")
+    ask(page)
+    hits = grls.load(kinds / "bm25", device="cpu").search(QUESTION, k=3)
+    assert ids(page) == [hit.id for hit in hits]
+    assert "decodes no tokens" in page.text_content("#agreement")
+    page.click(".card-head >> nth=0")
+    assert page.locator("text=See the beam").count() == 0
+    ask(page, "zzzz qqqq")
+    assert "Nothing was found" in page.text_content(".empty")
+
+
+def test_an_error_is_shown_in_plain_words(page: Any, address: str) -> None:
+    page.goto(address)
+    page.fill("#where", "year>=")
+    ask(page)
+    problem = page.locator("[role=alert]")
+    assert "cannot be answered like this" in problem.text_content()
+    assert "expected a value" in problem.text_content()
+    page.fill("#where", "")
+    page.click("text=Ask again")
+    page.wait_for_selector("li[data-id]")
+    assert problem.count() == 0
+
+
+def test_a_stream_is_cancelled_and_the_server_stops(page: Any) -> None:
+    retriever = Walking(0.5)
+    serving = serving_of({"slow": retriever})
+    with behind_socket(serving) as address:
+        page.goto(f"{address}/#q=a")
+        page.wait_for_selector("li[data-id]")
+        assert page.locator("#cancel").is_visible()
+        page.keyboard.press("Escape")
+        page.wait_for_selector("text=Cancelled")
+        assert ids(page) == ["a"]
+        made = len(retriever.batches)
+        time.sleep(1.2)
+        assert len(retriever.batches) <= made + 1  # a hop that runs ends; none follows
+        assert len(serving.retrievers["slow"].version.worker) == 0
+        retriever.seconds = 0.0
+        assert httpx.post(f"{address}/v1/search", json={"query": "b"}).status_code == 200
+
+
+def test_two_retrievers_side_by_side(page: Any, address: str) -> None:
+    page.goto(address)
+    ask(page, retriever="generative", other="bm25", steps="single")
+    one, other = ids(page, "A"), ids(page, "B")
+    common = [name for name in one if name in other]
+    assert f"{len(common)} passage" in page.text_content("#agreement")
+    assert page.locator(".answer[data-letter=A] .agrees").count() == len(common)
+    first = page.locator(f".answer[data-letter=A] li[data-id='{common[0]}'] .also")
+    assert first.text_content() == f"also #{other.index(common[0]) + 1} in B"
+    assert "with=bm25" in page.url
+
+
+def test_the_beam_is_walked_token_by_token(page: Any, address: str) -> None:
+    page.goto(address)
+    ask(page)
+    page.click(".card-head >> nth=0")
+    page.click("text=See the beam")
+    page.wait_for_selector(".tree")
+    body = {"query": QUESTION, "retriever": "hops"}
+    trace = httpx.post(f"{address}/v1/trace", json=body).json()
+    steps = trace["steps"]
+    assert page.locator(".candidates tbody tr").count() == len(steps[0]["tokens"])
+    assert page.locator(".constraint li").count() == len(steps[0]["beams"])
+    allowed = f"{steps[0]['beams'][0]['allowed']} of {trace['vocabulary']} tokens allowed"
+    assert page.text_content(".allowed") == allowed
+    page.keyboard.press("ArrowRight")
+    assert page.text_content(".where") == f"token 2 of {len(steps)}"
+    fates = page.locator(".candidates .fate").all_text_contents()
+    names = {"kept": "kept", "finished": "passage", "pruned": "dropped", "beaten": "beaten"}
+    assert fates == [names[token["fate"]] for token in steps[1]["tokens"]]
+    assert "beam=A1.2" in page.url
+    page.click("[aria-label='Step before']")
+    assert page.text_content(".where") == f"token 1 of {len(steps)}"
+    assert page.locator(".results li").count() == len(trace["results"])
+    page.keyboard.press("Escape")
+    assert page.locator("#beam").is_hidden()
+
+
+def test_a_view_can_be_shared(page: Any, address: str) -> None:
+    page.goto(f"{address}/#q=is+the+otter+kind+%3F&r=generative&steps=fixed&hops=2&beam=A2.2")
+    page.wait_for_selector(".tree")
+    assert len(ids(page)) == 2
+    assert "hop 2" in page.text_content(".beam h2")
+    assert page.text_content(".where").startswith("token 2 of")
+    assert page.input_value("#hops") == "2"
+    page.go_back()
+    page.goto(address)
+    page.click(".example >> nth=0")
+    page.wait_for_selector("li[data-id]")
+    assert page.input_value("#question") == QUESTION
+    page.go_back()
+    page.wait_for_selector(".example")
+
+
+def test_the_keyboard(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector(".example")
+    page.keyboard.press("/")
+    page.keyboard.type(QUESTION)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#results[aria-busy=false] li[data-id]")
+    page.keyboard.press("ArrowDown")
+    focused = "document.activeElement.closest('li')?.dataset.id"
+    assert page.evaluate(focused) == ids(page)[0]
+    page.keyboard.press("Enter")
+    assert page.get_attribute(".card-head >> nth=0", "aria-expanded") == "true"
+    page.keyboard.press("b")
+    page.wait_for_selector(".tree")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("#help").is_hidden()
+
+
+def test_hostile_texts_stay_texts(page: Any, address: str) -> None:
+    wild = "<img src=x onerror=alert(1)> alert right quote injected end event"
+    page.goto(address)
+    assert page.text_content(".example >> nth=1") == "<b>bold</b>"
+    ask(page, wild, retriever="hostile")
+    assert sorted(ids(page)) == sorted(passage.id for passage in HOSTILE)
+    for place in range(len(HOSTILE)):
+        page.click(f".card-head >> nth={place}")
+    page.wait_for_function("document.querySelectorAll('.metadata .data').length == 5")
+    assert page.locator("main img, main script, main b").count() == 0
+    assert page.locator("script").count() == 2
+    shown = page.locator(".card-line code").all_text_contents()
+    assert "<script>alert(1)</script>" in shown
+    years = page.locator(".metadata dd").all_text_contents()
+    assert sorted(years) == ["2000", "2001", "2002", "2003", "2004"]
+    assert page.evaluate("(() => { try { document.body.innerHTML = '<i>'; } catch { return 'refused'; } })()")
+
+
+def test_a_key_is_kept_in_the_tab_and_written_nowhere(page: Any, hostile: Path, tmp_path: Path) -> None:
+    secret = "a-key-of-a-team-1"
+    (tmp_path / "keys").write_text(f"{secret}\n")
+    with behind_socket(serving_of({"one": hostile}), AccessOptions(keys=str(tmp_path / "keys"))) as address:
+        page.goto(address)
+        page.wait_for_selector("text=This server asks for an API key")
+        page.click("text=Enter a key")
+        page.fill("#key-field", secret)
+        page.click("text=Use this key")
+        page.wait_for_selector("text=Type a question above")
+        ask(page, "alert")
+        page.wait_for_selector("li[data-id]")
+        page.click("#code-open")
+        for tab in page.locator("[role=tab]").all():
+            tab.click()
+            assert secret not in page.text_content("#code-text")
+        held = page.evaluate("[JSON.stringify(localStorage), document.cookie, location.href]")
+        assert all(secret not in text for text in held)
+        assert page.evaluate("sessionStorage.getItem('grls-key')") == secret
+
+
+def test_a_request_as_code(page: Any, address: str) -> None:
+    page.goto(address)
+    page.fill("#where", 'a="it\'s \\"so\\""')
+    ask(page, 'it\'s "kind" $HOME `x` ?', retriever="bm25")
+    page.click("#code-open")
+    texts = []
+    for tab in page.locator("[role=tab]").all():
+        tab.click()
+        texts.append(page.text_content("#code-text"))
+    curl, library, client, script = texts
+    words = shlex.split(curl.replace("\\\n", ""))
+    body = json.loads(words[-1])
+    assert body == {
+        "query": "it's \"kind\" $HOME `x` ?", "retriever": "bm25", "where": "a=\"it's \\\"so\\\"\"", "k": 10,
+    }  # fmt: skip
+    assert words[:2] == ["curl", f"{address}/v1/search"]
+    named: dict[str, Any] = {}
+    exec(client.split("answer =")[0], named)
+    assert named["body"] == body
+    compile(library, "library", "exec")
+    assert "fetch(" in script
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_narrow_screens(browser: Any, address: str, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.goto(f"{address}/#q=is+the+otter+kind+%3F&beam=A1.1&with=bm25")
+    page.wait_for_selector(".tree")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.locator(".options").is_hidden()
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == dark) == (scheme == "dark")
+    context.close()
+
+
+def test_what_readers_of_a_screen_need(page: Any, address: str) -> None:
+    page.goto(address)
+    ask(page)
+    nameless = page.evaluate(
+        """[...document.querySelectorAll("input, select, textarea, button, svg[role=img]")].filter(one =>
+        !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim())).length"""
+    )
+    assert nameless == 0
+    for landmark in ("main", "header.top", "nav", "section[aria-label=Question]", "[role=status]"):
+        assert page.locator(landmark).count() == 1
+    page.reload()
+    page.wait_for_selector("li[data-id]")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
