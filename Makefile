@@ -6,7 +6,7 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-scale bench-decode bench-cost bench-filters \
-  bench-riches bench-train bench-device bench-efficiency bench-serve fuzz-serve lock clean
+  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots fuzz-serve lock clean
 
 install: $(VENV)/.installed
 
@@ -82,6 +82,10 @@ bench-device: install
 
 bench-serve: install
 	$(BIN)/python -m benchmarks.serve runs/quickstart/retriever data/quickstart
+
+# pictures of the page for the docs; needs Chromium, and `make quickstart` before
+page-shots: install
+	$(BIN)/python -m benchmarks.page_shots runs/quickstart/retriever data/quickstart --output docs/images
 
 # 10,000 requests made from the description of the server; needs the package schemathesis
 fuzz-serve: install
