@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from grls.models.precision_names import Precision
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
-from grls.serve.options import OPEN_ACCESS, USUAL_LIMITS, AccessOptions, RequestLimits
+from grls.serve.options import (
+    OPEN_ACCESS,
+    USUAL_LIMITS,
+    AccessOptions,
+    RequestLimits,
+    ToolTransport,
+)
 
 
 def serve(
@@ -15,6 +21,7 @@ def serve(
     limits: RequestLimits = USUAL_LIMITS,
     access: AccessOptions = OPEN_ACCESS,
     answer: AnswerOptions = NO_ANSWERS,
+    mcp: ToolTransport | None = None,
     device: str = "auto",
     precision: Precision = "float32",
     examples: str | None = None,
@@ -35,6 +42,8 @@ def serve(
         limits: The limits of requests.
         access: Who may use the server.
         answer: The language model that answers questions.
+        mcp: Offer search, hops and passages as tools of an agent (Model Context Protocol; needs the extra
+            mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
@@ -49,6 +58,21 @@ def serve(
     if not 0 <= port < 65_536:
         raise ConfigError(f"--port must be between 0 and 65535, got {port}.")
     require("serve", "grls serve")
-    from grls.serve.run import run_server
+    if mcp is not None:
+        require("mcp", "grls serve --mcp")
+    from grls.serve.run import run_server, run_stdio
 
-    run_server(folder, host, port, limits, access, device, precision, answer, examples)
+    if mcp == "stdio":
+        _check_stdio(access, answer)
+        run_stdio(folder, limits, device, precision)
+        return
+    run_server(folder, host, port, limits, access, device, precision, answer, examples, mcp == "http")
+
+
+def _check_stdio(access: AccessOptions, answer: AnswerOptions) -> None:
+    from grls.errors import ConfigError
+
+    if access != OPEN_ACCESS:
+        raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
+    if answer != NO_ANSWERS:
+        raise ConfigError("--mcp stdio offers search, hops and passages: leave --answer out.")

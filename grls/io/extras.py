@@ -19,6 +19,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "dsp": ("dspy",),
     "releases": ("ijson",),
     "serve": ("fastapi", "uvicorn", "prometheus_client"),
+    "mcp": ("mcp",),
     "langchain": ("langchain_core",),
     "llama-index": ("llama_index",),
     "haystack": ("haystack",),

@@ -83,7 +83,7 @@ class Rates:
 
 
 class Gate:
-    """Lets requests to ``/v1`` pass that have a key, if keys are needed, and are within the rate.
+    """Lets requests to ``/v1`` and ``/mcp`` pass that have a key, if one is needed, and are within the rate.
 
     Args:
         app: The application behind it.
@@ -97,7 +97,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] == "http" and scope["path"].startswith("/v1"):
+        if scope["type"] == "http" and scope["path"].startswith(("/v1", "/mcp")):
             try:
                 self._check(Request(scope))
             except RefusalError as refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
@@ -22,7 +22,10 @@ from grls.serve.serving import Serving
 
 
 def create_app(
-    serving: Serving, access: AccessOptions = OPEN_ACCESS, hosts: frozenset[str] | None = None
+    serving: Serving,
+    access: AccessOptions = OPEN_ACCESS,
+    hosts: frozenset[str] | None = None,
+    tools: bool = False,
 ) -> FastAPI:
     """The application of a server.
 
@@ -30,6 +33,7 @@ def create_app(
         serving: Its retrievers and limits; its threads end with the application.
         access: Who may use it.
         hosts: The host names that requests may have (:func:`grls.serve.hosts.accepted_hosts`); None: any.
+        tools: Offer the tools of an agent at /mcp.
 
     Raises:
         DataError: A file of keys cannot be used.
@@ -44,6 +48,8 @@ def create_app(
         lifespan=_ending,
     )
     app.state.serving = serving
+    if tools:
+        _add_tools(app)
     serving.metrics.watch_queues(serving.queues, serving.questions)
     add_addresses(app)
     add_handlers(app)
@@ -70,8 +76,18 @@ def _tokens(serving: Serving) -> int | None:
     return None if serving.answering is None else serving.answering.options.tokens
 
 
+def _add_tools(app: FastAPI) -> None:
+    from grls.serve.tools.server import tool_routes, tool_server  # late: they need an extra
+
+    server = tool_server(app.state.serving)
+    app.router.routes += tool_routes(server)
+    app.state.tools = server.session_manager
+
+
 @asynccontextmanager
 async def _ending(app: FastAPI) -> AsyncIterator[None]:
-    """End the threads of the retrievers with the application."""
-    yield
+    """Run the tools with the application, and end the threads of the retrievers with it."""
+    tools = getattr(app.state, "tools", None)
+    async with nullcontext() if tools is None else tools.run():
+        yield
     await run_in_threadpool(app.state.serving.close)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from grls.errors import ConfigError
+
+ToolTransport = Literal["stdio", "http"]
+"""How the tools of an agent are offered."""
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,12 @@ def late(seconds: float) -> RefusalError:
 
 
 async def outcome(
-    request: Request, version: Version, job: Job, seconds: float, worker: Worker | None = None
+    request: Request | None, version: Version, job: Job, seconds: float, worker: Worker | None = None
 ) -> Any:
     """Let a job wait for its thread, and return its result.
 
     Args:
-        request: The request; if its client goes, the job is withdrawn.
+        request: The request; if its client goes, the job is withdrawn. None: it is no HTTP request.
         version: The retriever.
         job: The job.
         seconds: Time that it may take.
@@ -49,7 +49,10 @@ async def outcome(
     worker = version.worker if worker is None else worker  # an idle one has the length 0
     worker.submit(job)
     try:
-        return await while_there(request, asyncio.wrap_future(job.future), seconds)
+        awaited = asyncio.wrap_future(job.future)
+        if request is None:
+            return await _within(awaited, seconds)
+        return await while_there(request, awaited, seconds)
     except RefusalError:
         raise
     except GrlsError as error:
@@ -82,6 +85,13 @@ async def while_there(request: Request, awaited: Awaitable[_Result], seconds: fl
             one.cancel()
         with suppress(asyncio.CancelledError):
             await gone
+
+
+async def _within(awaited: Awaitable[_Result], seconds: float) -> _Result:
+    try:
+        return await asyncio.wait_for(awaited, seconds)
+    except TimeoutError:
+        raise late(seconds) from None
 
 
 async def _disconnected(request: Request) -> None:

@@ -129,8 +129,11 @@ def client_of(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> TestClie
 
 
 @contextmanager
-def behind_socket(serving: Serving, access: AccessOptions = OPEN_ACCESS) -> Iterator[str]:
-    config = uvicorn.Config(create_app(serving, access), port=0, log_config=None, access_log=False)
+def behind_socket(
+    serving: Serving, access: AccessOptions = OPEN_ACCESS, tools: bool = False
+) -> Iterator[str]:
+    app = create_app(serving, access, tools=tools)
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

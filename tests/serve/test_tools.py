@@ -1,0 +1,192 @@
+"""The tools of an agent, called by the client of the package mcp: in the process, over stdio, over HTTP."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_helpers import Slow, behind_socket, hostile_folder, serving_of
+
+pytest.importorskip("mcp", reason='needs the extra mcp: pip install "grls[mcp]"')
+
+from mcp import Client, StdioServerParameters
+
+from grls.api.opening import load
+from grls.cli import main
+from grls.serve.options import AccessOptions, RequestLimits
+from grls.serve.serving import Serving
+from grls.serve.tools.server import tool_server
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def serving(kinds: Path, hostile: Path) -> Iterator[Serving]:
+    one = serving_of({"generative": kinds / "generative", "hops": kinds / "hops", "hostile": hostile})
+    yield one
+    one.close()
+
+
+def called(where: Any, name: str, /, **arguments: Any) -> Any:
+    async def call() -> Any:
+        async with Client(where) as client:
+            return await client.call_tool(name, arguments)
+
+    return asyncio.run(call())
+
+
+def test_what_is_listed(serving: Serving) -> None:
+    async def listed() -> Any:
+        async with Client(tool_server(serving)) as client:
+            return client.instructions, (await client.list_tools()).tools
+
+    instructions, tools = asyncio.run(listed())
+    assert "generative" in instructions
+    assert "hostile (5 passages)" in instructions
+    assert [tool.name for tool in tools] == ["search", "hops", "passages"]
+    for tool in tools:
+        assert tool.description
+        assert tool.annotations.read_only_hint
+        assert tool.output_schema["properties"]
+        assert all(field["description"] for field in tool.input_schema["properties"].values())
+
+
+def test_search_is_that_of_the_retriever(serving: Serving, kinds: Path) -> None:
+    result = called(tool_server(serving), "search", query="is the otter calm ?", k=3)
+    alone = load(kinds / "generative", device="cpu").search("is the otter calm ?", 3)
+    assert [hit["id"] for hit in result.structured_content["hits"]] == [hit.id for hit in alone]
+    assert result.structured_content["hits"][0]["text"] == alone[0].text
+    assert not result.is_error
+
+
+def test_hops_are_those_of_the_stream(serving: Serving, kinds: Path) -> None:
+    result = called(tool_server(serving), "hops", query="is the otter calm ?", retriever="hops")
+    streamed = list(load(kinds / "hops", device="cpu").stream("is the otter calm ?"))
+    hops = result.structured_content["hops"]
+    assert [hop["chain"] for hop in hops] == [[hit.id for hit in hop.chain] for hop in streamed]
+    fixed = called(tool_server(serving), "hops", query="is the otter calm ?", steps="fixed", max=2)
+    assert len(fixed.structured_content["hops"]) <= 2
+
+
+def test_passages_by_any_id(serving: Serving) -> None:
+    from serve_helpers import HOSTILE
+
+    ids = [passage.id for passage in HOSTILE]
+    result = called(tool_server(serving), "passages", ids=ids, retriever="hostile")
+    texts = [(one["id"], one["text"]) for one in result.structured_content["passages"]]
+    assert texts == [(passage.id, passage.text) for passage in HOSTILE]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("search", {}, "query"),
+        ("search", {"query": " "}, "a query is empty"),
+        ("search", {"query": "x", "k": 101}, "k is at most 100"),
+        ("search", {"query": "x", "k": "many"}, "k"),
+        ("search", {"query": "x", "retriever": "no"}, "there are generative, hops, hostile"),
+        ("search", {"query": "x", "where": "(("}, "filter, column 3"),
+        ("search", {"query": "x" * 4001}, "4,000"),
+        ("hops", {"query": "x", "steps": "fixed", "max": 9}, "hops.max is at most 8"),
+        ("hops", {"query": "x", "steps": "ranked"}, "steps"),
+        ("passages", {"ids": []}, "ids"),
+        ("passages", {"ids": ["nowhere"]}, "'nowhere': the corpus of generative has no passage of this id"),
+        ("passages", {"ids": ["a"] * 101}, "ids: the number of ids is at most 100"),
+        ("magic", {}, "Unknown tool"),
+    ],
+)
+def test_what_cannot_be_called(serving: Serving, tool: str, arguments: Any, said: str) -> None:
+    result = called(tool_server(serving), tool, **arguments)
+    assert result.is_error
+    assert said in result.content[0].text
+
+
+def test_failures(caplog: pytest.LogCaptureFixture) -> None:
+    serving = serving_of({"slow": Slow()}, RequestLimits(seconds=0.3))
+    server = tool_server(serving)
+    failed = called(server, "search", query="boom")
+    assert (failed.is_error, "its log says why" in failed.content[0].text) == (True, True)
+    assert "ZeroDivisionError" in caplog.text
+    assert "the corpus of slow" in called(server, "search", query="bad").content[0].text
+    serving.find(None).version.searcher.retriever.gate.clear()  # type: ignore[attr-defined]
+    assert "took longer than" in called(server, "search", query="a").content[0].text
+    assert not serving.find(None).version.worker._waiting
+    serving.find(None).version.searcher.retriever.gate.set()  # type: ignore[attr-defined]
+    serving.close()
+
+
+def test_over_standard_input_and_output(tmp_path: Path) -> None:
+    """A line on standard output that is no message would reach the client as an error."""
+    folder = hostile_folder(tmp_path / "one")
+    code = (
+        "import sys, warnings; print('stray'.upper(), file=sys.stderr); "
+        "from grls.cli import main; sys.exit(main())"
+    )
+    command = ["-c", code, "serve", f"named={folder}", "--mcp", "stdio"]
+    environment = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
+    log = (tmp_path / "log").open("w+")
+    heard: list[Any] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(message)
+
+    async def call() -> Any:
+        from mcp import stdio_client
+
+        parameters = StdioServerParameters(command=sys.executable, args=command, env=environment)
+        async with Client(stdio_client(parameters, errlog=log), message_handler=hear) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            return names, await client.call_tool("search", {"query": "alert"})
+
+    names, result = asyncio.run(call())
+    assert names == ["search", "hops", "passages"]
+    assert result.structured_content["hits"]
+    assert not [message for message in heard if isinstance(message, Exception)]
+    log.seek(0)
+    assert log.read().splitlines() == ["STRAY"]  # nothing failed, and nothing of the client is logged
+
+
+def test_over_http(serving: Serving, tmp_path: Path) -> None:
+    import httpx
+
+    (tmp_path / "keys").write_text("a key of enough characters\n")
+    own = serving_of({"hostile": hostile_folder(tmp_path / "one")})
+    with behind_socket(own, tools=True) as address:
+        result = called(f"{address}/mcp", "search", query="alert")
+        assert result.structured_content["hits"]
+        assert httpx.get(f"{address}/metrics").text.count('route="/mcp"')
+    own = serving_of({"hostile": tmp_path / "one"})
+    with behind_socket(own, AccessOptions(keys=str(tmp_path / "keys")), tools=True) as address:
+        assert httpx.post(f"{address}/mcp", json={}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--mcp", "stdio", "--access.rate", "3"], "leave --access out"),
+        (["--mcp", "stdio", "--answer.model", "m"], "leave --answer out"),
+        (["--mcp", "pigeon"], "--mcp"),
+    ],
+)
+def test_wrong_options(
+    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["serve", str(hostile_folder(tmp_path / "one")), *options])
+    except SystemExit as end:
+        code = int(str(end.code))
+    assert code in (1, 2)
+    assert said in capsys.readouterr().err
+
+
+def test_without_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    assert main(["serve", str(hostile_folder(tmp_path / "one")), "--mcp", "stdio"]) == 1
+    captured = capsys.readouterr()
+    assert 'pip install "grls[mcp]"' in captured.err
+    assert not captured.out
