@@ -87,8 +87,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 GUIDES = (
-    "train", "query-generation", "spans", "rescoring", "compare", "hybrid", "scores", "riches", "programs",
-    "ralm", "filters", "explain", "data-sets",
+    "train", "query-generation", "spans", "rescoring", "compare", "fusion", "multi-hop", "gpu", "hybrid",
+    "scores", "riches", "programs", "ralm", "filters", "explain", "data-sets",
 )  # fmt: skip
 """The guides of ``docs/guides``, in an order in which their commands can be run."""
 
@@ -98,7 +98,7 @@ def readme_commands() -> list[list[str]]:
     guides = [ROOT / "docs" / "guides" / f"{name}.md" for name in GUIDES]
     assert {file.stem for file in (ROOT / "docs" / "guides").glob("*.md")} == set(GUIDES)
     texts = [file.read_text() for file in (ROOT / "README.md", *guides)]
-    fences = re.findall(r"^```(\w*)\n(.*?)^```", "\n".join(texts), re.DOTALL | re.MULTILINE)
+    fences = re.findall(r"^```([^\n]*)\n(.*?)^```", "\n".join(texts), re.DOTALL | re.MULTILINE)
     blocks = [text for language, text in fences if not language]
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     return [shlex.split(line)[1:] for line in lines if line.startswith("grls ")]

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import commands, reference
+from docs.site import commands, notebooks, reference
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 
 
-GENERATED = {ROOT / "docs" / place for place in (*commands.places(), *reference.places())}
+GENERATED = {ROOT / "docs" / place for place in (*commands.places(), *reference.places(), *notebooks.pages())}
 """Pages of the site that are no files."""
 
 

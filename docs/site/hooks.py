@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from docs.site import commands, navigation, reference  # noqa: E402
+from docs.site import commands, navigation, notebooks, reference  # noqa: E402
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -25,6 +25,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
-    for place, text in {**commands.pages(), **reference.pages()}.items():
+    for place, text in {**commands.pages(), **reference.pages(), **notebooks.pages()}.items():
         files.append(File.generated(config, place, content=text))
     return files

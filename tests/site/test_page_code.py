@@ -1,0 +1,77 @@
+"""The Python of the pages runs as it stands there, and prints what follows it; commands name real options."""
+
+import doctest
+import re
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from grls.cli import VERBS, Command
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+ELSEWHERE = {
+    "python.md": "tests/api/test_python_page.py",
+    "adapters.md": "tests/adapters/test_adapters_docs.py",
+    "guides/train.md": "tests/api/test_fit_generator.py",
+    "fit.md": "the README, whose test runs the same call",
+    "guides/serve.md": "tests/serve",
+}
+"""Pages whose Python needs models or packages -> where it is run."""
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+
+
+def name(page: Path) -> str:
+    return page.relative_to(DOCS).as_posix()
+
+
+def pages() -> list[Path]:
+    """The pages with Python that is run here."""
+    every = [page for page in sorted(DOCS.rglob("*.md")) if name(page) not in ELSEWHERE]
+    return [page for page in every if BLOCK.search(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_python_prints_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is one program; ``...`` stands for what differs each time."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, object] = {"__name__": name(page)}
+    for code, expected in BLOCK.findall(page.read_text(encoding="utf-8")):
+        printed = StringIO()
+        if code.startswith("# file: "):  # a module that later blocks import
+            (tmp_path / code.split("\n", 1)[0].removeprefix("# file: ")).write_text(code)
+            continue
+        with redirect_stdout(printed):
+            exec(compile(code, name(page), "exec"), names)
+        same = doctest.OutputChecker().check_output(expected, printed.getvalue(), doctest.ELLIPSIS)
+        assert same or not expected, printed.getvalue()
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The ``grls`` commands in the code blocks without a language."""
+    blocks = re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [shlex.split(line)[1:] for line in lines if line.startswith("grls ")]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=name)
+def test_commands_are_there_with_their_options(page: Path) -> None:
+    """Trainings parse their options by Lightning: tests/test_configs.py runs them."""
+    for words in commands(page):
+        if words[0].startswith("--"):
+            continue
+        verb, rest = VERBS[words[0]], words[1:]
+        while rest and rest[0] in verb.names:
+            verb, rest = verb.names[rest[0]], rest[1:]
+        if verb.training or not verb.target:
+            continue
+        actions = Command(verb, "grls").parser()._actions
+        known = {option for action in actions for option in action.option_strings} | {"--help"}
+        given = {word.partition("=")[0] for word in rest if word.startswith("--")}
+        assert given <= known, (words, given - known)
