@@ -4,12 +4,14 @@ A notebook is run in an empty folder, without the network. Its outputs are store
 """
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "notebooks"
 SECONDS = 300
 """The longest time of a cell."""
 
@@ -30,9 +32,9 @@ def run(file: Path) -> Any:
 
     notebook = nbformat.read(file, as_version=4)
     with tempfile.TemporaryDirectory() as place:
-        NotebookClient(
-            notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": place}}
-        ).execute()
+        where = {"metadata": {"path": place}}
+        client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=where)
+        client.execute(env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"})
     return notebook
 
 
