@@ -6,7 +6,7 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-scale bench-decode bench-cost bench-filters \
-  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots fuzz-serve lock clean
+  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve lock clean
 
 install: $(VENV)/.installed
 
@@ -86,6 +86,10 @@ bench-serve: install
 # pictures of the page for the docs; needs Chromium, and `make quickstart` before
 page-shots: install
 	$(BIN)/python -m benchmarks.page_shots runs/quickstart/retriever data/quickstart --output docs/images
+
+# The steps of the Dockerfile in a temporary folder of about 2 GB, its command, and its health check.
+container-check:
+	$(PYTHON) .ci/container.py
 
 # 10,000 requests made from the description of the server; needs the package schemathesis
 fuzz-serve: install
