@@ -90,13 +90,14 @@ GUIDES = (
     "train", "query-generation", "spans", "rescoring", "compare", "fusion", "multi-hop", "gpu", "hybrid",
     "scores", "riches", "programs", "ralm", "filters", "explain", "data-sets",
 )  # fmt: skip
-"""The guides of ``docs/guides``, in an order in which their commands can be run."""
+"""The guides of ``docs/guides`` whose commands need others to be run before them; the rest follows."""
 
 
 def readme_commands() -> list[list[str]]:
     """The `grls` commands in the code blocks of the README and the guides, as an argument list each."""
-    guides = [ROOT / "docs" / "guides" / f"{name}.md" for name in GUIDES]
-    assert {file.stem for file in (ROOT / "docs" / "guides").glob("*.md")} == set(GUIDES)
+    names = {file.stem for file in (ROOT / "docs" / "guides").glob("*.md")}
+    assert names >= set(GUIDES)
+    guides = [ROOT / "docs" / "guides" / f"{name}.md" for name in (*GUIDES, *sorted(names - set(GUIDES)))]
     texts = [file.read_text() for file in (ROOT / "README.md", *guides)]
     fences = re.findall(r"^```([^\n]*)\n(.*?)^```", "\n".join(texts), re.DOTALL | re.MULTILINE)
     blocks = [text for language, text in fences if not language]

@@ -48,7 +48,7 @@ def draw() -> str:
     for number, step in enumerate(steps()):
         y = 44 + 88 * number
         sketch.text(16, y + 22, f"step {number + 1}", "small soft")
-        middles = {}
+        middles: dict[str, float] = {}
         for place, (prefix, probability) in enumerate(step.kept + step.dropped):
             x = 70 + 130 * place
             sketch.box(

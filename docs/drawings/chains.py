@@ -14,7 +14,7 @@ def draw() -> str:
     sketch.text(16, 112, "one search, a ranking", "small soft")
     sketch.line((16, 160), (444, 160), style="lost")
     sketch.text(16, 188, "hop by hop", "bold")
-    y = 200
+    y: float = 200
     for number, (asked, answer) in enumerate(
         (
             (["question"], "passage A"),

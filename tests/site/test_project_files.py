@@ -1,0 +1,46 @@
+"""The files beside the code say what is so: version, commands of workflows, files that are named."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import grls
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def steps(workflow: Path) -> list[dict[str, Any]]:
+    jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+    return [step for job in jobs.values() for step in job["steps"]]
+
+
+def test_the_citation_has_the_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (citation["version"], citation["license"]) == (grls.__version__, "Apache-2.0")
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_workflow_runs_what_is_there(workflow: Path) -> None:
+    """Its make targets exist, and its token may only read unless a job says more."""
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    content = yaml.safe_load(workflow.read_text(encoding="utf-8"))
+    assert content["permissions"] == {"contents": "read"}
+    runs = [step["run"] for step in steps(workflow) if "run" in step]
+    for command in runs:
+        assert set(re.findall(r"\bmake ([\w-]+)", command)) <= targets
+        for script in re.findall(r"(?<!\S)\.ci/\w+", command):
+            assert (ROOT / script).is_file()
+    assert len(WORKFLOWS) == 3
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "RELEASING.md"])
+def test_the_make_targets_that_are_named_exist(name: str) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"`?make ([\w-]+)`?", (ROOT / name).read_text(encoding="utf-8")))
+    assert named
+    assert named <= targets
