@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
   bench-riches bench-train bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve lock clean
 
 install: $(VENV)/.installed
@@ -53,13 +53,17 @@ quickstart: install
 	  --examples 3 --output runs/quickstart/metrics.json
 
 # bench-efficiency needs the extra local-models and data/entailmentbank
-bench: bench-index bench-scale bench-decode bench-cost bench-filters bench-riches bench-train
+bench: bench-index bench-streams bench-scale bench-decode bench-cost bench-filters bench-riches bench-train
 
 bench-index: install
 	$(BIN)/python -m benchmarks.index
 
 bench-scale: install
 	$(BIN)/python -m benchmarks.scale
+
+# The index alone, from a stream of tokens.
+bench-streams: install
+	$(BIN)/python -m benchmarks.streams
 
 bench-decode: install
 	$(BIN)/python -m benchmarks.decode

@@ -1,224 +1,369 @@
-"""Scale: an index of millions of passages from a stream, in bounded memory.
+"""Scale: build, open, search, filter, add and remove with millions of passages of generated text.
 
-    python -m benchmarks.scale
-    python -m benchmarks.scale --passages '[1000000, 5000000]' --memory 512
+    python -m benchmarks.scale --passages '[1000000]'
+    python -m benchmarks.scale --passages '[1000000, 5000000, 20000000]' --folder DISK
 
-Passages are generated a chunk at a time. Every build runs in a separate process to measure its peak memory:
-the highest resident memory, minus the memory before the build (for a build in memory this includes the
-tokens). Rivals in the same run: the build in memory (at sizes up to ``rival_passages``) and marisa-trie
-(``marisa_passages``: it takes a string a prefix). The design point, 20 million passages of 100 tokens, is
-extrapolated from the largest size: bytes by the passage and the token; seconds in proportion to the tokens,
-which is a lower bound if sorting needs more runs. Targets: at most 16 bytes a passage in addition to the
-tokens, loaded in under a second; 1,000,000 passages of 80 tokens from token arrays in memory in under 5 s on
-2 cores.
+Each step runs in a separate process, as a command does. The table names its seconds, the highest resident
+memory (and how much of it is anonymous: the rest are pages of memory-mapped files, which the system takes
+back when it needs them), and the highest use of disk in the work folder while it ran. The passages are drawn
+like those of :mod:`benchmarks.streams`, one token a word; the generator is a T5 with random weights, so the
+queries a second are those of its size, and what it finds means nothing.
+
+With ``keep`` false the generated ``corpus.jsonl`` is removed once the retriever folder holds a copy, as a
+user with little disk would do.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
 import resource
+import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jsonargparse import auto_cli
 
-from benchmarks.common import END, RESERVED, machine, print_table, seconds
-from benchmarks.decode import tokenized
-from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
-from grls.index.rows import Array, Form
-from grls.io.files import read_json
+from benchmarks.common import END, RESERVED, machine, print_table
+from benchmarks.streams import passages
 
-DESIGN_PASSAGES, DESIGN_TOKENS = 20_000_000, 100
-CHUNK = 20_000
-How = Literal["stream", "memory", "marisa"]
+WORDS = 32_000
+_EVERY = 0.05
+"""Seconds between two looks at memory and disk."""
 
 
-class Build(NamedTuple):
-    """The cost of one build.
+class Plan(NamedTuple):
+    """One corpus and how it is measured.
 
     Attributes:
-        seconds: Seconds from the token stream to the index, without generating the stream.
-        saving: Seconds to write the index to disk, if that is a separate step.
-        peak: Highest resident memory in bytes, minus the memory before the build.
-        beside: Bytes a passage in addition to the tokens.
-        stored: Bytes a passage, tokens included.
-        load: Median milliseconds to open the index, checks included.
+        folder: The work folder.
+        passages: Number of passages.
+        tokens: Mean tokens a passage.
+        memory: Memory for sorting, as in ``--index.memory``.
+        width: Width of the model.
+        layers: Layers of the encoder, and of the decoder.
+        queries: Queries of each search.
+        beams: Beam widths.
+        added: Number of passages that are added.
+    """
+
+    folder: str
+    passages: int
+    tokens: int
+    memory: str
+    width: int
+    layers: int
+    queries: int
+    beams: tuple[int, ...]
+    added: int
+
+    @property
+    def data(self) -> Path:
+        """The data set folder."""
+        return Path(self.folder) / "data"
+
+    @property
+    def retriever(self) -> Path:
+        """The retriever folder."""
+        return Path(self.folder) / "retriever"
+
+
+class Measured(NamedTuple):
+    """What a step took.
+
+    Attributes:
+        seconds: Seconds of the step, without the start of its process.
+        resident: Highest resident memory in bytes.
+        anonymous: Highest anonymous memory in bytes.
+        disk: Highest use of disk in bytes.
+        notes: What else was measured.
     """
 
     seconds: float
-    saving: float
-    peak: int
-    beside: float
-    stored: float
-    load: float
+    resident: int
+    anonymous: int
+    disk: int
+    notes: str
 
 
-def passages(
-    count: int, mean_tokens: int, vocabulary: int = 32_000, branching: int = 300, seed: int = 0
-) -> Iterator[tuple[Array, Array]]:
-    """:func:`benchmarks.common.synthetic_passages` as a stream: tokens and offsets, a chunk at a time."""
-    rng = np.random.default_rng(seed)
-    words = vocabulary - RESERVED
-    weights = 1.0 / np.arange(1, words + 1)
-    cumulative = np.cumsum(weights / weights.sum())
-    shift = rng.integers(0, words, branching)
-    for start in range(0, count, CHUNK):
-        size = min(CHUNK, count - start)
-        lengths = np.maximum(2, rng.normal(mean_tokens, mean_tokens / 5, size).round().astype(np.int64))
-        longest = int(lengths.max())
-        tokens = np.empty((longest, size), dtype=np.uint16)  # a row a position: written as it is drawn
-        previous = np.zeros(size, dtype=np.int64)
-        for position in range(longest):
-            ranks = np.searchsorted(cumulative, rng.random(size)).clip(max=words - 1)
-            previous = (ranks + shift[previous % branching]) % words
-            tokens[position] = previous + RESERVED
-        tokens[lengths - 1, np.arange(size)] = END
-        kept = np.arange(longest) < lengths[:, None]
-        yield tokens.T[kept], np.concatenate(([0], np.cumsum(lengths)))
+def words() -> list[str]:
+    """Distinct words, short ones first, so that frequent words are short."""
+    letters = "etaoinshrdlucmfwypvbgkjqxz"
+    made = [a + b for a in letters for b in letters] + [
+        a + b + c for a in letters for b in letters for c in letters
+    ]
+    made += [a + b + c + d for a in letters[:5] for b in letters for c in letters for d in letters]
+    return made[: WORDS - RESERVED]
 
 
-class Stopwatch:
-    """Passes a stream on and measures the time to generate it."""
-
-    def __init__(self, stream: Iterator[tuple[Array, Array]]):
-        self.seconds = 0.0
-        self._stream = stream
-
-    def __iter__(self) -> Iterator[tuple[Array, Array]]:
-        while True:
-            start = time.perf_counter()
-            piece = next(self._stream, None)
-            self.seconds += time.perf_counter() - start
-            if piece is None:
-                return
-            yield piece
+def texts(count: int, tokens: int, seed: int = 0) -> Iterator[str]:
+    """Texts of about ``tokens`` tokens each, the end token included."""
+    known = np.array(words(), dtype=object)
+    for flat, offsets in passages(count, tokens, WORDS, seed=seed):
+        for first, last in zip(offsets.tolist(), offsets[1:].tolist(), strict=False):
+            yield " ".join(known[flat[first : last - 1] - RESERVED])
 
 
-def resident() -> int:
-    """The highest resident memory of this process so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def generate(plan: Plan) -> str:
+    """Write the corpus and the model."""
+    plan.data.mkdir(parents=True)
+    with (plan.data / "corpus.jsonl").open("w", encoding="utf-8") as stream:
+        for number, text in enumerate(texts(plan.passages, plan.tokens)):
+            stream.write(f'{{"_id": "{number}", "title": "", "text": "{text}", ')
+            stream.write(f'"metadata": {{"year": {1990 + number % 30}}}}}\n')
+    _write_model(plan)
+    return f"{(plan.data / 'corpus.jsonl').stat().st_size / 1e9:.2f} GB of JSON"
 
 
-def one_build(how: How, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
-    """Build, save and open one index; call this in a separate process."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "index"
-        watch = Stopwatch(passages(count, tokens))
-        next(passages(CHUNK, tokens))  # memory of the generator does not belong to the build
-        saving = 0.0
-        before = resident()
-        if how == "stream":
-            took, _ = seconds(lambda: save_stream(watch, folder, END, memory, form))
-            took -= watch.seconds
-        else:
-            chunks = list(watch)
-            flat = np.concatenate([chunk for chunk, _ in chunks])
-            lengths = np.concatenate([np.diff(offsets) for _, offsets in chunks])
-            del chunks
-            offsets = np.concatenate(([0], np.cumsum(lengths)))
-            backend = "array" if how == "memory" else "marisa"
-            took, index = seconds(lambda: index_tokens(flat, offsets, END, backend, form))
-            saving, _ = seconds(lambda: save_index(index, folder))
-        peak = resident() - before
-        files = read_json(folder / "index.json")["files"]
-        sizes = {name: entry["bytes"] for name, entry in files.items()}
-        load = float(np.median([seconds(lambda: load_index(folder))[0] for _ in range(5)]))
-        whole = sum(sizes.values())
-        return Build(took, saving, peak, (whole - sizes["tokens"]) / count, whole / count, 1e3 * load)
+def _write_model(plan: Plan) -> None:
+    """A T5 with random weights, and a tokenizer that knows every word."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+
+    known = {word: number for number, word in enumerate(["<pad>", "</s>", "<unk>", *words()])}
+    tokenizer = Tokenizer(models.WordLevel(known, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", END)])
+    wrapped: Any = PreTrainedTokenizerFast
+    fast = wrapped(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    torch.manual_seed(0)
+    heads = max(1, plan.width // 64)
+    made: Any = T5Config  # its type does not know the fields of every config
+    config = made(
+        vocab_size=len(known), d_model=plan.width, d_kv=plan.width // heads, d_ff=4 * plan.width,
+        num_heads=heads, num_layers=plan.layers, decoder_start_token_id=0, pad_token_id=0,
+        eos_token_id=END,
+    )  # fmt: skip
+    T5ForConditionalGeneration(config).save_pretrained(Path(plan.folder) / "model")
+    fast.save_pretrained(Path(plan.folder) / "model")
 
 
-def of_corpus(corpus: str, tokenizer: str) -> str:
-    """The size of a corpus' index, on one line."""
-    index = index_sequences(tokenized(corpus, tokenizer), END)
-    with tempfile.TemporaryDirectory() as folder:
-        save_index(index, Path(folder) / "index")
-        files = read_json(Path(folder) / "index" / "index.json")["files"]
-    beside = sum(entry["bytes"] for name, entry in files.items() if name != "tokens") / len(index)
-    return f"{corpus}: {len(index):,} passages, {beside:.2f} bytes a passage beside the tokens"
+def build(plan: Plan) -> str:
+    """Build the retriever folder, as `grls index` does."""
+    from grls.index.options import IndexOptions
+    from grls.retrieve.build import Building
+    from grls.retrieve.build import build as build_folder
+
+    how = Building(str(plan.retriever), "generative", IndexOptions(memory=plan.memory))
+    build_folder(str(Path(plan.folder) / "model"), str(plan.data), how)
+    size = sum(file.stat().st_size for file in (plan.retriever / "index").iterdir())
+    return f"index {size / 1e9:.3f} GB, {size / plan.passages:.1f} bytes a passage"
 
 
-def _child(pipe: Any, arguments: tuple[Any, ...]) -> None:
-    pipe.send(one_build(*arguments))
+def opened(plan: Plan, beams: int = 5) -> Any:
+    """The retriever, as commands open it."""
+    from grls.retrieve.generative.options import SearchOptions
+    from grls.retrieve.generative.retriever import GenerativeRetriever
+
+    return GenerativeRetriever.from_pretrained(plan.retriever, "cpu", options=SearchOptions(beams=beams))
 
 
-def measure(how: How, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
-    """:func:`one_build` in a separate process."""
+def load(plan: Plan) -> str:
+    """Open the retriever and answer a query."""
+    opened(plan).retrieve([next(texts(1, 10, seed=1))], 5)
+    return "with a first query"
+
+
+def search(plan: Plan) -> str:
+    """Search with every beam width."""
+    retriever = opened(plan)
+    return (
+        "; ".join(f"{beams}: {_rate(retriever, plan, beams)}" for beams in plan.beams) + " queries/s a beam"
+    )
+
+
+def _rate(retriever: Any, plan: Plan, beams: int, **more: Any) -> str:
+    """Queries a second with a beam width."""
+    from dataclasses import replace
+
+    retriever.options = replace(retriever.options, beams=beams)
+    asked = list(texts(plan.queries, 12, seed=2))
+    retriever.retrieve(asked[:1], beams, **more)
+    start = time.perf_counter()
+    retriever.retrieve(asked, beams, **more)
+    return f"{len(asked) / (time.perf_counter() - start):.2f}"
+
+
+def filtered(plan: Plan) -> str:
+    """Make a filter over metadata, and search with it."""
+    from grls.data.filters import where
+
+    retriever = opened(plan)
+    allowed = where("year=2001")
+    start = time.perf_counter()
+    first = retriever.retrieve([next(texts(1, 10, seed=1))], 5, allowed)
+    took = time.perf_counter() - start
+    assert first[0]
+    start = time.perf_counter()
+    return f"first query {took:.1f} s, then {_rate(retriever, plan, 5, allow=allowed)} queries/s"
+
+
+def add(plan: Plan) -> str:
+    """Add passages, and search."""
+    from grls.data.types import Passage
+
+    retriever = opened(plan)
+    new = [Passage(f"new-{n}", text) for n, text in enumerate(texts(plan.added, plan.tokens, seed=3))]
+    start = time.perf_counter()
+    retriever.add(new)
+    took = time.perf_counter() - start
+    return f"{plan.added:,} added in {took:.1f} s, then {_rate(retriever, plan, 5)} queries/s"
+
+
+def remove(plan: Plan) -> str:
+    """Remove one passage in a hundred, and search."""
+    retriever = opened(plan)
+    start = time.perf_counter()
+    retriever.remove([str(number) for number in range(0, plan.passages, 100)])
+    first = retriever.retrieve([next(texts(1, 10, seed=1))], 5)
+    took = time.perf_counter() - start
+    assert first[0]
+    return f"1 % in {took:.1f} s with a first query, then {_rate(retriever, plan, 5)} queries/s"
+
+
+STEPS: dict[str, Callable[[Plan], str]] = {
+    "generate": generate,
+    "build": build,
+    "first opening": load,
+    "load": load,
+    "search": search,
+    "filter": filtered,
+    "add": add,
+    "remove": remove,
+}
+
+
+class _Watch(threading.Thread):
+    """Looks at the anonymous memory of this process and the disk use of a folder."""
+
+    def __init__(self, folder: Path):
+        super().__init__(daemon=True)
+        self.anonymous = self.disk = 0
+        self._folder = folder
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            self.look()
+
+    def look(self) -> None:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        held = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")]
+        self.anonymous = max(self.anonymous, *(1024 * int(size) for size in held), 0)
+        self.disk = max(self.disk, used(self._folder))
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+        self.look()
+
+
+def used(folder: Path) -> int:
+    """Bytes of disk that the files of a folder take; hard links count once."""
+    sizes = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                stat = (Path(place) / name).stat()
+            except OSError:  # it has gone meanwhile
+                continue
+            sizes[stat.st_ino] = stat.st_blocks * 512
+    return sum(sizes.values())
+
+
+def one_step(name: str, plan: Plan) -> Measured:
+    """Run a step in this process."""
+    from grls.io.logs import quiet
+
+    quiet()
+    watch = _Watch(Path(plan.folder))
+    watch.start()
+    start = time.perf_counter()
+    notes = STEPS[name](plan)
+    took = time.perf_counter() - start
+    watch.end()
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Measured(took, resident, watch.anonymous, watch.disk, notes)
+
+
+def _child(pipe: Any, name: str, plan: Plan) -> None:
+    pipe.send(one_step(name, plan))
+
+
+def measure_step(name: str, plan: Plan) -> Measured:
+    """:func:`one_step` in a separate process, whose caches of corpora are in the work folder."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_child, args=(there, (how, count, tokens, memory, form)))
+    os.environ["HF_DATASETS_CACHE"] = str(Path(plan.folder) / "cache")
+    process = context.Process(target=_child, args=(there, name, plan))
     process.start()
     there.close()
     try:
-        build: Build = here.recv()
+        measured: Measured = here.recv()
     finally:
         process.join()
-    return build
+    return measured
 
 
-def _row(name: str, build: Build, rival: Build | None) -> list[str]:
-    ratio = "-" if rival is None else f"{build.seconds / (rival.seconds + rival.saving):.2f}"
+def _row(name: str, plan: Plan, step: Measured) -> list[str]:
     return [
-        name, f"{build.seconds:.1f}", f"{build.saving:.1f}", ratio, f"{build.peak / 2**20:.0f}",
-        f"{build.beside:.2f}", f"{build.stored:.1f}", f"{build.load:.0f}",
+        f"{plan.passages:,}", name, f"{step.seconds:.1f}", f"{step.resident / 2**20:,.0f}",
+        f"{step.anonymous / 2**20:,.0f}", f"{step.disk / 1e9:.2f}", step.notes,
     ]  # fmt: skip
 
 
 def main(
-    passages: tuple[int, ...] = (1_000_000,),
-    tokens: int = 80,
-    memory: int = 256,
-    rival_passages: int = 1_000_000,
-    marisa_passages: int = 10_000,
-    corpus: str | None = None,
-    tokenizer: str | None = None,
+    passages: tuple[int, ...] = (100_000,),
+    tokens: int = 100,
+    memory: str = "2GB",
+    width: int = 512,
+    layers: int = 6,
+    queries: int = 64,
+    beams: tuple[int, ...] = (1, 5, 50),
+    added: int = 1000,
+    folder: Path | None = None,
+    keep: bool = False,
+    output: Path | None = None,
 ) -> None:
-    """Measure and print a table and the extrapolation.
+    """Measure every step for every size, and print a table.
 
     Args:
         passages: Sizes of the corpora.
         tokens: Mean tokens a passage.
-        memory: Memory for sorting, in MiB.
-        rival_passages: Largest corpus that is also built in memory.
-        marisa_passages: Size of the corpus for marisa-trie.
-        corpus: Data set folder; print only the size of its index.
-        tokenizer: T5's tokenizer, for ``corpus``.
+        memory: Memory for sorting.
+        width: Width of the model.
+        layers: Layers of the encoder, and of the decoder.
+        queries: Queries of each search.
+        beams: Beam widths.
+        added: Number of passages that are added.
+        folder: Where work folders are made; null: the system's folder for temporary files.
+        keep: Keep the generated corpus and its cache while the retriever is used.
+        output: JSON file of all figures, written step by step; null: none.
     """
-    if (corpus is None) != (tokenizer is None):
-        raise SystemExit("error: --corpus needs --tokenizer, and the other way round.")
-    print(machine())
-    if corpus is not None and tokenizer is not None:
-        print(of_corpus(corpus, tokenizer))
-        return
-    limit = memory * 2**20
-    rows = []
+    print(machine(), flush=True)
+    rows, figures = [], []
     for count in passages:
-        rival = measure("memory", count, tokens, limit) if count <= rival_passages else None
-        whole = measure("stream", count, tokens, limit)
-        prefixes = measure("stream", count, tokens, limit, "prefixes")
-        if rival is not None:
-            rows.append(_row(f"{count:,}: in memory", rival, rival))
-        rows.append(_row(f"{count:,}: stream, {memory} MiB", whole, rival))
-        rows.append(_row(f"{count:,}: stream, unique prefixes", prefixes, rival))
-    if marisa_passages:
-        ours = measure("memory", marisa_passages, tokens, limit)
-        rows.append(_row(f"{marisa_passages:,}: in memory", ours, ours))
-        rows.append(
-            _row(f"{marisa_passages:,}: marisa-trie", measure("marisa", marisa_passages, tokens, limit), ours)
-        )
-    header = ["passages", "build, s", "saving, s", "build, ratio to in memory", "peak memory, MiB",
-              "bytes a passage beside the tokens", "bytes a passage", "load, ms"]  # fmt: skip
-    print_table(f"synthetic passages of about {tokens} tokens", header, rows)
-    scale = DESIGN_PASSAGES * DESIGN_TOKENS / (count * tokens)
-    disk = DESIGN_PASSAGES * (whole.beside + 2 * DESIGN_TOKENS) / 1e9
-    print(
-        f"\nExtrapolated from {count:,} to {DESIGN_PASSAGES:,} passages of {DESIGN_TOKENS} tokens: build "
-        f"from {scale * whole.seconds:.0f} seconds, {disk:.1f} GB on disk; as unique prefixes "
-        f"{DESIGN_PASSAGES * prefixes.stored / 1e9:.1f} GB."
-    )
+        with tempfile.TemporaryDirectory(prefix="grls-scale-", dir=folder) as place:
+            plan = Plan(place, count, tokens, memory, width, layers, queries, beams, added)
+            for name in STEPS:
+                step = measure_step(name, plan)
+                rows.append(_row(name, plan, step))
+                print(" | ".join(rows[-1]), flush=True)
+                figures.append({"passages": count, "step": name, **step._asdict()})
+                if output is not None:
+                    output.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+                if name == "build" and not keep:
+                    for unneeded in (plan.data, Path(place) / "cache"):
+                        shutil.rmtree(unneeded, ignore_errors=True)
+    header = ["passages", "step", "seconds", "resident, MiB", "anonymous, MiB", "disk, GB", "also"]
+    print_table(f"generated text of {tokens} tokens a passage, {memory} for sorting", header, rows)
 
 
 if __name__ == "__main__":

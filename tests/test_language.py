@@ -17,6 +17,7 @@ CLEAN = (
     "grls/decode",
     "grls/index",
     "grls/io",
+    "grls/cluster",
     "grls/cli.py",
     "grls/train",
     "grls/models",

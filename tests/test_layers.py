@@ -17,6 +17,7 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 ORDER = (
     ("grls.errors",),
     ("grls.io",),
+    ("grls.cluster",),
     ("grls.data",),
     ("grls.index", "grls.runs"),
     ("grls.models",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
@@ -33,6 +34,8 @@ def make_index(
     limits: LimitOptions = _LIMITS,
     batch_size: int = 32,
     device: str = "auto",
+    ray: str | None = None,
+    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Build a retriever folder: model, tokenizer, corpus and constraint index, or embeddings.
 
@@ -52,16 +55,49 @@ def make_index(
         limits: The longest texts, in tokens.
         batch_size: Passages encoded together (not generative).
         device: Where passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        ray: Address of a Ray cluster whose workers share the work (generative: sorting, dense: encoding):
+            HOST:PORT, auto, or local for a cluster on this machine. All its machines must see the files.
+        workers: How many workers, and their shards.
     """
+    from grls.cluster.options import workers_of
     from grls.io.files import refuse_foreign, refuse_unwritable
     from grls.io.logs import quiet
     from grls.retrieve.build import Building, build
     from grls.retrieve.spec import MANIFEST
 
     quiet()
+    sharing = workers_of(ray, workers)
     refuse_foreign(output, MANIFEST)
     refuse_unwritable(output, folder=True)
-    print(build(model, corpus, Building(output, kind, index, limits, batch_size, device)))
+    print(build(model, corpus, Building(output, kind, index, limits, batch_size, device, sharing)))
+
+
+def split_index(retriever: str, *, output: str, parts: int = 2, processes: bool = True) -> None:
+    """Cut the index of a generative retriever into prefix ranges that one beam searches together.
+
+    Every search finds the same passages with the same scores. Passages are added and merged in the retriever
+    that is cut, not in the one that is made.
+
+    Args:
+        retriever: Folder of a generative retriever.
+        output: The retriever folder that is made; an earlier one there is replaced.
+        parts: Number of ranges, of as many tokens each.
+        processes: Start a process for each range whenever the retriever is opened; false: all ranges are in
+            one process.
+    """
+    from grls.index.ranges.cut import PrefixRanges
+    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.logs import quiet
+    from grls.retrieve.generative.retriever import GenerativeRetriever
+    from grls.retrieve.spec import MANIFEST, followed
+
+    quiet()
+    refuse_foreign(output, MANIFEST)
+    refuse_unwritable(output, folder=True)
+    opened = GenerativeRetriever.from_pretrained(str(followed(retriever)), "cpu")
+    opened.save_pretrained(output, PrefixRanges(parts, processes))
+    where = "a process each" if processes else "in one process"
+    print(f"{output}: {len(opened.corpus):,} passages in {parts} prefix ranges, {where}")
 
 
 def make_bm25(*, corpus: str, output: str, bm25: BM25Options = _BM25, analyzer: Analyzer = USUAL) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.words import USUAL, Analyzer
 from grls.models.precision_names import Precision
@@ -23,6 +24,8 @@ def retrieve(
     device: str = "auto",
     precision: Precision = "float32",
     name: str | None = None,
+    ray: str | None = None,
+    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Retrieve for queries.
 
@@ -45,8 +48,14 @@ def retrieve(
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
         name: Name of the run in reports; null: a name from the system and the steps.
+        ray: Address of a Ray cluster whose workers share the queries: HOST:PORT, auto, or local for a cluster
+            on this machine. All its machines must see the files. Scores are those of one process up to the
+            rounding of float32.
+        workers: How many workers, and their shards.
     """
+    from grls.cluster.options import workers_of
     from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
+    from grls.commands.run_shards import AskedAgain, share_queries
     from grls.data.dataset import read_queries, read_split
     from grls.data.filters import filters_of
     from grls.io.files import refuse_unwritable
@@ -55,6 +64,7 @@ def retrieve(
     from grls.retrieve.run import RetrieverRun
 
     quiet()
+    sharing = workers_of(ray, workers)
     check_counts(k=k)
     refuse_unwritable(output)
     corpus = data_corpus(data, split)
@@ -63,4 +73,8 @@ def retrieve(
     opened = open_for(retriever, data, corpus, device, precision, search, hops, analyzer)
     refuse_other_corpus(opened, data, split, corpus)
     run = RetrieverRun(opened, queries, data, split, k, hops.pool, filters, filter, precision)
-    print(run.save(output, name))
+    if sharing is None:
+        print(run.save(output, name))
+        return
+    asked = AskedAgain(retriever, data, split, k, search, hops, filter, analyzer, device, precision)
+    print(run.save(output, name, share_queries(run, asked, sharing, output)))

@@ -7,7 +7,9 @@ protocol. It has three backends: ``flat`` (a dictionary from prefix to next toke
 memory-mapped). ``union`` makes one index of two segments (passages added later), ``merge`` copies both into
 one segment, and ``subset`` counts selected passages by ranges of rows. ``build`` makes a segment from a
 corpus, ``options`` are its options, ``storage`` saves and loads it (``array_files``: one file per array), and
-``external_sort/`` builds an index that does not fit into memory. ``tensors`` is a copy of ``array`` on a GPU.
+``external_sort/`` builds an index that does not fit into memory, and ``shard_runs`` one whose shards were
+sorted by several workers. ``tensors`` is a copy of ``array`` on a GPU. ``ranges/`` cuts an
+index into prefix ranges that one beam searches together, in several processes.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
 ``fit`` refuses arrays that do not fit together, ``index_check`` checks all invariants of an index on disk,

@@ -82,14 +82,14 @@ def build_index(
         raise ConfigError(
             f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB, got {memory:,} bytes."
         )
-    _refuse_unusable(corpus)
+    refuse_unindexable(corpus)
     with Progress(len(corpus), "tokenize", "passages", shown=progress) as bar, ExitStack() as after:
 
         def ended() -> None:
             bar.close()
             after.enter_context(waiting(f"sort {len(corpus):,} passages", progress))
 
-        done = _sequences([codec.done_sequence], _token_type(codec))
+        done = token_sequences([codec.done_sequence], token_type(codec))
         pieces = _followed(chain(_tokenized(corpus, codec, bar), (done,)), ended)
         kept: list[Sequences] = []
         needed = 0
@@ -115,15 +115,16 @@ def build_segment(
     Raises:
         DataError: The corpus is empty, or a passage has the id reserved for DONE.
     """
-    _refuse_unusable(corpus)
+    refuse_unindexable(corpus)
     pieces = list(_tokenized(corpus, codec))
     if before is not None:
         old = [before.tokens(passage) for passage in range(len(before))]
-        pieces.insert(0, _sequences(old, _token_type(codec)))
+        pieces.insert(0, token_sequences(old, token_type(codec)))
     return index_tokens(*_joined(pieces), codec.end, backend)
 
 
-def _refuse_unusable(corpus: Corpus | Spans) -> None:
+def refuse_unindexable(corpus: Corpus | Spans) -> None:
+    """Refuse an empty corpus, or one with a reserved id (DataError)."""
     if not len(corpus):
         raise DataError(
             "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
@@ -132,7 +133,8 @@ def _refuse_unusable(corpus: Corpus | Spans) -> None:
         raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
 
 
-def _token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
+def token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
+    """The type of tokens of a codec."""
     return np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
 
 
@@ -140,19 +142,30 @@ def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None
     """The passages as tokens, in batches; warns in the end if passages were cut."""
     before = codec.cut_passages
     for batch in corpus.batches():
-        yield _sequences(codec.passages(batch), _token_type(codec))
+        yield token_sequences(codec.passages(batch), token_type(codec))
         if bar is not None:
             bar.update(len(batch))
-    cut = codec.cut_passages - before
+    warn_of_cut(codec.cut_passages - before, len(corpus), codec)
+
+
+def warn_of_cut(cut: int, passages: int, codec: Codec) -> None:
+    """Warn if passages were cut.
+
+    Args:
+        cut: How many.
+        passages: Of how many.
+        codec: The codec, for its limit.
+    """
     if cut:
         log.warning(
             "%d of %d passages are longer than %d tokens: the rest of them is neither indexed nor found "
             "(raise --limits.passage of grls index).",
-            cut, len(corpus), codec.limits.passage,
+            cut, passages, codec.limits.passage,
         )  # fmt: skip
 
 
-def _sequences(rows: list[Any], kind: Any) -> Sequences:
+def token_sequences(rows: list[Any], kind: Any) -> Sequences:
+    """Token arrays, one a passage, as consecutive passages of a stream."""
     offsets = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
     return Sequences(np.concatenate(rows).astype(kind), offsets)
 
@@ -180,9 +193,19 @@ def _joined(pieces: list[Sequences]) -> Sequences:
 def _build_on_disk(
     pieces: Iterator[Sequences], end: int, memory: int, form: Form, scratch: str | Path | None
 ) -> Segment:
+    return index_on_disk(lambda folder: save_stream(pieces, folder, end, memory, form), scratch)
+
+
+def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> Segment:
+    """An index in a temporary folder, which is deleted together with the index.
+
+    Args:
+        save: Writes the index to a folder.
+        scratch: The folder in which the temporary folder is made; None: that of the system.
+    """
     holder = tempfile.TemporaryDirectory(prefix=".grls-index-", dir=scratch)
     folder = Path(holder.name) / "index"
-    save_stream(pieces, folder, end, memory, form)
+    save(folder)
     index = load_index(folder, verify=False)
     assert isinstance(index, ArrayIndex)
     index.files = holder

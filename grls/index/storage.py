@@ -21,7 +21,7 @@ from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
 from grls.index.base import Segment
 from grls.index.external_sort.runs import Sequences
-from grls.index.external_sort.stream import write_stream
+from grls.index.external_sort.stream import Runs, merge_runs, write_stream
 from grls.index.fit import refuse_misfit, refuse_outside
 from grls.index.flat import FlatIndex
 from grls.index.marisa import MarisaIndex
@@ -73,6 +73,25 @@ def save_stream(
             sequences = (Sequences(*piece) for piece in pieces)
             sizes = write_stream(sequences, new, Path(scratch), end, memory, form)
         _write_manifest(new, ArrayIndex.backend, sizes, end, form, tokenizer, corpus)
+
+
+def save_runs(runs: Runs, folder: str | Path, end: int, memory: int, form: Form = "whole") -> None:
+    """Merge sorted runs directly into an index in a folder, atomically; they are left as they are.
+
+    Args:
+        runs: The sorted runs of all passages.
+        folder: Destination, also of the scratch files; an earlier index there is replaced.
+        end: The end token.
+        memory: Memory for sorting in bytes.
+        form: ``whole`` or ``prefixes``.
+
+    Raises:
+        WriteError: The disk is full or the folder cannot be written.
+    """
+    with atomic_folder(folder, MANIFEST) as new:
+        with tempfile.TemporaryDirectory(prefix="scratch-", dir=new) as scratch:
+            sizes = merge_runs(runs, new, Path(scratch), memory, form)
+        _write_manifest(new, ArrayIndex.backend, sizes, end, form, "", "")
 
 
 def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:

@@ -20,6 +20,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "releases": ("ijson",),
     "serve": ("fastapi", "uvicorn", "prometheus_client"),
     "mcp": ("mcp",),
+    "ray": ("ray",),
     "langchain": ("langchain_core",),
     "llama-index": ("llama_index",),
     "haystack": ("haystack",),

@@ -1,8 +1,9 @@
 """Building a retriever folder of any kind from a model and a corpus.
 
 A kind that can be built has a classmethod ``build(model, corpus, how)``, which writes the folder and returns
-a line about it. A kind may also have ``recognises(model)``: whether a model is of this kind, for ``auto``. A
-model that no kind recognises is generative.
+a line about it; ``built_by_workers`` says that it uses :attr:`Building.workers`. A kind may also have
+``recognises(model)``: whether a model is of this kind, for ``auto``. A model that no kind recognises is
+generative.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter
 
+from grls.cluster.options import Workers
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.retrieve.registry import KINDS, class_of
@@ -39,6 +41,7 @@ class Building:
         limits: Length limits of texts.
         batch_size: Passages encoded together.
         device: Device of the encoder.
+        workers: Workers that share the work; None: this process does it.
     """
 
     output: str
@@ -47,6 +50,7 @@ class Building:
     limits: LimitOptions = field(default_factory=LimitOptions)
     batch_size: int = 32
     device: str = "auto"
+    workers: Workers | None = None
 
     def refuse_unused(self, called: str, unused: Collection[str], remedy: str = "") -> None:
         """Refuse options that have no effect on a kind.
@@ -96,6 +100,8 @@ def build(model: str, corpus: str, how: Building) -> str:
         known = ", ".join(sorted([AUTO, *buildable, *VARIANTS]))
         what = "is not built from a model" if kind in KINDS else "is no kind of retriever"
         raise ConfigError(f"--kind {asked} {what}; choose one of {known}.")
+    if how.workers is not None and not getattr(class_of(kind), "built_by_workers", False):
+        raise ConfigError(f"--ray builds no retriever of the kind {kind!r}: leave it out.")
     return buildable[kind](model, corpus, replace(how, asked=asked))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +18,12 @@ from grls.io.files import sha256
 from grls.retrieve.base import EndsRankings, FindsChains, Retriever
 from grls.retrieve.hops.pool import pooled_ranking
 from grls.runs.manifest import RunInfo, fingerprint_queries
-from grls.runs.portions import in_portions
+from grls.runs.portions import Portions, in_portions
 from grls.runs.results import Retrieved
 from grls.runs.save import save_retrieved
+
+Elsewhere = Callable[[dict[str, Any]], Portions]
+"""Retrieves for all queries of a run with these settings."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,13 @@ class RetrieverRun:
     filter: FilterOptions
     precision: str
 
-    def save(self, output: str, name: str | None = None) -> str:
+    def save(self, output: str, name: str | None = None, share: Elsewhere | None = None) -> str:
         """Retrieve and save; a killed run resumes when it is called again with the same arguments.
 
         Args:
             output: Path of the results, without ending.
             name: Name of the run in reports; None: a name from the system and the steps.
+            share: Retrieves elsewhere, by workers; None: here.
 
         Returns:
             A line about the files.
@@ -63,12 +67,10 @@ class RetrieverRun:
             MismatchError: A run of other settings was begun under this name.
         """
         info = self.info(name)
-        portions = in_portions(
-            output,
-            lambda: self.settings(info),
-            self.queries,
-            self._retrieve,
-        )
+        if share is None:
+            portions = in_portions(output, lambda: self.settings(info), self.queries, self._retrieve)
+        else:
+            portions = share(self.settings(info))
         info = replace(info, seconds=portions.seconds)
         line = save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
         if portions.file is not None:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from grls.data.types import Chain, Hit, Query
+from grls.io.jsonl import read_jsonl, write_line
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile, Record
 from grls.runs.results import Retrieved
@@ -21,6 +22,13 @@ from grls.runs.trec import chain_ranking
 
 PORTION = 512
 """Queries between two points where a run can go on."""
+
+
+class Kept(Protocol):
+    """What results stand in until their run is saved."""
+
+    def remove(self) -> None:
+        """Delete it."""
 
 
 class Portions(NamedTuple):
@@ -34,7 +42,7 @@ class Portions(NamedTuple):
 
     retrieved: Iterable[Retrieved]
     seconds: float
-    file: GrowingFile | None
+    file: Kept | None
 
 
 class KeptResults:
@@ -60,6 +68,31 @@ class KeptResults:
         records = islice(self._file.each(), len(self._queries))
         for query, record in zip(self._queries, records, strict=True):
             yield self._read(query.id, record)
+
+
+class FiledResults:
+    """The results in the files of shards, read anew whenever they are walked.
+
+    Args:
+        files: Files of :func:`write_retrieved`, in the order of the queries.
+        queries: The queries.
+    """
+
+    def __init__(self, files: Sequence[Path], queries: Sequence[Query]):
+        self._files = files
+        self._queries = queries
+
+    def __iter__(self) -> Iterator[Retrieved]:
+        records = (record for file in self._files for _, record in read_jsonl(file))
+        for query, record in zip(self._queries, records, strict=True):
+            yield _retrieved(query.id, record)
+
+
+def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
+    """Write results to a file that :class:`FiledResults` reads, a query a line."""
+    with file.open("w", encoding="utf-8") as stream:
+        for one in retrieved:
+            write_line(stream, _record(one))
 
 
 def in_portions(

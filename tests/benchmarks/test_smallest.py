@@ -5,12 +5,18 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks import cost, decode, filters, index, riches, scale
+from benchmarks import cost, decode, filters, index, riches, scale, streams
 from benchmarks import train as training
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "index": (lambda: index.main(300, 8, step_passages=60, beams=3), "times slower than array"),
-    "scale": (lambda: scale.main((200,), 8, 16, rival_passages=200, marisa_passages=50), "unique prefixes"),
+    "streams": (
+        lambda: streams.main((200,), 8, 16, rival_passages=200, marisa_passages=50), "unique prefixes",
+    ),
+    "scale": (
+        lambda: scale.main((300,), 8, width=16, layers=1, queries=2, beams=(1, 3), added=3),
+        "queries/s a beam",
+    ),
     "decode": (lambda: decode.main(60, 0, 1, 1, 1, input_length=8), "fast / generate"),
     "cost": (lambda: cost.main((60,), queries=2, repeats=1, length=8), "% of decoder"),
     "filters": (lambda: filters.main(200, 8, queries=2, repeats=1), "a filter a query"),
@@ -31,7 +37,8 @@ def test_a_benchmark_prints_its_table(
 ) -> None:
     run, title = SMALL[name]
     monkeypatch.setattr(
-        scale, "measure", scale.one_build
+        streams, "measure", streams.one_build
     )  # each build has a process, which takes seconds to start
+    monkeypatch.setattr(scale, "measure_step", scale.one_step)
     run()
     assert re.search(rf"\|.*{re.escape(title)}.*\|", capsys.readouterr().out)

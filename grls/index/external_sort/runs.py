@@ -94,11 +94,13 @@ class Spill:
         folder: Scratch folder.
         end: The end token.
         memory: Memory limit in bytes.
+        first: Number of the first passage of the stream.
     """
 
-    def __init__(self, folder: Path, end: int, memory: int):
+    def __init__(self, folder: Path, end: int, memory: int, first: int = 0):
         self.runs: list[SortedRun] = []
         self.passages = 0
+        self._first = first
         self.top = 0  # the largest token id
         self._folder = folder
         self._end = end
@@ -152,7 +154,7 @@ class Spill:
         folder.mkdir()
         sorted_offsets = np.concatenate(([0], np.cumsum(np.diff(offsets)[order])))
         np.save(folder / "offsets.npy", sorted_offsets)
-        np.save(folder / "numbers.npy", (order + self.passages).astype(np.int64))
+        np.save(folder / "numbers.npy", (order + self._first + self.passages).astype(np.int64))
         with GrowingArray(folder / "tokens.npy", tokens.dtype) as file:
             for low in range(0, len(order), 1 << 16):
                 high = min(low + (1 << 16), len(order))

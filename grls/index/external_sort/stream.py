@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,18 +62,52 @@ def write_stream(
     """
     spill = Spill(scratch, end, memory)
     spill.take(pieces)
-    kind = unsigned(spill.top)
-    with _SortedFiles(folder, scratch, kind, spill.passages, form) as sorted_files:
-        for part in Partition(spill.runs, np.dtype(kind).itemsize, memory).parts():
-            for rows in _sorted(spill.runs, part, kind):
+    runs = Runs(tuple(spill.runs), spill.passages, spill.top)
+    return merge_runs(runs, folder, scratch, memory, form, release=True)
+
+
+class Runs(NamedTuple):
+    """The sorted runs of all passages.
+
+    Attributes:
+        runs: The runs; passages with equal tokens go in their order.
+        passages: N.
+        top: The largest token id.
+    """
+
+    runs: tuple[SortedRun, ...]
+    passages: int
+    top: int
+
+
+def merge_runs(
+    sorted_runs: Runs, folder: Path, scratch: Path, memory: int, form: Form = "whole", release: bool = False
+) -> dict[str, int]:
+    """Merge sorted runs into the ``.npy`` files of an array index.
+
+    Args:
+        sorted_runs: The runs.
+        folder: Destination.
+        scratch: A folder for scratch files.
+        memory: Memory for sorting in bytes.
+        form: What to keep of each row.
+        release: Remove the tokens of the runs once they are merged, for the sake of disk space.
+
+    Returns:
+        ``passages``, ``rows``, ``tokens`` (stored) and ``longest``.
+    """
+    runs, passages, kind = list(sorted_runs.runs), sorted_runs.passages, unsigned(sorted_runs.top)
+    with _SortedFiles(folder, scratch, kind, passages, form) as sorted_files:
+        for part in Partition(runs, np.dtype(kind).itemsize, memory).parts():
+            for rows in _sorted(runs, part, kind):
                 sorted_files.add(*rows)
-    for run in spill.runs:
+    for run in runs if release else ():
         (run.folder / "tokens.npy").unlink()
     _write_offsets(folder, scratch, sorted_files.tokens, sorted_files.longest)
-    _write_member_offsets(folder, scratch, sorted_files.rows, spill.passages)
-    _write_nodes(folder, scratch, sorted_files.rows, kind, unsigned(spill.passages))
+    _write_member_offsets(folder, scratch, sorted_files.rows, passages)
+    _write_nodes(folder, scratch, sorted_files.rows, kind, unsigned(passages))
     return {
-        "passages": spill.passages,
+        "passages": passages,
         "rows": sorted_files.rows,
         "tokens": sorted_files.tokens,
         "longest": sorted_files.longest,

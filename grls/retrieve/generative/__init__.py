@@ -1,7 +1,8 @@
 """Generative retrieval: a model decodes passages under the constraint of the index.
 
 ``retriever`` joins model, index and corpus; ``search`` finds the best passages for inputs of the model.
-``build`` makes a folder from a trained model and a corpus. ``options`` are the options of decoding,
+``build`` makes a folder from a trained model and a corpus, ``shards`` its index by several workers.
+``options`` are the options of decoding,
 ``decoders`` chooses the search. ``passages`` holds the passages of the index and changes them in place,
 ``folder`` keeps them on disk; ``earlier`` has the names that earlier versions wrote. ``span_scores`` scores
 passages by the spans that some generators write; ``rescore`` ranks passages by the model's log-odds after

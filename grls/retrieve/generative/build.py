@@ -9,17 +9,22 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from grls.data.codec import LIMITS, Limits, limits_of
+from grls.cluster.plan import ShardPlan
+from grls.data.codec import LIMITS, Codec, Limits, limits_of
 from grls.data.corpus import Corpus
-from grls.data.spans import SPANS, By, read_spans
+from grls.data.spans import SPANS, By, Spans, read_spans
+from grls.index.base import Segment
+from grls.index.build import build_index
 from grls.index.options import memory_bytes
 from grls.index.rows import Rows
 from grls.io.files import read_json, scratch_folder
 from grls.models.load.build import Pretrained
+from grls.models.load.kinds import is_causal
 from grls.models.rescore_spec import RESCORE, RescoreInput, read_rescore_input
 from grls.retrieve.build import Building
 from grls.retrieve.generative.earlier import learned_file
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.shards import index_by_workers
 
 
 def build_generative(model: str, corpus: str, how: Building) -> str:
@@ -27,25 +32,37 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)
+    codec = Codec(loaded.tokenizer, _limits(Path(model), how), is_causal(loaded.model))
     span_words, span_by = _spans(Path(model), how.index.span_words)
+    spans = Spans(passages, span_words, span_by) if span_words else None
     with scratch_folder(how.output) as scratch:
-        retriever = GenerativeRetriever.assemble(
+        index, plan = _index(model, spans or passages, codec, how, scratch)
+        rescore_input = _rescore_input(Path(model))
+        retriever = GenerativeRetriever(
             loaded.model,
-            loaded.tokenizer,
+            codec,
             passages,
-            _limits(Path(model), how),
-            how.index.backend,
-            progress=True,
-            stages=source.stages(),
-            form=how.index.form,
-            memory=memory_bytes(how.index.memory),
-            scratch=scratch,
-            span_words=span_words or None,
-            span_by=span_by,
-            rescore_input=_rescore_input(Path(model)),
+            index,
+            None,
+            source.stages(),
+            spans=spans,
+            rescore_input=rescore_input,
         )
         retriever.save_pretrained(how.output)
+    if plan is not None:
+        plan.remove()
     return _made(retriever, how)
+
+
+def _index(
+    model: str, listed: Corpus | Spans, codec: Codec, how: Building, scratch: Path
+) -> tuple[Segment, ShardPlan | None]:
+    """The index, and the plan of the workers that built it."""
+    if how.workers is not None:
+        return index_by_workers(model, listed, codec, how.index, how.workers, how.output, scratch)
+    options = how.index
+    memory = memory_bytes(options.memory)
+    return build_index(listed, codec, options.backend, True, options.form, memory, scratch), None
 
 
 def _spans(model: Path, asked: int | None) -> tuple[int | None, By]:

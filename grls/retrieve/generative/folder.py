@@ -16,6 +16,7 @@ from grls.data.corpus import Corpus, corpus_file
 from grls.data.spans import By, Spans, read_spans
 from grls.errors import DataError, MismatchError
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
+from grls.index.ranges.cut import RANGES, PrefixRanges, open_ranges, write_ranges
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
 from grls.io.files import read_json, sha256, write_json
@@ -89,9 +90,14 @@ def read_passages(
     corpus = Corpus.read(folder)
     cut = read_spans(manifest_value(manifest, "spans"), folder / MANIFEST)
     belongs = codec.fingerprint(), _listed(corpus, cut), verify
-    base = load_index(folder / "index", *belongs)
+    held = folder / "index"
+    ranged = (held / RANGES).is_file()
+    base = open_ranges(held, *belongs) if ranged else load_index(held, *belongs)
     added = load_index(folder / "added", *belongs) if manifest.get("added") else None
-    index: ConstraintIndex = base if added is None else UnionIndex(base, added)
+    index: ConstraintIndex = base
+    if added is not None:
+        assert isinstance(base, Segment)
+        index = UnionIndex(base, added)
     spans = None if cut is None else Spans(corpus, *cut)
     listed = len(corpus if spans is None else spans)
     if len(index) != listed + 1:
@@ -117,9 +123,9 @@ def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
     """Fingerprints of the parts of :data:`_PARTS` as they are."""
     sums = {"metadata": corpus.metadata_fingerprint}
     for name in ("index", "added"):
-        file = folder / name / INDEX
-        if file.is_file():
-            sums[f"{name}_sha256"] = sha256(file)
+        for file in (folder / name / INDEX, folder / name / RANGES):
+            if file.is_file():
+                sums[f"{name}_sha256"] = sha256(file)
     return sums
 
 
@@ -160,12 +166,13 @@ def write_passages(
     folder: Path,
     codec: Codec,
     corpus: Corpus,
-    segments: tuple[Segment, Segment | None],
+    segments: tuple[ConstraintIndex, Segment | None],
     removed: Collection[int],
     spans: Spans | None,
     stages: Sequence[str],
     rescore_input: RescoreInput | None,
     weights: str,
+    ranges: PrefixRanges | None = None,
 ) -> None:
     """Write all but the model, which is there already; the manifest last.
 
@@ -179,13 +186,13 @@ def write_passages(
         stages: The training stages that the model has gone through.
         rescore_input: How the model learned to rescore passages; None: it did not.
         weights: The fingerprint of the model's weights.
+        ranges: How to cut the index into prefix ranges; None: it stays whole.
     """
     base, added = segments
     for name, segment in (("index", base), ("added", added)):
         if segment is not None:
             (folder / name).mkdir()
-            listed = _listed(corpus, None if spans is None else (spans.words, spans.by))
-            write_index(segment, folder / name, codec.fingerprint(), listed)
+            _write_segment(segment, folder / name, codec, corpus, spans, ranges)
     corpus.write(corpus_file(folder))
     if removed:
         write_json(folder / REMOVED, corpus.ids(sorted(removed)))
@@ -206,6 +213,22 @@ def write_passages(
     settings = settings_in(folder / "model")
     manifest |= {"weights": weights, "settings": settings, **sums_of(folder, corpus)}
     write_manifest(folder, {**manifest, "sha256": own_sum(manifest)})
+
+
+def _write_segment(
+    segment: ConstraintIndex,
+    folder: Path,
+    codec: Codec,
+    corpus: Corpus,
+    spans: Spans | None,
+    ranges: PrefixRanges | None,
+) -> None:
+    belongs = codec.fingerprint(), _listed(corpus, None if spans is None else (spans.words, spans.by))
+    if ranges is not None:
+        write_ranges(segment, folder, ranges, *belongs)
+        return
+    assert isinstance(segment, Segment)
+    write_index(segment, folder, *belongs)
 
 
 def _removed(file: Path, corpus: Corpus) -> list[int]:

@@ -22,6 +22,7 @@ from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.index.build import build_segment
 from grls.index.merge import merge
+from grls.index.ranges.ranged import RangedIndex
 from grls.index.rows import Ints
 from grls.io.progress import Progress
 from grls.retrieve.queries import reachable
@@ -173,7 +174,10 @@ class IndexedPassages:
         if isinstance(self.index, UnionIndex):
             return self.index.base, self.index.added
         if not isinstance(self.index, Segment):
-            raise ConfigError(f"a {type(self.index).__name__} can neither be saved nor changed.")
+            raise ConfigError(
+                "an index that is cut into prefix ranges can neither be saved nor be added to: change the "
+                "retriever it was cut from (`grls index split`), and cut that one again."
+            )
         return self.index, None
 
     def _everything(self) -> Subset | None:
@@ -192,7 +196,7 @@ class IndexedPassages:
 
     def _complete(self) -> None:
         """Let an index of unique prefixes take whole passages from the corpus."""
-        if isinstance(self.index, ArrayIndex) and self.index.rows.form == "prefixes":
+        if self.index.rows.form == "prefixes" and isinstance(self.index, ArrayIndex | RangedIndex):
             self.index.complete = self._sequence
 
     def _sequence(self, number: int) -> Ints:

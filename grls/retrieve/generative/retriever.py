@@ -25,6 +25,7 @@ from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
+from grls.index.ranges.cut import PrefixRanges
 from grls.index.rows import Form
 from grls.io.files import atomic_folder
 from grls.models.load.build import Pretrained, checked_stages
@@ -71,6 +72,7 @@ class GenerativeRetriever(DecodedPassages):
     kind = "generative"
     embeddable = False
     writes_chains = True
+    built_by_workers = True
     done_biases = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 
     def __init__(
@@ -165,11 +167,16 @@ class GenerativeRetriever(DecodedPassages):
             opened.refuse_to_rescore()
         return opened
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    def save_pretrained(self, folder: str | Path, ranges: PrefixRanges | None = None) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
 
+        Args:
+            folder: The folder.
+            ranges: How to cut the index into prefix ranges; None: it stays whole.
+
         Raises:
-            ConfigError: The model has packed weights, which cannot be written.
+            ConfigError: The model has packed weights, which cannot be written; or the index is cut already,
+                or cannot be cut.
         """
         if is_packed(self.model):
             raise ConfigError(
@@ -179,9 +186,15 @@ class GenerativeRetriever(DecodedPassages):
             self.model.save_pretrained(new / "model")
             reset_tokenizer(self.codec.tokenizer)
             self.codec.tokenizer.save_pretrained(new / "model")
-            passages = (self.corpus, self._segments(), self.removed, self.spans)
+            segments = self._segments()
+            if ranges is not None and segments[1] is not None:
+                raise ConfigError(
+                    "passages were added to the index: merge it with `grls index update --merge true` before "
+                    "it is cut into ranges."
+                )
+            passages = (self.corpus, segments, self.removed, self.spans)
             weights = weights_fingerprint(self.model)
-            write_passages(new, self.codec, *passages, self.stages, self.rescore_input, weights)
+            write_passages(new, self.codec, *passages, self.stages, self.rescore_input, weights, ranges)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""

@@ -141,7 +141,7 @@ def test_a_bad_sequence_is_refused(sequence: list[int], problem: str, tmp_path: 
 
 
 def test_an_index_is_at_most_16_bytes_a_passage_beside_the_tokens() -> None:
-    from benchmarks.scale import passages
+    from benchmarks.streams import passages
 
     some = list(passages(70_000, 80))  # so many that row numbers need four bytes
     index = index_sequences([t[o[n] : o[n + 1]] for t, o in some for n in range(len(o) - 1)], END)

@@ -1,0 +1,78 @@
+"""Where the workers are and how many: the options ``--ray`` and ``--workers``. Light to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from grls.errors import ConfigError
+
+LOCAL = "local"
+"""The address that starts a cluster on this machine, and ends it after the work."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """The workers of a command with ``--ray``; without it these options have no effect.
+
+    Args:
+        count: The most workers at a time; null: one for each processor of the cluster.
+        shard: Passages (or queries, of `grls retrieve`) in a shard, the part of the work that is done again
+            if its worker dies; null: a size that suits the work.
+        cpus: Processors of a worker, which are also its threads.
+        gpus: GPUs of a worker; a share such as 0.5 lets two workers use one GPU.
+
+    Raises:
+        ConfigError: A number is too small.
+    """
+
+    count: int | None = None
+    shard: int | None = None
+    cpus: int = 1
+    gpus: float = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("count", self.count), ("shard", self.shard), ("cpus", self.cpus)):
+            if value is not None and value < 1:
+                raise ConfigError(f"--workers.{name} must be at least 1, got {value}.")
+        if self.gpus < 0:
+            raise ConfigError(f"--workers.gpus must be at least 0, got {self.gpus}.")
+
+
+USUAL_WORKERS = WorkerOptions()
+
+
+class Workers(NamedTuple):
+    """The workers that do the shards.
+
+    Attributes:
+        address: Address of the Ray cluster, ``HOST:PORT`` or ``auto``; :data:`LOCAL`: one on this machine;
+            None: no cluster, this process does the shards one after the other.
+        options: How many workers, and how large a shard is.
+    """
+
+    address: str | None = None
+    options: WorkerOptions = USUAL_WORKERS
+
+
+def workers_of(ray: str | None, options: WorkerOptions) -> Workers | None:
+    """The workers that the options of a command ask for; None: the command does its work itself.
+
+    Args:
+        ray: The option ``--ray``.
+        options: The options ``--workers``.
+
+    Raises:
+        ConfigError: Options of workers without ``--ray``, or an address of another kind.
+    """
+    if ray is None:
+        if options != USUAL_WORKERS:
+            raise ConfigError("--workers has no effect without --ray: add --ray local, or leave it out.")
+        return None
+    host, _, port = ray.rpartition(":")
+    if ray not in (LOCAL, "auto") and not (host and port.isdigit() and "/" not in host):
+        raise ConfigError(
+            f"--ray {ray}: expected the address of a Ray cluster as HOST:PORT (`ray status` shows it), auto "
+            "(the cluster that this machine belongs to) or local (a cluster on this machine)."
+        )
+    return Workers(ray, options)

@@ -1,0 +1,184 @@
+"""Work that is cut into shards, and the folder of the shards that are done.
+
+A shard is a range of items: passages, rows or queries. The folder holds ``plan.json`` (the settings that the
+results depend on, the number of items, the size of a shard) and a folder for each finished shard, with its
+files and ``shard.json``, the receipt: settings, range, result, and size and checksum of every file. A shard
+appears under its name only once it is complete. The module does not know who does the work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grls.errors import DataError, MismatchError
+from grls.io.files import atomic_folder, read_json, sha256, write_json
+
+PLAN = "plan.json"
+RECEIPT = "shard.json"
+FORMAT = 1
+
+
+class Shard(NamedTuple):
+    """A range of items.
+
+    Attributes:
+        number: The number of the shard, from 0.
+        first: The first item.
+        end: The end of the range, exclusive.
+    """
+
+    number: int
+    first: int
+    end: int
+
+
+Work = Callable[[Shard, Path], dict[str, Any]]
+"""Does a shard: writes files to an empty folder and returns its result as JSON values."""
+
+Maker = Callable[[], Work]
+"""Opens what the work needs. It is sent to the workers, so it may hold only names, numbers and options."""
+
+
+class Done(NamedTuple):
+    """A finished shard.
+
+    Attributes:
+        shard: Its range.
+        folder: The folder of its files.
+        result: The JSON values that its work returned.
+    """
+
+    shard: Shard
+    folder: Path
+    result: dict[str, Any]
+
+
+class ShardPlan:
+    """Items cut into shards.
+
+    Args:
+        folder: The folder of the finished shards; it is made by :meth:`begin`.
+        settings: The settings that the results depend on, as JSON values.
+        items: Number of items.
+        size: Items of a shard.
+    """
+
+    def __init__(self, folder: str | Path, settings: dict[str, Any], items: int, size: int):
+        self.folder = Path(folder).absolute()
+        self.settings: dict[str, Any] = json.loads(json.dumps(settings))
+        self.items = items
+        self.size = size
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All shards in order."""
+        firsts = range(0, self.items, self.size)
+        return [Shard(n, first, min(first + self.size, self.items)) for n, first in enumerate(firsts)]
+
+    def begin(self) -> list[Shard]:
+        """Make the folder, or take up that of a killed run; returns the shards that are missing.
+
+        Raises:
+            MismatchError: The folder was begun with other settings.
+            WriteError: The folder cannot be written.
+        """
+        file = self.folder / PLAN
+        if file.is_file():
+            self._refuse_other(read_json(file), file)
+        else:
+            write_json(file, self._record())
+        return [shard for shard in self.shards if not (self.place(shard) / RECEIPT).is_file()]
+
+    def place(self, shard: Shard) -> Path:
+        """The folder of a shard."""
+        return self.folder / f"shard-{shard.number:05}"
+
+    def do(self, shard: Shard, work: Work) -> None:
+        """Do one shard; its folder appears once it is complete. Any process may call this."""
+        with atomic_folder(self.place(shard), RECEIPT) as new:
+            result = work(shard, new)
+            receipt = {"format": FORMAT, "settings": self._digest, "range": [shard.first, shard.end]}
+            write_json(new / RECEIPT, {**receipt, "result": result, "files": _sums(new)})
+
+    def gather(self) -> list[Done]:
+        """All shards, checked.
+
+        Raises:
+            DataError: A shard is missing or damaged.
+            MismatchError: A shard is of other work: another corpus, model, or option.
+        """
+        missing = [shard for shard in self.shards if not (self.place(shard) / RECEIPT).is_file()]
+        if missing:
+            shard = missing[0]
+            raise DataError(
+                f"{len(missing):,} of {len(self.shards):,} shards are missing, the first is number "
+                f"{shard.number} (items {shard.first:,} to {shard.end - 1:,}): run the command again, which "
+                "does only these.",
+                self.folder,
+            )
+        return [self._checked(shard) for shard in self.shards]
+
+    def remove(self) -> None:
+        """Remove the folder, once its shards are saved elsewhere."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _checked(self, shard: Shard) -> Done:
+        folder = self.place(shard)
+        receipt = read_json(folder / RECEIPT)
+        fields = {"settings": str, "range": list, "result": dict, "files": dict}
+        good = isinstance(receipt, dict) and receipt.get("format") == FORMAT
+        if not good or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
+            raise DataError(
+                f"this is no receipt of a shard; {_again(folder)}.",
+                folder / RECEIPT,
+            )
+        if receipt["settings"] != self._digest or receipt["range"] != [shard.first, shard.end]:
+            raise MismatchError(
+                f"{folder}: this shard is of other work (another corpus, model or option), or of another "
+                f"range; {_again(folder)}."
+            )
+        _refuse_damaged(folder, receipt["files"])
+        return Done(shard, folder, receipt["result"])
+
+    @property
+    def _digest(self) -> str:
+        """SHA-256 of the settings, for the receipts."""
+        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+
+    def _record(self) -> dict[str, Any]:
+        return {"format": FORMAT, "items": self.items, "shard": self.size, "settings": self.settings}
+
+    def _refuse_other(self, begun: Any, file: Path) -> None:
+        now = self._record()
+        if not isinstance(begun, dict):
+            raise DataError(f"expected the plan of a sharded run; remove {self.folder}.", file)
+        if begun == now:
+            return
+        old, new = ({**value, **(value.get("settings") or {})} for value in (begun, now))
+        names = sorted(name for name in {*old, *new} - {"settings"} if old.get(name) != new.get(name))
+        raise MismatchError(
+            f"{self.folder}: the shards there were begun with another {', '.join(names) or 'plan'}; give the "
+            "options they were begun with, or remove that folder."
+        )
+
+
+def _again(folder: Path) -> str:
+    return f"remove {folder} and run the command again"
+
+
+def _sums(folder: Path) -> dict[str, list[Any]]:
+    """Size and checksum of every file below a folder, by its path."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {str(f.relative_to(folder)): [f.stat().st_size, sha256(f)] for f in files}
+
+
+def _refuse_damaged(folder: Path, files: dict[str, Sequence[Any]]) -> None:
+    for name, entry in files.items():
+        file = folder / name
+        if not file.is_file() or [file.stat().st_size, sha256(file)] != list(entry):
+            raise DataError(f"the file is missing, truncated or damaged; {_again(folder)}.", file)

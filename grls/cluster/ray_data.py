@@ -1,0 +1,283 @@
+"""A Ray cluster: opened, checked, and its workers doing shards as a stage of Ray Data.
+
+A worker that dies is started again, and its shard with it; the other shards are not touched. Errors of grls
+in a worker end the command with the same text as in one process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import socket
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Self
+
+from grls.cluster.options import LOCAL, WorkerOptions, Workers
+from grls.cluster.plan import Maker, Shard, ShardPlan, Work
+from grls.errors import ConfigError, GrlsError
+from grls.io.extras import require
+
+RESTARTS = 3
+"""How often a shard is done again after its worker has died."""
+_SECONDS = 5.0
+"""How long an address may take to answer."""
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
+"""Packages whose versions are compared, since results depend on them."""
+
+
+class Cluster:
+    """An open Ray cluster; see :meth:`opened`.
+
+    Args:
+        options: How many workers.
+    """
+
+    def __init__(self, options: WorkerOptions):
+        self._options = options
+
+    @classmethod
+    @contextmanager
+    def opened(cls, workers: Workers) -> Iterator[Self]:
+        """A context in which the cluster is open; one that was open before is used and stays open.
+
+        Raises:
+            ConfigError: The packages are not installed here, or there is no cluster at the address.
+        """
+        require("ray", "--ray")
+        os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+        import ray
+
+        before = ray.is_initialized()
+        if not before:
+            _open(workers)
+        try:
+            yield cls(workers.options)
+        finally:
+            if not before:
+                ray.shutdown()
+
+    def check(self, folder: Path) -> None:
+        """Check every machine: it can import grls in the same versions, and it sees the folder.
+
+        Raises:
+            ConfigError: A machine cannot do the work, or the cluster has no machine that is large enough.
+        """
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        self._refuse_small(nodes)
+        mark = folder / f"seen-{uuid.uuid4().hex[:8]}"
+        mark.write_text("", encoding="utf-8")
+        try:
+            probe = ray.remote(num_cpus=1, max_retries=0)(_complaint)
+            asked = {}
+            for node in nodes:
+                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                remote = probe.options(scheduling_strategy=there)
+                asked[remote.remote(_versions(), str(mark))] = node["NodeManagerAddress"]
+            for reply, name in asked.items():
+                if complaint := _answer(reply):
+                    raise ConfigError(
+                        f"the machine {name} of the Ray cluster cannot do the work: {complaint}"
+                    )
+        finally:
+            mark.unlink(missing_ok=True)
+
+    def do(self, plan: ShardPlan, shards: Sequence[Shard], make: Maker) -> Iterator[int]:
+        """Do shards of a plan; yields the number of items of each as it is done.
+
+        Raises:
+            GrlsError: The work raised it.
+            ConfigError: A worker died again and again, or raised an error of another kind.
+        """
+        import ray.data
+        from ray.exceptions import RayError
+
+        _hush()
+        count = min(len(shards), self._count())
+        rows = [shard._asdict() for shard in shards]
+        stage = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _Stage,
+            fn_constructor_args=(plan, make),
+            batch_size=1,
+            batch_format="numpy",
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=count, max_tasks_in_flight_per_actor=1),
+            num_cpus=self._options.cpus,
+            num_gpus=self._options.gpus or None,
+        )
+        try:
+            for row in stage.iter_rows():
+                _refuse_error(row)
+                yield int(row["items"])
+        except RayError as error:
+            raise ConfigError(
+                f"a worker failed: {_last_line(error)} Shards that are done are kept in {plan.folder}; the "
+                "same command does the rest."
+            ) from error
+
+    def _count(self) -> int:
+        """Number of workers."""
+        import ray
+
+        resources = ray.cluster_resources()
+        room = int(resources.get("CPU", 1) // self._options.cpus)
+        if self._options.gpus:
+            room = min(room, int(resources.get("GPU", 0) / self._options.gpus))
+        return max(1, min(room, self._options.count or room))
+
+    def _refuse_small(self, nodes: Sequence[Mapping[str, Any]]) -> None:
+        needed = {"CPU": self._options.cpus, "GPU": self._options.gpus}
+        held = [node["Resources"] for node in nodes]
+        if not any(all(one.get(name, 0) >= least for name, least in needed.items()) for one in held):
+            raise ConfigError(
+                f"no machine of the Ray cluster has {needed['CPU']} processors and {needed['GPU']:g} GPUs "
+                "for a worker: lower --workers.cpus or --workers.gpus."
+            )
+
+
+class _Stage:
+    """A worker: opens what the work needs with its first shard, and does shards."""
+
+    def __init__(self, plan: ShardPlan, make: Maker):
+        self._plan = plan
+        self._make = make
+        self._work: Work | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Do the shard of a batch of one row."""
+        shard = Shard(*(int(batch[name][0]) for name in Shard._fields))
+        kind = error = ""
+        try:
+            with self._tried(shard):
+                self._work = self._work or self._make()
+                self._plan.do(shard, self._work)
+        except GrlsError as raised:
+            kind, error = type(raised).__name__, str(raised)
+        return {"items": [shard.end - shard.first], "kind": [kind], "error": [error]}
+
+    @contextmanager
+    def _tried(self, shard: Shard) -> Iterator[None]:
+        """Count the tries of a shard in a file, since Ray starts a worker that dies again and again."""
+        place = self._plan.place(shard)
+        tries = place.with_name(f"{place.name}.tries")
+        count = tries.stat().st_size if tries.exists() else 0
+        try:
+            if count > RESTARTS:
+                raise ConfigError(
+                    f"shard {shard.number} (items {shard.first:,} to {shard.end - 1:,}) ended its worker "
+                    f"{count} times, perhaps for lack of memory: take fewer workers (--workers.count), "
+                    f"smaller shards (--workers.shard; remove {self._plan.folder} before), or larger "
+                    "machines."
+                )
+            with tries.open("ab") as stream:
+                stream.write(b".")
+            yield
+        finally:  # not after a kill
+            tries.unlink(missing_ok=True)
+
+
+def _refuse_error(row: Mapping[str, Any]) -> None:
+    """Raise the error of grls that a worker returned."""
+    if not row["kind"]:
+        return
+    import grls.errors
+
+    kind = getattr(grls.errors, str(row["kind"]), GrlsError)
+    raise kind(str(row["error"]))
+
+
+def _open(workers: Workers) -> None:
+    import ray
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if workers.address == LOCAL:
+        count = workers.options.count or os.cpu_count() or 1
+        ray.init(num_cpus=count * workers.options.cpus, include_dashboard=False, **quiet)
+        return
+    assert workers.address is not None
+    if workers.address != "auto":
+        _refuse_silent(workers.address)
+    try:
+        ray.init(address=workers.address, **quiet)
+    except (ConnectionError, RuntimeError, TimeoutError) as error:
+        raise ConfigError(_no_cluster(workers.address, _last_line(error))) from None
+
+
+def _refuse_silent(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(_no_cluster(address, str(error))) from None
+
+
+def _no_cluster(address: str, why: str) -> str:
+    return (
+        f"there is no Ray cluster at {address} ({why.rstrip('.')}): start one with `ray start --head`, or "
+        "use --ray local."
+    )
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[-1] if lines else type(error).__name__).strip().rstrip(".") + "."
+
+
+def _hush() -> None:
+    """No bars and no notes of Ray Data: the command shows its progress."""
+    from ray.data import DataContext
+
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+
+
+def _versions() -> dict[str, str]:
+    """The versions that all machines must share: Python, grls, and packages that results depend on."""
+    import grls
+
+    versions = {"Python": ".".join(platform.python_version_tuple()[:2]), "grls": grls.__version__}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name).partition("+")[0]
+        except PackageNotFoundError:
+            versions[name] = "none"
+    return versions
+
+
+def _complaint(expected: dict[str, str], mark: str) -> str:
+    """On a worker: why it cannot do the work; empty if it can."""
+    here = _versions()
+    for name, wanted in expected.items():
+        if here[name] != wanted:
+            return (
+                f"it has {name} {here[name]} and this machine {wanted}; install the same there "
+                f'(pip install "grls[ray]", with {sys.executable}).'
+            )
+    if not Path(mark).is_file():
+        return (
+            f"it does not see {Path(mark).parent}: the output must be in a folder that all machines share "
+            "under one name."
+        )
+    return ""
+
+
+def _answer(reply: Any) -> str:
+    """The complaint of a machine; if the check itself fails there, why."""
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        return str(ray.get(reply, timeout=120))
+    except RayError as error:
+        return (
+            f'grls cannot be imported there ({_last_line(error)}) Install it there: pip install "grls[ray]".'
+        )

@@ -1,0 +1,40 @@
+"""Does the missing shards of a plan, in this process or by workers on Ray, and gathers all of them."""
+
+from __future__ import annotations
+
+from grls.cluster.options import Workers
+from grls.cluster.plan import Done, Maker, ShardPlan
+from grls.io.progress import Progress
+
+
+def done_by_workers(plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str) -> list[Done]:
+    """Do the missing shards and gather all.
+
+    Args:
+        plan: The shards.
+        make: Opens what the work needs, once a worker.
+        workers: The workers.
+        label: Text of the progress bar.
+        unit: The items, in the plural.
+
+    Raises:
+        ConfigError: The cluster is not there, or a machine of it cannot do the work.
+        DataError: A shard is damaged.
+        MismatchError: A shard is of other work.
+    """
+    missing = plan.begin()
+    before = plan.items - sum(shard.end - shard.first for shard in missing)
+    with Progress(plan.items, label, unit, before) as bar:
+        if missing and workers.address is None:
+            work = make()
+            for shard in missing:
+                plan.do(shard, work)
+                bar.update(shard.end - shard.first)
+        elif missing:
+            from grls.cluster.ray_data import Cluster
+
+            with Cluster.opened(workers) as cluster:
+                cluster.check(plan.folder)
+                for count in cluster.do(plan, missing, make):
+                    bar.update(count)
+    return plan.gather()

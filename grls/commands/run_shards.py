@@ -1,0 +1,139 @@
+"""A run whose queries are shared by workers: each opens the retriever and answers shards of the queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from grls.cluster.options import Workers
+from grls.cluster.plan import Shard, ShardPlan, Work
+from grls.cluster.work import done_by_workers
+from grls.data.filter_options import FilterOptions
+from grls.data.words import Analyzer
+from grls.errors import MismatchError
+from grls.models.precision_names import Precision
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.shards import other_on_worker, shards_folder
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.registry import BM25
+from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
+from grls.retrieve.spec import MANIFEST
+from grls.runs.manifest import fingerprint_queries
+from grls.runs.portions import PORTION, FiledResults, Portions, write_retrieved
+
+_FILE = "retrieved.jsonl"
+
+
+@dataclass(frozen=True)
+class AskedAgain:
+    """The options of `grls retrieve`, with which a worker opens the same retriever and the same queries.
+
+    The attributes are named like the options.
+    """
+
+    retriever: str
+    data: str
+    split: str | None
+    k: int
+    search: SearchOptions
+    hops: HopOptions
+    filter: FilterOptions
+    analyzer: Analyzer
+    device: str
+    precision: Precision
+
+    def opened(self) -> RetrieverRun:
+        """Open the retriever and read the queries."""
+        from grls.commands.opening import data_corpus, open_for
+        from grls.data.dataset import read_queries, read_split
+        from grls.data.filters import filters_of
+
+        corpus = data_corpus(self.data, self.split)
+        queries = (
+            read_queries(self.data) if self.split is None else read_split(self.data, self.split, corpus)[0]
+        )
+        filters = filters_of(self.filter, queries)
+        where = (self.retriever, self.data, corpus, self.device, self.precision)
+        opened = open_for(*where, self.search, self.hops, self.analyzer)
+        rest = (self.data, self.split, self.k, self.hops.pool, filters, self.filter, self.precision)
+        return RetrieverRun(opened, queries, *rest)
+
+    def elsewhere(self) -> AskedAgain:
+        """The same with absolute paths: a worker runs in another folder."""
+        plain_bm25 = self.retriever == BM25 and not (Path(BM25) / MANIFEST).is_file()
+        retriever = self.retriever if plain_bm25 else _absolute(self.retriever)
+        allow = None if self.filter.allow is None else _absolute(self.filter.allow)
+        inside = replace(self.filter, allow=allow)
+        return replace(self, retriever=retriever, data=_absolute(self.data), filter=inside)
+
+
+def _absolute(place: str) -> str:
+    """An absolute path; a hub name stays as it is."""
+    return str(Path(place).absolute()) if Path(place).exists() else place
+
+
+@dataclass(frozen=True)
+class QueryMaker:
+    """Opens a run on a worker.
+
+    Attributes:
+        asked: The options of the command.
+        fingerprints: Those of the retriever and the queries, which the worker must read, too.
+    """
+
+    asked: AskedAgain
+    fingerprints: tuple[str, str]
+
+    def __call__(self) -> Work:
+        """Open the retriever and the queries.
+
+        Raises:
+            MismatchError: The worker reads another retriever, or other queries.
+        """
+        run = self.asked.opened()
+        held = (run.retriever.fingerprint(), fingerprint_queries(run.queries))
+        for place, what, one, other in zip(
+            (self.asked.retriever, self.asked.data),
+            ("retriever", "set of queries"),
+            held,
+            self.fingerprints,
+            strict=True,
+        ):
+            if one != other:
+                raise MismatchError(other_on_worker(place, what))
+        return partial(_retrieve, run)
+
+
+def _retrieve(run: RetrieverRun, shard: Shard, folder: Path) -> dict[str, Any]:
+    """Answer the queries of a shard, and write the results to its folder."""
+    begun = perf_counter()
+    where = slice(shard.first, shard.end)
+    queries, filters = run.queries[where], run.filters[where]
+    write_retrieved(retrieve_results(run.retriever, queries, run.k, run.pool, filters), folder / _FILE)
+    return {"seconds": perf_counter() - begun}
+
+
+def share_queries(run: RetrieverRun, asked: AskedAgain, workers: Workers, output: str) -> Elsewhere:
+    """Let workers answer the queries of a run.
+
+    Args:
+        run: The run, as this process opened it.
+        asked: The options of the command.
+        workers: The workers.
+        output: Path of the results; the shards stand beside it.
+    """
+
+    def share(settings: dict[str, Any]) -> Portions:
+        fingerprints = (run.retriever.fingerprint(), fingerprint_queries(run.queries))
+        size = workers.options.shard or PORTION
+        plan = ShardPlan(shards_folder(output), settings, len(run.queries), size)
+        begun = perf_counter()
+        make = QueryMaker(asked.elsewhere(), fingerprints)
+        done = done_by_workers(plan, make, workers, "retrieve", "queries")
+        files = [one.folder / _FILE for one in done]
+        return Portions(FiledResults(files, run.queries), perf_counter() - begun, plan)
+
+    return share

@@ -1,0 +1,79 @@
+"""Work in shards, one after the other in this process: the results of one process, byte for byte."""
+
+from pathlib import Path
+
+import pytest
+from small_data import small_retriever, write_small
+
+from grls.cluster.options import WorkerOptions, Workers
+from grls.data.corpus import Corpus
+from grls.errors import ConfigError, MismatchError
+from grls.index.options import IndexOptions
+from grls.retrieve.build import Building, build
+from grls.retrieve.generative import shards
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("shards") / "data")
+
+
+@pytest.fixture(scope="module")
+def model(data: Path) -> str:
+    small_retriever(data).save_pretrained(data.parent / "made")
+    return str(data.parent / "made" / "model")
+
+
+def here(shard: int) -> Workers:
+    return Workers(None, WorkerOptions(shard=shard))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("form", ["whole", "prefixes"])
+@pytest.mark.parametrize("span_words", [0, 3])
+@pytest.mark.parametrize("shard", [3, 100])
+def test_an_index_of_shards_has_the_bytes_of_one_process(
+    data: Path, model: str, tmp_path: Path, form: str, span_words: int, shard: int
+) -> None:
+    options = IndexOptions(form=form, span_words=span_words)  # type: ignore[arg-type]
+    build(model, str(data), Building(f"{tmp_path}/one", "generative", options))
+    line = build(model, str(data), Building(f"{tmp_path}/two", "generative", options, workers=here(shard)))
+    assert line.startswith(f"{tmp_path}/two: 10 passages")
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_a_killed_build_keeps_its_shards(
+    data: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = Building(f"{tmp_path}/r", "generative", workers=here(4))
+
+    def killed(*rest: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "index_of_shards", killed)
+        with pytest.raises(KeyboardInterrupt):
+            build(model, str(data), how)
+    kept = shards.shards_folder(tmp_path / "r")
+    assert sorted(file.name for file in kept.iterdir()) == [
+        "plan.json", "shard-00000", "shard-00001", "shard-00002",
+    ]  # fmt: skip
+    (data.parent / "other").mkdir(exist_ok=True)
+    Corpus.read(data).select(range(9)).write(data.parent / "other" / "corpus.jsonl")
+    with pytest.raises(MismatchError, match="begun with another corpus, items"):
+        build(model, str(data.parent / "other"), how)
+    build(model, str(data), how)
+    assert not kept.exists()
+
+
+def test_what_no_workers_build_is_refused(data: Path, model: str, tmp_path: Path) -> None:
+    flat = Building(f"{tmp_path}/r", "generative", IndexOptions(backend="flat"), workers=here(4))
+    with pytest.raises(ConfigError, match="'array' only; got 'flat'"):
+        build(model, str(data), flat)
+    with pytest.raises(ConfigError, match="--ray builds no retriever of the kind 'sparse'"):
+        build(model, str(data), Building(f"{tmp_path}/r", "sparse", workers=here(4)))

@@ -1,0 +1,43 @@
+"""A cluster that is not there, packages that are missing: clear errors before the work begins."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from grls.cluster import ray_data
+from grls.cluster.options import WorkerOptions, Workers
+from grls.errors import ConfigError
+
+
+def test_an_address_without_a_cluster_is_refused() -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    with socket.socket() as free:  # bound, but nobody listens
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        with (
+            pytest.raises(ConfigError, match=rf"there is no Ray cluster at {address} \(.*ray start --head"),
+            ray_data.Cluster.opened(Workers(address, WorkerOptions())),
+        ):
+            pass
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(ConfigError, match=r'--ray needs ray \(not installed\): pip install "grls\[ray\]"'),
+        ray_data.Cluster.opened(Workers("local", WorkerOptions())),
+    ):
+        pass
+
+
+def test_a_machine_says_what_it_lacks(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    seen.touch()
+    here = ray_data._versions()
+    assert ray_data._complaint(here, str(seen)) == ""
+    other = ray_data._complaint({**here, "tokenizers": "0.1"}, str(seen))
+    assert other.startswith(f"it has tokenizers {here['tokenizers']} and this machine 0.1; install the same")
+    gone = ray_data._complaint(here, str(tmp_path / "nowhere" / "seen"))
+    assert gone.startswith(f"it does not see {tmp_path / 'nowhere'}: the output must be in a folder")

@@ -1,0 +1,101 @@
+"""A local Ray cluster of two workers, one of which is killed half-way: the results of one process."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dying
+import pytest
+from failing import fails
+from small_data import small_retriever, write_small
+
+from grls.cli import main
+from grls.cluster import ray_data
+from grls.cluster.options import LOCAL, WorkerOptions, Workers
+from grls.index.options import IndexOptions
+from grls.retrieve.build import Building, build
+from grls.retrieve.generative import shards
+from grls.runs.trec import read_run
+
+ray = pytest.importorskip("ray", reason="the extra ray is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cluster for all tests, since it takes seconds to start; --ray local uses it."""
+    ray.cloudpickle.register_pickle_by_value(dying)  # workers do not see the folder of this module
+    with ray_data.Cluster.opened(Workers(LOCAL, WorkerOptions(count=2))):
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("ray") / "data")
+
+
+@pytest.fixture(scope="module")
+def made(data: Path) -> Path:
+    small_retriever(data).save_pretrained(data.parent / "made")
+    return data.parent / "made"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
+    data: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, mark = str(made / "model"), tmp_path / "mark"
+    real = shards.done_by_workers
+
+    def killed_once(plan: Any, make: Any, *rest: Any) -> Any:
+        return real(plan, dying.DyingMaker(make, 1, str(mark)), *rest)
+
+    monkeypatch.setattr(shards, "done_by_workers", killed_once)
+    build(model, str(data), Building(f"{tmp_path}/one", "generative", IndexOptions()))
+    workers = Workers(LOCAL, WorkerOptions(shard=3))
+    build(model, str(data), Building(f"{tmp_path}/two", "generative", IndexOptions(), workers=workers))
+    assert mark.exists()
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["mark", "one", "two"]
+
+
+def test_a_run_is_that_of_one_process(data: Path, made: Path, tmp_path: Path) -> None:
+    given = ["retrieve", f"{made}", f"--data={data}", "--split=train", "--device=cpu", "--k=4"]
+    assert main([*given, f"--output={tmp_path}/one"]) == 0
+    assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=5"]) == 0
+    one, two = (read_run(f"{tmp_path}/{name}.trec") for name in ("one", "two"))
+    assert list(one) == list(two)
+    for query, hits in one.items():
+        assert [hit.id for hit in two[query]] == [hit.id for hit in hits]
+        assert [hit.score for hit in two[query]] == pytest.approx([hit.score for hit in hits], abs=1e-5)
+    infos = [json.loads((tmp_path / f"{name}.info.json").read_text()) for name in ("one", "two")]
+    rounded = ("seconds", "files")  # scores are those of one process up to the rounding of float32
+    assert len({json.dumps({name: i[name] for name in i if name not in rounded}) for i in infos}) == 1
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith(".")) == []
+
+
+def test_a_machine_that_differs_is_refused_before_the_work(
+    data: Path,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    here = ray_data._versions()
+    monkeypatch.setattr(ray_data, "_versions", lambda: {**here, "grls": "99.0"})
+    given = ["index", made / "model", f"--corpus={data}", f"--output={tmp_path}/r", "--ray=local"]
+    message = fails(capsys, *given)
+    assert "of the Ray cluster cannot do the work: it has grls" in message
+    assert not (tmp_path / "r").exists()
+
+
+def test_more_processors_than_a_machine_has_are_refused(data: Path, made: Path, tmp_path: Path) -> None:
+    options = replace(WorkerOptions(), cpus=500)
+    workers = Workers(LOCAL, options)
+    with pytest.raises(ray_data.ConfigError, match="has 500 processors and 0 GPUs"):
+        build(str(made / "model"), str(data), Building(f"{tmp_path}/r", "generative", workers=workers))
