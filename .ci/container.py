@@ -41,14 +41,10 @@ def main() -> int:
         retriever = place / "retrievers" / "default"
         subprocess.run(["python", "-c", RETRIEVER, str(retriever)], check=True, env=environment)
         command = [*command_of(found, "ENTRYPOINT"), *command_of(found, "CMD")]
-        command = [
-            word.replace("8000", PORT).replace("/retrievers", str(retriever.parent)) for word in command
-        ]
+        command = [word.replace("/retrievers", str(retriever.parent)) for word in with_port(command)]
         server = subprocess.Popen(command, env=environment)
         try:
-            return _ready(
-                [word.replace("8000", PORT) for word in command_of(found, "HEALTHCHECK")], environment
-            )
+            return _ready(with_port(command_of(found, "HEALTHCHECK")), environment)
         finally:
             server.terminate()
             print("the server ended with", server.wait(60))

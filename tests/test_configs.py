@@ -88,7 +88,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 GUIDES = (
     "train", "query-generation", "spans", "rescoring", "compare", "fusion", "multi-hop", "gpu", "hybrid",
-    "scores", "riches", "programs", "ralm", "filters", "explain", "data-sets",
+    "scores", "riches", "programs", "ralm", "filters", "explain", "data-sets", "serve", "page",
 )  # fmt: skip
 """The guides of ``docs/guides`` whose commands need others to be run before them; the rest follows."""
 

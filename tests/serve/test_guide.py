@@ -1,0 +1,73 @@
+"""The guide of the server: its commands parse, its requests are answered, and it names every metric."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from serve_helpers import client_of, serving_of
+from starlette.testclient import TestClient
+
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.retrieve.bm25 import BM25Retriever
+from grls.serve import run
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "guides" / "serve.md").read_text()
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
+COMMANDS = [
+    line for page in PAGES for line in page.read_text().replace("\\\n", " ").splitlines()
+    if line.startswith("grls serve ")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[tuple[object, ...]] = []
+    monkeypatch.setattr(run, "run_server", lambda *options: began.append(options))
+    monkeypatch.setattr(run, "run_stdio", lambda *options: began.append(options))
+    monkeypatch.setattr("grls.commands.serve.require", lambda *_: None, raising=False)
+    if "--mcp" in line:
+        pytest.importorskip("mcp", reason="needs the extra mcp")
+    assert main(shlex.split(line)[1:]) == 0
+    assert len(began) == 1
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    place = tmp_path_factory.mktemp("guide")
+    passages = [Passage("heron-quick", "the heron is quick"), Passage("otter-calm", "the otter is calm")]
+    BM25Retriever(Corpus.from_passages(passages)).save_pretrained(place)
+    return client_of(serving_of({"fitted": place}))
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    re.findall(r"^curl (?:-N )?http://127\.0\.0\.1:8000(/v1/\S+)(?: --json '(.*)')?$", GUIDE, re.M),
+)
+def test_requests(asked: TestClient, path: str, body: str) -> None:
+    response = asked.post(path, json=json.loads(body)) if body else asked.get(path)
+    if path == "/v1/answer":  # this server has no language model; see test_answer_route
+        assert "--answer.model" in response.json()["detail"]
+    elif '"hops"' in body:
+        assert response.status_code in (200, 422)  # BM25 goes hop by hop only without DONE
+    else:
+        assert response.status_code == 200, response.text
+
+
+def test_every_metric_is_named(asked: TestClient) -> None:
+    families = re.findall(r"^# TYPE (grls_\S+) (?!gauge$)", asked.get("/metrics").text, re.M)
+    families += ["grls_queue_requests", "grls_answer_queue_questions"]
+    assert len(set(families)) >= 8
+    for family in families:
+        assert f"`{family}`" in GUIDE, family
+
+
+def test_every_address_is_named(asked: TestClient) -> None:
+    paths = asked.get("/openapi.json").json()["paths"]
+    text = GUIDE + (ROOT / "docs" / "guides" / "page.md").read_text()
+    for path in paths:
+        assert path.partition("{")[0] in text, path
