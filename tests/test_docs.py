@@ -43,3 +43,16 @@ def test_the_readme_is_short_and_leads_to_every_guide() -> None:
     assert len(text.splitlines()) <= 160
     linked = {Path(target.partition("#")[0]) for target in LINK.findall(text)}
     assert {file.relative_to(ROOT) for file in (ROOT / "docs" / "guides").glob("*.md")} <= linked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_and_lists_are_shown_as_such(page: Path) -> None:
+    """A table has a head, and a blank line stands before tables and lists: the site needs both."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lines = ["", *text.splitlines(), ""]
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        if line.startswith("|") and not before.startswith("|"):
+            assert not before.strip(), line
+            assert re.match(r"\| ?--", after), line
+        if re.match(r"- |1\. ", line):
+            assert re.match(r"- |\d+\. |  |$", before), line
