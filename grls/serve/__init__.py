@@ -9,6 +9,6 @@ serves until a signal. ``bodies``, ``bodies_trace`` and ``bodies_retrievers`` ar
 what it does, ``waiting`` waits for it. ``served`` holds the opened retrievers and loads new versions,
 ``serving`` is what all addresses share. ``problems`` turns errors into responses. ``access`` checks keys,
 tokens and rates, ``hosts`` host names, ``bodylimit`` bounds what is read. ``metrics`` counts,
-``request_log`` writes a line for each request. ``examples`` are queries to try. ``options`` are the options
-of the command.
+``request_log`` writes a line for each request. ``examples`` are queries to try, ``garbage`` keeps the garbage
+collector away. ``options`` are the options of the command.
 """

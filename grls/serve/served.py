@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
+from time import sleep
 from typing import NamedTuple
 
 from grls.api.opening import load
@@ -20,10 +21,14 @@ from grls.io.parts import PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
+from grls.serve.garbage import set_loaded_aside
 from grls.serve.options import RequestLimits
 from grls.serve.worker import Worker
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_GRACE = 1.0
+"""Seconds for which an old version still takes the jobs of requests that had found it."""
 
 
 class BusyError(GrlsError):
@@ -131,7 +136,7 @@ class Served:
                     f"{str(error).replace(str(self.folder), self.name)}"
                 ) from error
             self.version = new
-            Thread(target=old.worker.close, name=f"grls-serve-end-{self.name}", daemon=True).start()
+            Thread(target=_end, args=(old.worker,), name=f"grls-serve-end-{self.name}", daemon=True).start()
             return new
         finally:
             self._loading.release()
@@ -141,6 +146,13 @@ class Served:
         version = Version(self.name, number, searcher, self._how)
         self._how.prepare(version)
         return version
+
+
+def _end(worker: Worker) -> None:
+    """End the thread of an old version, which then leaves the memory."""
+    sleep(_GRACE)
+    worker.close()
+    set_loaded_aside()
 
 
 def _try_out(searcher: Searcher) -> None:
@@ -161,7 +173,9 @@ def open_served(folders: Sequence[str], how: Opened) -> dict[str, Served]:
         DataError: A folder is no retriever.
         MismatchError: A folder is damaged.
     """
-    return {name: Served(name, folder, how) for name, folder in named_folders(folders).items()}
+    served = {name: Served(name, folder, how) for name, folder in named_folders(folders).items()}
+    set_loaded_aside()
+    return served
 
 
 def named_folders(folders: Sequence[str]) -> Mapping[str, str]:

@@ -1,7 +1,10 @@
 """POST /admin/reload: a new version takes over; a broken one is refused."""
 
+import gc
 import shutil
 import threading
+import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,12 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
+from grls.serve import served
 from grls.serve.access import read_admin_token
 from grls.serve.app import create_app
-from grls.serve.served import named_folders
+from grls.serve.jobs import CallJob
+from grls.serve.options import USUAL_LIMITS
+from grls.serve.served import Opened, named_folders, open_served
 
 TOKEN = {"Authorization": "Bearer the-token-of-the-admin"}
 
@@ -129,3 +135,34 @@ def test_names_of_folders(tmp_path: Path, folder: Path) -> None:
         named_folders([f"../x={folder}"])
     with pytest.raises(ConfigError, match="at least one folder"):
         named_folders([])
+
+
+def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
+    kinds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full collection of garbage stops every thread: for 0.3 s, with torch and transformers loaded."""
+    monkeypatch.setattr(served, "_GRACE", 0.0)
+    try:
+        (one,) = open_served([str(kinds / "generative")], Opened("cpu", "float32", USUAL_LIMITS)).values()
+        assert gc.get_freeze_count() > 100_000
+        assert len(gc.get_objects()) < gc.get_freeze_count() / 10
+        old = weakref.ref(one.version.searcher.retriever)
+        one.reload()
+        end = time.monotonic() + 10
+        while old() is not None and time.monotonic() < end:
+            time.sleep(0.01)
+        assert old() is None
+        one.version.worker.close()
+    finally:
+        gc.unfreeze()
+
+
+def test_a_request_that_has_found_the_old_version_is_answered(folder: Path) -> None:
+    (one,) = open_served([str(folder)], Opened("cpu", "float32", USUAL_LIMITS)).values()
+    gc.unfreeze()
+    old = one.version
+    one.reload()
+    time.sleep(0.05)
+    job = CallJob(lambda: 7)
+    old.worker.submit(job)
+    assert job.future.result(5) == 7
