@@ -6,7 +6,7 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
-  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve lock clean
+  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve lock clean
 
 install: $(VENV)/.installed
 
@@ -95,7 +95,11 @@ page-shots: install
 container-check:
 	$(PYTHON) .ci/container.py
 
-# 10,000 requests made from the description of the server; needs the package schemathesis
+# 100,000 requests, a tenth cancelled, with reloads and a worker that is killed
+soak-serve: install
+	$(BIN)/python -m benchmarks.soak runs/quickstart/retriever data/quickstart
+
+# 10,000 requests made from the description of the server
 fuzz-serve: install
 	GRLS_SCHEMA_CASES=10000 $(BIN)/python -m pytest --timeout 0 tests/serve/test_schema.py
 

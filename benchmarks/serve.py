@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -69,15 +70,26 @@ def serve_plainly(folder: str, port: int) -> None:
     uvicorn.run(app, port=port, log_level="error")
 
 
+def _quietly(target: Callable[..., None], folder: str, port: int) -> None:
+    """Serve, with the lines of the log written to nowhere; a failure says why."""
+    nowhere, errors = os.open(os.devnull, os.O_WRONLY), os.dup(2)
+    os.dup2(nowhere, 2)
+    try:
+        target(folder, port)
+    except BaseException:
+        os.dup2(errors, 2)
+        raise
+
+
 @contextmanager
-def serving(target: Any, folder: str) -> Iterator[str]:
-    """A server in a process of its own; yields its address."""
+def serving(target: Callable[..., None], folder: str) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own; yields its address and the number of the process."""
     import httpx
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = multiprocessing.get_context("spawn").Process(target=target, args=(folder, port))
+    process = multiprocessing.get_context("spawn").Process(target=_quietly, args=(target, folder, port))
     process.start()
     address = f"http://127.0.0.1:{port}"
     try:
@@ -89,7 +101,7 @@ def serving(target: Any, folder: str) -> Iterator[str]:
                 if not process.is_alive():
                     raise SystemExit("the server did not start") from None
                 time.sleep(0.2)
-        yield address
+        yield address, process.pid or 0
     finally:
         process.terminate()
         process.join()
@@ -108,9 +120,9 @@ async def ask_all(
         while waiting:
             place, text = waiting.pop()
             before = time.perf_counter()
-            answer = await post(reader, writer, {"query": text, "k": k})
+            _, answer = await post(reader, writer, {"query": text, "k": k})
             took[place] = time.perf_counter() - before
-            rankings[place] = [hit["id"] for hit in answer["results"][0]["hits"]]
+            rankings[place] = rows_of(answer)
         writer.close()
 
     begun = time.perf_counter()
@@ -118,14 +130,25 @@ async def ask_all(
     return rankings, took, time.perf_counter() - begun
 
 
-async def post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: object) -> Any:
-    """Send a request and read the response; a client of a library would need more time than the server."""
+def rows_of(answer: Any) -> Ranking:
+    """The ids of the hits of a response to one query."""
+    return [hit["id"] for hit in answer["results"][0]["hits"]]
+
+
+async def post(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    body: object,
+    path: str = "/v1/search",
+    headers: str = "",
+) -> tuple[int, Any]:
+    """The status and the body of a response; a client of a library would need more time than the server."""
     content = json.dumps(body).encode()
-    head = "POST /v1/search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}"
     writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
     lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
     length = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length"))
-    return json.loads(await reader.readexactly(length))
+    return int(lines[0].split()[1]), json.loads(await reader.readexactly(length))
 
 
 def row(name: str, clients: int, took: Sequence[float], seconds: float, base: float, wrong: int) -> list[str]:
@@ -161,7 +184,7 @@ def main(
     base = len(texts) / seconds
     rows = [row("loop", 1, took, seconds, base, 0)]
     for name, target in (("grls serve", serve_grls), ("plain handler", serve_plainly)):
-        with serving(target, folder) as address:
+        with serving(target, folder) as (address, _):
             asyncio.run(ask_all(address, texts[:8], k, 2))
             for count in clients:
                 found, took, seconds = asyncio.run(partial(ask_all, address, texts, k, count)())

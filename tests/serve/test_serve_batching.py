@@ -212,6 +212,10 @@ def test_clients_that_read_or_write_slowly_hold_nobody_up(socket_server: Any) ->
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             one.sendall(head.encode() + (body if number % 4 else body[:5]))  # each fourth never ends its body
             held.append(one)
+        halves = b"", b"POST", b"POST /v1/search HTTP/1.1\r\nHo", b"\x16\x03\x01\x02", b"GET / HTTP/9\r\n\r\n"
+        for part in halves:
+            held.append(socket.create_connection((host, int(port))))  # half a head, none, or no HTTP
+            held[-1].sendall(part)
         begun = time.monotonic()
         for _ in range(5):
             assert httpx.post(f"{address}/v1/search", json={"query": "a"}).status_code == 200
