@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from grls.retrieve.hops.options import HopSteps
+from grls.serve.answers.options import AnswerMethod
 from grls.serve.bodies import Body
 
 
@@ -41,7 +42,10 @@ class RetrieverBody(Body):
 
 
 class RetrieversBody(Body):
-    """The retrievers, and the limits."""
+    """The retrievers, the limits, and the methods of the language model."""
 
     limits: LimitsBody
+    answers: list[AnswerMethod] = Field(
+        description="Methods of /v1/answer; empty: there is no language model."
+    )
     retrievers: list[RetrieverBody]

@@ -64,6 +64,7 @@ def test_wrong_requests(client: TestClient, slow: Serve) -> None:
 def test_what_can_be_asked(client: TestClient) -> None:
     sent = client.get("/v1/retrievers").json()
     assert sent["limits"] == {"k": 100, "hops": 8, "queries": 64, "characters": 4000, "seconds": 60.0}
+    assert sent["answers"] == []
     bm25, generative, hops, hostile = sent["retrievers"]
     assert [one["retriever"] for one in sent["retrievers"]] == ["bm25", "generative", "hops", "hostile"]
     assert (bm25["kind"], bm25["passages"], bm25["hops"]) == ("bm25", 10, {"steps": "single", "max": None})

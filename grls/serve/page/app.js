@@ -1,6 +1,7 @@
 // The page: the form, the state in the address, and what the keys do.
 
 import { Problem, key, read } from "./api.js";
+import { showAnswer, stopAnswer } from "./answer.js";
 import { BeamPanel } from "./beam.js";
 import { openCode, wireCode } from "./code.js";
 import { announce, byId, el, refill, several } from "./dom.js";
@@ -12,6 +13,7 @@ const known = new Map(); // name -> retriever
 let answers = [];
 let running = null;
 let wanted = null; // the beam that the address asks for
+let early = false; // a question was asked before the server had said what it has
 
 const beam = new BeamPanel(byId("beam"), () => remember());
 const value = (id) => byId(id).value.trim();
@@ -19,7 +21,8 @@ const value = (id) => byId(id).value.trim();
 /** Read what the server has. */
 async function connect() {
   try {
-    const { limits, retrievers } = await read("/v1/retrievers");
+    const { limits, retrievers, answers: methods } = await read("/v1/retrievers");
+    offer(methods);
     byId("k").max = limits.k;
     byId("hops").max = limits.hops;
     byId("question").maxLength = limits.characters;
@@ -30,6 +33,13 @@ async function connect() {
     if (!(error instanceof Problem)) throw error;
     return unknown(error);
   }
+}
+
+/** Let the language model of the server answer, where there is one. */
+function offer(methods) {
+  byId("answer-open").hidden = !methods.length;
+  byId("method-label").hidden = methods.length < 2;
+  refill(byId("method"), methods.map((name) => el("option", { value: name }, name)));
 }
 
 /** What can be shown where the server asks for a key, or does not answer. */
@@ -94,7 +104,8 @@ function adapt() {
   byId("steps").options[0].textContent = info ? `as it is set up (${own})` : "as it is set up";
   const chips = (info?.fields ?? []).slice(0, 12).map((field) => el("button", { type: "button", class: "chip", "aria-label": `Filter by ${field}`, on: { click: () => filterBy(field) } }, field));
   refill(byId("fields"), chips.length ? ["Fields: ", chips] : null);
-  byId("k").closest("label").hidden = stepsOf(info) !== "single";
+  const chosen = [info, known.get(value("other"))].filter(Boolean);
+  byId("k").closest("label").hidden = chosen.every((one) => stepsOf(one) !== "single");
 }
 
 function filterBy(field) {
@@ -120,8 +131,14 @@ async function run(push = true) {
     announce("Type a question first.");
     return;
   }
+  if (!known.size) {
+    early = true;
+    return;
+  }
   running?.abort();
   const mine = (running = new AbortController());
+  stopAnswer();
+  byId("written").hidden = true;
   if (!beam.box.hidden) beam.close();
   remember(push);
   document.title = `${value("question").slice(0, 60)} · grls`;
@@ -156,8 +173,10 @@ function cancel() {
 }
 
 function compare() {
-  byId("agreement").textContent = answers.length > 1 ? agree(...answers) : (answers[0]?.info.no_beam ?? "");
+  byId("agreement").textContent = answers.length > 1 ? agree(...answers) : noBeam(answers[0]?.info);
 }
+
+const noBeam = (info) => (info?.no_beam ? `There is no beam to see: ${info.no_beam}` : "");
 
 function showBeam(answer, place) {
   wanted = null;
@@ -183,7 +202,13 @@ function tryOut(text) {
 }
 
 function begin() {
+  const typed = byId("results").hidden ? value("question") : "";
   if (restore()) return run(false);
+  if (typed && !location.hash.slice(1)) byId("question").value = typed; // while the page was loading
+  if (typed && early) {
+    early = false;
+    return run();
+  }
   running?.abort();
   document.body.classList.remove("asked");
   byId("results").hidden = true;
@@ -262,9 +287,9 @@ function walk(event, head) {
 
 function pressed(event) {
   if (event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
-  if (event.key === "Escape" && running) {
-    cancel();
-    event.preventDefault();
+  if (event.key === "Escape") {
+    if (running) cancel();
+    else if (!stopAnswer() && !beam.box.hidden) beam.close();
     return;
   }
   const typing = event.target.matches("input, textarea, select");
@@ -295,6 +320,7 @@ function wire() {
   });
   byId("cancel").addEventListener("click", cancel);
   byId("form").addEventListener("change", adapt);
+  byId("answer-open").addEventListener("click", () => showAnswer(byId("written"), { ...answers[0].body(), method: value("method") }));
   byId("code-open").addEventListener("click", () => openCode(answers[0].request()));
   byId("link").addEventListener("click", copyLink);
   byId("help-open").addEventListener("click", () => byId("help").showModal());

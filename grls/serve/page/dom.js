@@ -79,7 +79,7 @@ export const signed = (value) =>
   value === null || value === undefined ? "–" : `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
 
 const COMMON = new Set(
-  "a an and are as at be been but by did do does for from had has have he her his how if in into is it its not of on or she so that the their them then there they this to was were what when where which who whom whose why will with you your".split(" "),
+  "a also an and are as at be been but by did do does for from had has have he her his how if in into is it its not of on or she so that the their them then there they this to was were what when where which who whom whose why will with you your".split(" "),
 );
 
 /** The words of a text that say something, in lower case. */

@@ -18,7 +18,10 @@ function label(text, x, y, width = 22) {
     const last = lines.at(-1);
     if (last !== undefined && `${last} ${word}`.length <= width) lines[lines.length - 1] = `${last} ${word}`;
     else if (lines.length < 2) lines.push(short(word, width));
-    else lines[1] = short(`${lines[1]} ${word}`, width);
+    else {
+      lines[1] = `${short(lines[1].replace(/…$/, ""), width - 1)}…`;
+      break;
+    }
   }
   return draw("text", { x, y, class: "trail-label" }, lines.map((line, n) => draw("tspan", { x, dy: n ? 15 : 0 }, line)));
 }

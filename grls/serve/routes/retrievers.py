@@ -27,7 +27,8 @@ async def show_retrievers(request: Request) -> RetrieversBody:
         characters=limits.characters,
         seconds=limits.seconds,
     )
-    return RetrieversBody(limits=sent, retrievers=described)
+    answers = [] if state.answering is None else list(state.answering.options.methods)
+    return RetrieversBody(limits=sent, answers=answers, retrievers=described)
 
 
 def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
