@@ -3,6 +3,8 @@
 import doctest
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from grls.cli import VERBS, Command
+from grls.index import BACKENDS
+from grls.retrieve.registry import KINDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -34,6 +38,21 @@ def pages() -> list[Path]:
     return [page for page in every if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """What pages register, and the modules that they write, are gone afterwards."""
+    kinds, backends, modules = dict(KINDS), dict(BACKENDS), set(sys.modules)
+    yield
+    for now, before in ((KINDS, kinds), (BACKENDS, backends)):
+        for added in set(now) - set(before):
+            del now[added]
+    for added in set(sys.modules) - modules:
+        file = getattr(sys.modules[added], "__file__", None) or ""
+        if Path(file).parent.name.startswith("test_python_prints"):  # pytest's temporary folder
+            del sys.modules[added]
+
+
+@pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_python_prints_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
