@@ -23,6 +23,7 @@ from grls.commands.renamed import renamed
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.recipes import with_recipes
+from grls.io.threads import wait_asleep_if_busy
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -154,6 +155,7 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    wait_asleep_if_busy()
     return ending.unless_unread(lambda: _main(arguments))
 
 

@@ -7,5 +7,5 @@ frame of our HTML pages. ``ending`` ends a command: exit codes, signals, the one
 ``progress`` shows how far a loop is, ``terminal`` makes foreign text safe to print, and ``logs`` silences
 other libraries. ``recipes`` finds the files that ``--config`` names. ``lazy`` imports the names of a
 folder on first use, ``extras`` the packages that are extras. ``parts`` counts the seconds of the parts of a
-search.
+search. ``threads`` lets the threads of numeric libraries sleep on a busy machine.
 """
