@@ -49,6 +49,7 @@ def train_biencoder(
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
     """
     from grls.train.biencoder.run import run_biencoder
+    from grls.train.core.processes import is_first
 
     trained = run_biencoder(
         data=data,
@@ -64,4 +65,5 @@ def train_biencoder(
         analyzer=analyzer,
         resume=resume,
     )
-    print(f"{output}/model: {trained.examples:,} examples, {trained.seconds:.0f} s")
+    if is_first():
+        print(f"{output}/model: {trained.examples:,} examples, {trained.seconds:.0f} s")

@@ -39,6 +39,7 @@ def train_reranker(
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
         device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
     """
+    from grls.train.core.processes import is_first
     from grls.train.reranker.run import run_reranker
 
     best = run_reranker(
@@ -53,4 +54,5 @@ def train_reranker(
         resume=resume,
         device=device,
     )
-    print(f"best dev loss {best:.4f} nats a stride; the reranker is in {output}/model")
+    if is_first():
+        print(f"best dev loss {best:.4f} nats a stride; the reranker is in {output}/model")

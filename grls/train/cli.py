@@ -47,6 +47,7 @@ from grls.train.core.finite import RefuseNaN
 from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.module import GeneratorModule
+from grls.train.core.processes import launched
 from grls.train.core.time_limit import TimeLimit
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
@@ -85,6 +86,9 @@ class Trainer(L.Trainer):
             warn_of_emulation(device, "--trainer.precision 32-true or auto")
         if precision == "auto":
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
+        started = launched()
+        if started is not None and kwargs.get("devices", "auto") == "auto":
+            kwargs |= {"devices": started.devices, "num_nodes": started.nodes}
         super().__init__(precision=precision, **kwargs)
         loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)
         loop.epoch_loop = self.fit_loop.epoch_loop

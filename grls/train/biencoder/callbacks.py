@@ -32,7 +32,7 @@ class WriteLog(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Print a line."""
         values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
-        if values and self.shown:
+        if values and self.shown and state.is_world_process_zero:
             print(
                 f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
                 flush=True,
@@ -47,6 +47,8 @@ class WriteLog(TrainerCallback):
         self._write(state)
 
     def _write(self, state: Any) -> None:
+        if not state.is_world_process_zero:
+            return
         history = [
             {"step": entry["step"], "epoch": entry["epoch"], **_measures(entry)}
             for entry in state.log_history

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +30,7 @@ from grls.train.biencoder.resume import FILES, LOGS, begin_anew, checkpoint_to_r
 from grls.train.biencoder.trainer import BiEncoderTrainer, refuse_broken
 from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import folder_damage
+from grls.train.core.processes import by_first
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +103,6 @@ def fit_biencoder(
     folder = Path(output)
     refuse_unwritable(folder / "checkpoints", folder=True)
     refuse_foreign(folder / "model", MODULES)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")
     texts = examples.passages()
     if cut := encoder.count_cut(texts):
         log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train biencoder)"))
@@ -112,14 +110,16 @@ def fit_biencoder(
     evaluator = (
         None if dev is None else dev_evaluator(encoder, dev, options, examples.options.multistep is True)
     )
-    start = checkpoint_to_resume(folder, known) if resume else begin_anew(folder)
+    args = _arguments(options, folder, dev is not None, _steps(options, len(examples)))  # joins the processes
+    start = by_first(lambda: checkpoint_to_resume(folder, known) if resume else begin_anew(folder))
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     trainer = BiEncoderTrainer(
         encoder,
         examples,
         loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=encoder.scores),
-        args=_arguments(options, folder, dev is not None, _steps(options, len(examples))),
+        args=args,
+        batch_size=options.batch_size,
         length_pool=options.length_pool,
         evaluator=evaluator,
         log=folder / LOGS,
@@ -132,7 +132,7 @@ def fit_biencoder(
     trained.stages = (*encoder.stages, STAGE)
     trained.learned_done = examples.done
     trained.evidence_words = encoder.evidence_words
-    trained.save(folder / "model")
+    by_first(lambda: trained.save(folder / "model"))
     return TrainedBiEncoder(trained, trainer.state.global_step, trainer.state.best_metric)
 
 
@@ -179,7 +179,7 @@ def _arguments(
         output_dir=str(folder / "checkpoints"),
         num_train_epochs=options.epochs,
         max_steps=steps,
-        per_device_train_batch_size=options.batch_size,
+        per_device_train_batch_size=options.batch_size,  # the trainer shares it out
         gradient_accumulation_steps=options.accumulate,
         learning_rate=options.learning_rate,
         lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",

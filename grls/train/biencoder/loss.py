@@ -1,8 +1,10 @@
 """The loss of a bi-encoder: in-batch negatives without false negatives.
 
-Legend: B examples of a batch, n passages an example (the right one, then hard negatives), C = B n passages of
-the batch (all right passages in the order of the examples, then all first negatives, …), G largest number of
-gold texts of an example, d embedding dimension.
+Legend: B examples of a batch, b of them in this process (all, where there is one), n passages an example (the
+right one, then hard negatives), C = B n passages of the batch (all right passages in the order of the
+examples, then all first negatives, …), G largest number of gold texts of an example, d embedding dimension.
+
+The passages of all processes are negatives of each example, so the loss is that of one process.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from torch import Tensor
 from torch.nn import functional as F
 
+from grls.train.core.processes import gathered, weighed
 
-def false_negatives(keys: Tensor, gold: Tensor) -> Tensor:
-    """Mask of the passages in the batch that are no negatives of an example, ``[B, C]``.
+
+def false_negatives(keys: Tensor, gold: Tensor, first: int = 0) -> Tensor:
+    """Mask of the passages in the batch that are no negatives of an example, ``[b, C]``.
 
     These are the gold passages of its query at any hop, copies of its right passage (DONE is the right
     passage of every last hop), and second copies of any passage, so that each text counts once. The right
@@ -24,14 +28,15 @@ def false_negatives(keys: Tensor, gold: Tensor) -> Tensor:
 
     Args:
         keys: ``[B, n]`` numbers of the passages' texts, the right passage first.
-        gold: ``[B, G]`` numbers of the texts that are right for the query.
+        gold: ``[b, G]`` numbers of the texts that are right for the query.
+        first: The place of the first of the b examples among the B.
     """
     every = keys.T.flatten()
-    target = keys[:, :1]
+    target = keys[first : first + len(gold), :1]
     right = (gold[:, :, None] == every).any(dim=1) | (target == every)
     copies = (every[:, None] == every).tril(diagonal=-1).any(dim=1)
     mask = right | copies
-    mask[:, : len(keys)].fill_diagonal_(False)
+    mask[:, first : first + len(gold)].fill_diagonal_(False)
     return mask
 
 
@@ -46,15 +51,18 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     """
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
-        """The loss, a scalar in float32.
+        """The loss, a scalar in float32; among several processes ``weighed``.
 
         Args:
-            embeddings: ``[B, d]`` queries, then ``[B, d]`` for each of the n passages.
-            labels: ``[B, n + G]``.
+            embeddings: ``[b, d]`` queries, then ``[b, d]`` for each of the n passages.
+            labels: ``[b, n + G]``.
         """
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
-        scores = self.scale * similarity(queries.float(), torch.cat(passages).float())
-        mask = false_negatives(labels[:, : len(passages)], labels[:, len(passages) :])
+        every, first = gathered(torch.stack(passages, dim=1))
+        keys = gathered(labels[:, : len(passages)]).rows
+        scores = self.scale * similarity(queries.float(), every.transpose(0, 1).flatten(0, 1).float())
+        mask = false_negatives(keys, labels[:, len(passages) :], first)
         scores = scores.masked_fill(mask, float("-inf"))
-        return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
+        mean = F.cross_entropy(scores, first + torch.arange(len(scores), device=scores.device))
+        return weighed(mean, len(scores))

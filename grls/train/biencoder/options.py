@@ -53,7 +53,8 @@ class BiEncoderOptions(PairOptions):
     Args:
         epochs: Passes over the examples.
         max_steps: Largest number of optimizer steps; null: no limit beside ``epochs``.
-        batch_size: Examples of a batch; the passages of the others are negatives of each.
+        batch_size: Examples of a batch, of all processes together; the passages of the others are negatives
+            of each.
         accumulate: Batches whose gradients are added up for one step. Negatives come from one batch only.
         learning_rate: Peak learning rate.
         schedule: Learning rate after the warm-up: ``linear`` decay to zero, or ``constant``.

@@ -11,10 +11,12 @@ from typing import Any
 
 import datasets
 import torch
+from accelerate.data_loader import prepare_data_loader
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import PrinterCallback, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -31,6 +33,7 @@ from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import HASHES, write_hashes
 from grls.train.core.finite import spoiled
 from grls.train.core.lines import StepLines
+from grls.train.core.processes import by_first
 from grls.train.core.time_limit import StepLimit
 
 _REMEDY = "lower the learning rate or the scale, or compute in float32."
@@ -54,6 +57,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         examples: The training pairs.
         loss: The loss of embeddings and labels; labels are n keys and G gold keys for each example.
         args: The settings of the library.
+        batch_size: Examples of a batch of all processes together.
         length_pool: Batches that are sorted by length together.
         evaluator: Measures the encoder after each epoch.
         log: JSON file for settings, losses and measures.
@@ -67,6 +71,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         examples: BiEncoderExamples,
         loss: nn.Module,
         args: SentenceTransformerTrainingArguments,
+        batch_size: int,
         length_pool: int,
         evaluator: Any | None,
         log: Path,
@@ -76,6 +81,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         self._clock = clock or TrainingClock("biencoder")
         quiet = self._clock.meter is not None
         self._lengths = examples.lengths()
+        self._batch_size = batch_size
         self._length_pool = length_pool
         self._lines = StepLines()
         super().__init__(
@@ -168,16 +174,33 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         """The library's checkpoint, after a check of the weights, with the hashes of its files."""
         refuse_broken(self.model, self.state.global_step)
         folder = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        (folder / HASHES).unlink(missing_ok=True)
+        by_first(lambda: (folder / HASHES).unlink(missing_ok=True))
         super()._save_checkpoint(model, trial)
-        write_hashes(folder)
+        self.accelerator.wait_for_everyone()
+        by_first(lambda: write_hashes(folder))
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add no model card: it would quote the training data."""
 
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The batches of this process: the library would share out whole batches, not each of them."""
+        built = self._build_dataloader(self.train_dataset, self.args.train_batch_size, dataset_kind="train")
+        loader: DataLoader[Any] = prepare_data_loader(
+            built, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True
+        )
+        self._train_dataloader = loader
+        return loader
+
     def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **kwargs: Any) -> EpochBatches:
-        """The length-bucketed batches of all trainings here."""
-        source = LengthBucketedSampler(self._lengths, batch_size, self.args.seed, pool=self._length_pool)
+        """The length-bucketed batches of all trainings here; this process has its share of each."""
+        source = LengthBucketedSampler(
+            self._lengths,
+            self._batch_size,
+            self.args.seed,
+            rank=self.args.process_index,
+            ranks=self.args.world_size,
+            pool=self._length_pool,
+        )
         collator = self.data_collator
         assert isinstance(collator, PairCollator)
         return EpochBatches(collator, source, dataset)

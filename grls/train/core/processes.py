@@ -7,13 +7,49 @@ DDP and FSDP average gradients over processes. The average of the means m_r is t
 where all processes have as many, which holds neither for tokens nor for the last batch of an epoch. So each
 process weighs its mean by W c_r / C; the average of these is the mean over all C.
 
-The module uses the process group of torch, whoever has made it.
+The module uses the process group of torch, whoever has made it, and before there is one the variables of
+torchrun.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
 import torch
 from torch import Tensor, distributed
+
+from grls.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Launched(NamedTuple):
+    """The processes that torchrun started.
+
+    Attributes:
+        devices: Processes of this machine.
+        nodes: Machines.
+    """
+
+    devices: int
+    nodes: int
+
+
+def launched() -> Launched | None:
+    """The processes that torchrun started; None: it did not start this one."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    devices = int(os.environ["LOCAL_WORLD_SIZE"])
+    return Launched(devices, int(os.environ["WORLD_SIZE"]) // devices)
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes files and prints."""
+    if processes() > 1:
+        return distributed.get_rank() == 0
+    return launched() is None or int(os.environ["RANK"]) == 0
 
 
 def processes() -> int:
@@ -51,3 +87,74 @@ def summed(count: int, device: torch.device) -> int:
     total = torch.tensor(count, dtype=torch.int64, device=device)
     distributed.all_reduce(total)
     return int(total)
+
+
+def by_first(work: Callable[[], T]) -> T:
+    """Let the first process do something, while the others wait for its result.
+
+    Raises:
+        ConfigError: On the other processes, where the work of the first one failed; there its own error is
+            raised.
+    """
+    if processes() == 1:
+        return work()
+    outcome: list[Any] = [None, None]
+    failure: Exception | None = None
+    if is_first():
+        try:
+            outcome = [work(), None]
+        except Exception as error:
+            failure, outcome = error, [None, str(error)]
+    distributed.broadcast_object_list(outcome)
+    if failure is not None:
+        raise failure
+    if outcome[1] is not None:
+        raise ConfigError(outcome[1])
+    result: T = outcome[0]
+    return result
+
+
+class GatheredRows(NamedTuple):
+    """Rows of all processes.
+
+    Attributes:
+        rows: ``[C, …]``, those of the first process first.
+        first: The place of this process's first row.
+    """
+
+    rows: Tensor
+    first: int
+
+
+def gathered(rows: Tensor) -> GatheredRows:
+    """The rows of all processes, with gradients to all of them. Processes may have different numbers of rows.
+
+    Args:
+        rows: ``[c_r, …]`` the rows of this process.
+    """
+    if processes() == 1:
+        return GatheredRows(rows, 0)
+    counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(processes())]
+    distributed.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
+    sizes = [int(count) for count in counts]
+    every: Tensor = _Gather.apply(rows, sizes)  # type: ignore[no-untyped-call]
+    return GatheredRows(every, sum(sizes[: distributed.get_rank()]))
+
+
+class _Gather(torch.autograd.Function):
+    """Concatenates the rows of all processes; the gradient of a row is the sum of what all processes have."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
+        ctx.sizes = sizes
+        padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in sizes]
+        distributed.all_gather(parts, padded)
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        total = gradients[0].contiguous().clone()
+        distributed.all_reduce(total)
+        return total.split(ctx.sizes)[distributed.get_rank()], None

@@ -1,20 +1,31 @@
-"""Batches of a reranker's examples, shuffled anew each epoch."""
+"""Batches of a reranker's examples, shuffled anew each epoch, and the share of a process in each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 from grls.answer.ralm.reranker import RerankExample
+from grls.train.core.processes import processes
 
 
 def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
-    """Batches of examples, shuffled if there is a seed."""
-    sampler = None if seed is None else _Shuffled(len(examples), seed)
-    return DataLoader(list(examples), size, sampler=sampler, collate_fn=list)  # type: ignore[arg-type]
+    """Batches of examples, shuffled if there is a seed; ``size`` counts those of all processes together."""
+    order = range(len(examples)) if seed is None else _Shuffled(len(examples), seed)
+    batches = _Shares(order, size, drop_last=False)
+    return DataLoader(list(examples), batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
+
+
+class _Shares(torch.utils.data.BatchSampler):
+    """The share of this process in each batch; the whole batch where it is too small for all processes."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rank, ranks = torch.distributed.get_rank() if processes() > 1 else 0, processes()
+        for batch in super().__iter__():
+            yield batch[rank::ranks] if rank < len(batch) else batch
 
 
 class _Shuffled(torch.utils.data.Sampler[int]):

@@ -16,6 +16,7 @@ from grls.io.files import atomic_folder
 from grls.train.core.checkpoints import AtomicCheckpointIO, check_checkpoint, read_checkpoint
 from grls.train.core.finite import RERANKER, RefuseNaN
 from grls.train.core.lines import TrainingLines
+from grls.train.core.processes import Launched, by_first, launched
 from grls.train.reranker.data import rerank_loader
 from grls.train.reranker.module import RerankerModule
 
@@ -68,8 +69,11 @@ def fit_reranker(
         folder / "checkpoints", "best", monitor="dev_loss", mode="min", enable_version_counter=False
     )
     latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
+    started = launched() or Launched(1, 1)
     trainer = L.Trainer(
-        max_epochs=epochs, accelerator=reranker.model.device.type, devices=1,
+        max_epochs=epochs, accelerator=reranker.model.device.type, devices=started.devices,
+        num_nodes=started.nodes, strategy="auto" if started == (1, 1) else "ddp",
+        use_distributed_sampler=False,
         callbacks=[RefuseNaN(RERANKER), TrainingLines(), best, latest],
         plugins=[AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
         enable_model_summary=False, log_every_n_steps=10,
@@ -79,9 +83,13 @@ def fit_reranker(
     trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=True)
     state = read_checkpoint(best.best_model_path)
     module.load_state_dict(state["state_dict"])
-    with atomic_folder(folder / "model", "config.json") as new:
-        reranker.save(new)
+    by_first(lambda: _save(reranker, folder / "model"))
     return float(best.best_model_score or 0.0)
+
+
+def _save(reranker: Reranker, folder: Path) -> None:
+    with atomic_folder(folder, "config.json") as new:
+        reranker.save(new)
 
 
 def _refuse_unknown(corpus: Corpus, examples: Sequence[RerankExample]) -> None:

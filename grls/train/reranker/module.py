@@ -16,6 +16,7 @@ from transformers import get_linear_schedule_with_warmup
 from grls.answer.ralm.reranker import Reranker, RerankExample, document_texts
 from grls.data.corpus import Corpus
 from grls.train.core.checkpoints import refuse_other_run
+from grls.train.core.processes import averaged, summed, weighed
 from grls.train.reranker.loss import choice_gain, rerank_loss
 
 
@@ -41,7 +42,8 @@ class RerankerModule(L.LightningModule):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Seed dropout by the batch, and undo the eval mode of loading and validation."""
         self.model.train()
-        torch.manual_seed(hash((self._seed, self.trainer.fit_loop.epoch_loop.total_batch_idx)) % 2**63)
+        done, rank = self.trainer.fit_loop.epoch_loop.total_batch_idx, self.global_rank
+        torch.manual_seed(hash((self._seed, done, rank) if rank else (self._seed, done)) % 2**63)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint of another model.
@@ -53,15 +55,17 @@ class RerankerModule(L.LightningModule):
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
         """The loss of one batch; logs ``train_loss``."""
-        loss = self._losses(batch).mean()
-        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch))
+        loss = weighed(self._losses(batch).mean(), len(batch))
+        self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch))
         return loss
 
     def validation_step(self, batch: list[RerankExample], batch_idx: int) -> None:
         """Log ``dev_loss``, and ``dev_gain``: gain of its choice over the retriever's (nats a stride)."""
         values = self._values(batch)
-        self.log("dev_loss", _mean(values, batch, rerank_loss), batch_size=len(batch))
-        self.log("dev_gain", _mean(values, batch, choice_gain), batch_size=len(batch))
+        size = summed(len(batch), self.device)
+        for name, measure in (("dev_loss", rerank_loss), ("dev_gain", choice_gain)):
+            mean = _mean(values, batch, measure).to(self.device)
+            self.log(name, averaged(weighed(mean, len(batch))), sync_dist=True, batch_size=size)
 
     def configure_optimizers(self) -> Any:
         """AdamW and its schedule, which advances every optimizer step."""

@@ -11,7 +11,7 @@ class RerankerOptions:
 
     Args:
         epochs: Passes over the examples.
-        batch_size: Prefixes in a batch, each with all its candidates.
+        batch_size: Prefixes in a batch of all processes together, each with all its candidates.
         learning_rate: Peak learning rate.
         seed: Seed of the order, of dropout, and of new weights on top of the encoder.
     """

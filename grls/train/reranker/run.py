@@ -17,6 +17,7 @@ from grls.io.logs import quiet
 from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 
 with needing("train", "training a reranker"):
+    from grls.train.core.processes import is_first
     from grls.train.reranker.fit import fit_reranker
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def run_reranker(
         _refuse_others(kept, settings)
     torch.manual_seed(fit.seed)  # for the new head of an encoder without one
     reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
-    if not resume:
+    if not resume and is_first():
         write_json(kept, settings)
     return fit_reranker(reranker, corpus, *examples, output, **vars(fit), resume=resume)
 

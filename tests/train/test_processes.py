@@ -1,0 +1,137 @@
+"""Every training on two and three processes: the losses of one process, and a run that is resumed."""
+
+import json
+from pathlib import Path
+
+import biencoder_helpers
+import pytest
+import torch
+from process_group import together
+from small_data import tiny_bert
+from train_helpers import arguments, chain_options, logged, write_chain_parts
+
+from grls.answer.ralm.reranker import Reranker, RerankExample
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.errors import ConfigError
+from grls.train.core.processes import averaged, by_first, gathered, summed, weighed
+from grls.train.reranker.fit import fit_reranker
+
+GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=2"]
+"""30 examples, 8 a batch: the last one has 6, and three processes have 3, 3 and 2 of 8."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chain_parts(tmp_path_factory.mktemp("processes"))
+
+
+def same(alone: Path, output: Path, *names: str, version: int = 0) -> None:
+    for name in names:
+        expected, values = logged(alone, name), logged(output, name, version)
+        assert values
+        assert values == pytest.approx({step: expected[step] for step in values}, abs=2e-4), name
+
+
+def test_a_generator_has_the_losses_of_one_process_and_resumes_on_another_number(
+    root: Path, tmp_path: Path
+) -> None:
+    def options(name: str, *more: str) -> list[str]:
+        return ["train", *arguments("retrieve", root / "data", tmp_path / name, *GLOBAL, *more, dropout=0.0)]
+
+    measured = ("train_loss", "dev_loss", "dev_recall")
+    assert main(options("one")) == 0
+    assert len(logged(tmp_path / "one", "train_loss")) == 2 * 4
+    assert together(3, lambda: main(options("three"))) == [0, 0, 0]
+    same(tmp_path / "one", tmp_path / "three", *measured)
+
+    kill = ["--last.every_n_train_steps=3", "--trainer.callbacks+=train_helpers.KillAfter"]
+    killed = [*kill, "--trainer.callbacks.batches=7"]
+    assert any(together(2, lambda: main(options("two", *killed))))
+    assert together(3, lambda: main(options("two", "--resume=true"))) == [0, 0, 0]
+    assert sorted(logged(tmp_path / "two", "train_loss", 1)) == [6, 7]
+    same(tmp_path / "one", tmp_path / "two", *measured, version=1)
+
+
+def test_chains_with_rescoring_have_the_losses_of_one_process(root: Path, tmp_path: Path) -> None:
+    rescored = ["--data.rescore.retrievers=[bm25]", "--data.global_batch_size=5"]
+
+    def options(name: str) -> list[str]:
+        return [*chain_options(root, tmp_path / name, *rescored), "--trainer.max_epochs=1"]
+
+    assert main(options("one")) == 0
+    assert together(2, lambda: main(options("two"))) == [0, 0]
+    same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss", "dev_recall")
+
+
+def bert(folder: Path) -> Path:
+    """A random encoder without dropout."""
+    torch.manual_seed(0)
+    config = tiny_bert(folder) / "config.json"
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config.write_text(json.dumps({**json.loads(config.read_text()), **still}))
+    return folder
+
+
+def test_the_passages_of_all_processes_are_negatives_of_a_bi_encoder(root: Path, tmp_path: Path) -> None:
+    bert(root / "bert")
+
+    def options(name: str, *more: str) -> list[str]:
+        given = ["--fit.batch_size=8", "--fit.hard_negatives=1", "--fit.epochs=2", "--fit.learning_rate=1e-3"]
+        return biencoder_helpers.options(root, tmp_path / name, *given, *more)
+
+    def losses(name: str) -> dict[int, float]:
+        return biencoder_helpers.logged(tmp_path / name, "loss")
+
+    assert main(options("one")) == 0
+    assert len(losses("one")) == 2 * 4
+    for count in (2, 3):
+        assert not any(together(count, lambda count=count: main(options(f"{count}"))))  # type: ignore[misc]
+        assert losses(f"{count}") == pytest.approx(losses("one"), abs=2e-4)
+        recalls = (biencoder_helpers.logged(tmp_path / name, "dev_recall@1") for name in ("one", f"{count}"))
+        assert next(recalls) == next(recalls)
+
+
+def examples(count: int) -> list[RerankExample]:
+    names = ["otter", "heron", "badger", "lynx"]
+    orders = [tuple(names[n % 4 :] + names[: n % 4]) for n in range(count)]
+    scores = [tuple(-1.0 if name == "heron" else -9.0 for name in order) for order in orders]
+    return [RerankExample(f"is the {names[n % 4]} calm", orders[n], scores[n]) for n in range(count)]
+
+
+def test_a_reranker_has_the_losses_of_one_process(tmp_path: Path) -> None:
+    bert(tmp_path / "bert")
+    animals = Corpus.from_passages(
+        [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
+    )
+
+    def fit(name: str) -> None:
+        torch.manual_seed(0)
+        reranker = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
+        fit_reranker(reranker, animals, examples(13), examples(5), tmp_path / name, 6, 4, 1e-3)
+
+    fit("one")
+    assert together(2, lambda: fit("two")) == [0, 0]
+    same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss")
+
+
+def _measure(folder: Path) -> None:
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    numbers = [torch.tensor([1.0, 2.0, 6.0]), torch.tensor([11.0])][rank].requires_grad_()
+    mean = weighed(numbers.mean(), len(numbers))
+    mean.backward()
+    rows, first = gathered(numbers.detach()[:, None].requires_grad_())
+    assert (rows.flatten().tolist(), first) == ([1, 2, 6, 11], [0, 3][rank])
+    assert float(averaged(mean)) == 5
+    assert summed(rank + 1, rows.device) == 3
+    assert numbers.grad is not None
+    assert numbers.grad.tolist() == [0.5] * len(numbers)  # twice 1/4: DDP halves it
+    assert by_first(lambda: f"{rank}") == "0"
+    with pytest.raises(ConfigError if rank else ValueError, match="no such"):
+        by_first(lambda: int("no such"))
+
+
+def test_means_over_processes(tmp_path: Path) -> None:
+    assert together(2, lambda: _measure(tmp_path)) == [0, 0]
