@@ -16,6 +16,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "train": ("lightning", "tensorboard"),
     "report": ("matplotlib",),
     "lora": ("peft",),
+    "qlora": ("bitsandbytes", "peft"),
     "dsp": ("dspy",),
     "releases": ("ijson",),
     "serve": ("fastapi", "uvicorn", "prometheus_client"),

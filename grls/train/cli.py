@@ -48,6 +48,7 @@ from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import launched
+from grls.train.core.sharded import FullyShard
 from grls.train.core.time_limit import TimeLimit
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
@@ -57,6 +58,10 @@ Precision = Literal[
     "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
 ]  # fmt: skip
 """Lightning's precisions, and ``auto``."""
+
+
+_SHARDED = ("fsdp", "fsdp_cpu_offload")
+"""Values of ``--trainer.strategy`` that shard weights (:class:`grls.train.core.sharded.FullyShard`)."""
 
 
 class _Epochs(_FitLoop):
@@ -89,6 +94,10 @@ class Trainer(L.Trainer):
         started = launched()
         if started is not None and kwargs.get("devices", "auto") == "auto":
             kwargs |= {"devices": started.devices, "num_nodes": started.nodes}
+        if kwargs.get("strategy") in _SHARDED:
+            kwargs["strategy"] = FullyShard(cpu_offload="offload" in kwargs["strategy"])
+        if isinstance(kwargs.get("strategy"), FullyShard):
+            kwargs["inference_mode"] = False  # weights that are gathered there could not be trained
         super().__init__(precision=precision, **kwargs)
         loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)
         loop.epoch_loop = self.fit_loop.epoch_loop
@@ -142,7 +151,7 @@ class TrainCLI(LightningCLI):
         if config.get("ckpt_path") is None:
             refuse_unfinished(config.output)
         else:
-            check_checkpoint(config.ckpt_path, config.output)
+            check_checkpoint(config.ckpt_path, config.output, _shards(config.trainer.strategy))
             stage = self._subcommand_parsers[self.config["subcommand"]]
             tell_changed(config.ckpt_path, config.output, stage.dump(config, skip_none=False))
 
@@ -192,6 +201,12 @@ def _seed_all(config: Any) -> None:
     for part in (config.model, config.data):
         if "seed" in part.init_args and part.init_args.seed is None:
             part.init_args.seed = config.seed_everything
+
+
+def _shards(strategy: Any) -> bool:
+    """Whether an option names the sharded strategy."""
+    named = strategy if isinstance(strategy, str) else getattr(strategy, "class_path", "")
+    return named in _SHARDED or named.rpartition(".")[2] == FullyShard.__name__
 
 
 def _checkpoints(output: str) -> str:

@@ -19,6 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries
 from grls.errors import ConfigError, DataError
 from grls.io.files import read_json
+from grls.models.load.large import Attention, large_options
 from grls.models.load.opening import IncompleteError, open_config, open_model, open_tokenizer, opening
 from grls.models.load.sources import language_source, packaged_encoder, refuse_missing_folder
 from grls.models.positions import positions_in
@@ -88,9 +89,15 @@ class Pretrained(GeneratorSpec):
     Args:
         name_or_path: A hub name such as ``google-t5/t5-large``, or a folder that ``save_pretrained`` or a
             training stage wrote.
+        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
+            GPUs, not for chains); null: the default of the model.
+        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
+            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
     """
 
     name_or_path: str
+    attention: Attention | None = None
+    four_bit: bool = False
 
     def stages(self) -> tuple[str, ...]:  # noqa: D102
         return read_stages(self.name_or_path)
@@ -110,7 +117,8 @@ class Pretrained(GeneratorSpec):
             refuse_encoder(config)
             tokenizer = open_tokenizer(self.name_or_path)
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-            model = open_model(kind, self.name_or_path, dtype=torch.float32)
+            large = large_options(self.attention, self.four_bit)
+            model = open_model(kind, self.name_or_path, dtype=torch.float32, **large)
             add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
 

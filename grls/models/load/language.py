@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ from grls.models.load.build import (
     read_stages,
     refuse_encoder,
 )
+from grls.models.load.large import Attention, is_four_bit, large_options
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.load.sources import language_source
 from grls.models.precision import Precision, move, refuse_nan_logits
@@ -65,7 +67,9 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
     return _shared[wanted]
 
 
-def _load(name: str, device: str, precision: Precision) -> LanguageModel:
+def _load(
+    name: str, device: str, precision: Precision, large: Mapping[str, Any] = MappingProxyType({})
+) -> LanguageModel:
     source, options = language_source(name)
     with opening(
         "a language model",
@@ -77,11 +81,13 @@ def _load(name: str, device: str, precision: Precision) -> LanguageModel:
         config = open_config(source, **options)
         refuse_encoder(config)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = open_model(kind, source, dtype=torch.float32, **options)
+        model = open_model(kind, source, dtype=torch.float32, **options, **large)
         if config.is_encoder_decoder:
             _name_start(model)
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
+    if is_four_bit(model):  # it is on its GPU
+        return LanguageModel(model, tokenizer)
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return LanguageModel(move(model, where, precision), tokenizer)
 
@@ -162,16 +168,26 @@ class PretrainedLM(GeneratorSpec):
     Args:
         name_or_path: The name, as in :func:`load_language_model`. Quantized weights of a ``.gguf`` file are
             trained and saved as plain weights.
+        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
+            GPUs, not for chains); null: the default of the model.
+        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
+            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
     """
 
     name_or_path: str
+    attention: Attention | None = None
+    four_bit: bool = False
 
     def stages(self) -> tuple[str, ...]:  # noqa: D102
         return read_stages(self.name_or_path)
 
     def load(self) -> Loaded:  # noqa: D102
-        model, tokenizer = load_language_model(self.name_or_path, "cpu")
-        if getattr(model.config, "quantization_config", None) is not None:
+        large = large_options(self.attention, self.four_bit)
+        if large:
+            model, tokenizer = _load(self.name_or_path, "cpu", "float32", large)
+        else:
+            model, tokenizer = load_language_model(self.name_or_path, "cpu")
+        if getattr(model.config, "quantization_config", None) is not None and not self.four_bit:
             model = _plain(model)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -184,6 +200,10 @@ class CausalLM(PretrainedLM):
 
     Args:
         name_or_path: The name, as in :class:`PretrainedLM`.
+        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
+            GPUs, not for chains); null: the default of the model.
+        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
+            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
         layers: Keep only the first layers, this many; the time falls in proportion. None keeps all layers.
     """
 

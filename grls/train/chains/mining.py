@@ -120,7 +120,10 @@ class MineNegatives(L.Callback):
         training = module.model.training
         hops = self._hops(data.train_examples, epoch, data.seed)[trainer.global_rank :: trainer.world_size]
         retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, self.options)
-        rankings = retriever.search([h.source for h in hops], self.passages, [h.known for h in hops], "mine")
+        with module.whole_weights():
+            rankings = retriever.search(
+                [h.source for h in hops], self.passages, [h.known for h in hops], "mine"
+            )
         module.model.train(training)
         row_of = np.asarray(data.index.rows.row_of)
         mined = {}

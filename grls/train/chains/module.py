@@ -22,11 +22,11 @@ from grls.models.load.kinds import is_causal
 from grls.models.seq2seq.plain import check_positions
 from grls.models.sessions.attention import SHORT, plain_attention
 from grls.models.sessions.memory import agree
-from grls.train.chains.hop_batches import HopBatch, HopGroup
+from grls.train.chains.hop_batches import HopBatch, HopGroup, Stretch
 from grls.train.chains.loss import margin_loss, rescore_loss, taken_scores, target_loss
 from grls.train.chains.token_trees import TokenTree, TreeBatch, stack
 from grls.train.core.module import GeneratorModule, Loss
-from grls.train.core.processes import weighed
+from grls.train.core.processes import largest, weighed
 
 
 class RetrieveChains(GeneratorModule):
@@ -185,20 +185,34 @@ class RetrieveChains(GeneratorModule):
 
     def _read_hops(self, hops: HopBatch) -> Tensor:
         """Inputs of the head at every place of every path, in order, ``[places, d]``."""
-        read = []
-        for inputs in hops.groups:
+        read: list[Tensor] = []
+        idle: list[Tensor] = []
+        counts = [len(inputs.stretches) for inputs in hops.groups]
+        for place, count in enumerate(largest(counts) if self._whole else counts):
+            inputs = hops.groups[min(place, len(counts) - 1)]
             encoded = self._encode(inputs)
-            for owners, tokens in inputs.stretches:
-                check_positions(self.model, inputs.input_ids.shape[1], tokens.shape[1])
-                with self._head.catch() as caught:
-                    self.model(
-                        encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
-                        attention_mask=inputs.attention_mask[owners],
-                        decoder_input_ids=tokens,
-                        use_cache=False,
-                    )
-                read.append(caught[0].flatten(0, 1))
-        return torch.cat(read)
+            for n in range(count):
+                last = len(inputs.stretches) - 1
+                states = self._read_stretch(inputs, encoded, inputs.stretches[min(n, last)])
+                extra = place >= len(counts) or n > last
+                (idle if extra else read).append(states)
+        every = torch.cat(read)
+        # Shards are gathered layer by layer, so all processes must read as often: what is read for the sake
+        # of another process has no effect, but a backward pass.
+        return every + torch.cat(idle).sum() * 0 if idle else every
+
+    def _read_stretch(self, inputs: HopGroup, encoded: Tensor, stretch: Stretch) -> Tensor:
+        """Inputs of the head at every place of the paths of a stretch, ``[p * u, d]``."""
+        owners, tokens = stretch
+        check_positions(self.model, inputs.input_ids.shape[1], tokens.shape[1])
+        with self._head.catch() as caught:
+            self.model(
+                encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
+                attention_mask=inputs.attention_mask[owners],
+                decoder_input_ids=tokens,
+                use_cache=False,
+            )
+        return caught[0].flatten(0, 1)
 
     def _encode(self, inputs: HopGroup) -> Tensor:
         """Encoder states ``[h, s, d]``."""

@@ -6,6 +6,7 @@ examples and resumes mid-epoch, ``collate`` makes tensors, ``datamodule`` ties t
 the base of the LightningModules, ``loss`` the loss over the tokens that the index allows.
 ``encoder_cache`` keeps the states of a frozen encoder. ``checkpoints`` and ``damage`` keep checkpoints whole.
 ``finite`` ends a training whose numbers are not finite, ``lines`` reports progress without a terminal.
-``processes`` takes means over the examples of all processes. ``clock`` counts steps and time, ``time_limit``
-ends a trainer whose time is up, ``malloc_trim`` returns freed memory to the system.
+``processes`` takes means over the examples of all processes, ``sharded`` divides a model among them.
+``clock`` counts steps and time, ``time_limit`` ends a trainer whose time is up,
+``malloc_trim`` returns freed memory to the system.
 """

@@ -24,6 +24,7 @@ from torch import Tensor
 from grls.errors import ConfigError, MismatchError, WriteError
 from grls.io.files import atomic_path
 from grls.train.core.damage import refuse_damaged
+from grls.train.core.sharded import refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ def kept_checkpoint(trainer: L.Trainer) -> Path | None:
         if isinstance(callback, ModelCheckpoint) and not callback.monitor
     ]
     kept = [Path(str(callback.dirpath)) / f"{callback.filename}.ckpt" for callback in last]
-    kept = [path for path in kept if path.is_file()]
+    kept = [path for path in kept if path.exists()]
     return kept[-1] if kept else None
 
 
@@ -132,7 +133,7 @@ def refuse_unfinished(output: str, warn: bool = True) -> None:
         return
     model = Path(output) / "model" / "config.json"
     finished = model.is_file()
-    kept = [file for file in (*requeued, last_checkpoint(output)) if file.is_file()]
+    kept = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]  # a folder of shards, too
     last = max(kept, key=lambda file: file.stat().st_mtime, default=None)
     option = "--resume true" if last == last_checkpoint(output) else f"--ckpt_path {last}"
     if last is not None and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
@@ -197,17 +198,27 @@ def _flat(options: Any, name: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_checkpoint(path: str, output: str | None = None) -> None:
-    """Refuse to resume from a checkpoint that is missing or damaged, or holds no state of a run.
+def check_checkpoint(path: str, output: str | None = None, shards: bool = False) -> None:
+    """Refuse to resume from a checkpoint that is missing or damaged, or holds no state of such a run.
 
     Args:
         path: A file, or one of Lightning's keywords (``last``, ``best``, …); the file of a keyword is checked
             where it is in the output folder.
         output: The output folder, for keywords.
+        shards: The run shards its weights; its checkpoints are folders.
 
     Raises:
-        ConfigError: There is no such file, or it is not a checkpoint of a run.
+        ConfigError: There is no such file, or it is not a checkpoint of such a run.
     """
+    if Path(path).is_dir() != shards and Path(path).exists():
+        here, there = ("is not", "leave the option out") if shards else ("is", "--trainer.strategy fsdp")
+        raise ConfigError(
+            f"the run of {path} {here} sharded (--trainer.strategy fsdp): resume it as it began ({there}), "
+            "or begin a new run from its model."
+        )
+    if shards and Path(path).is_dir():
+        refuse_damaged_folder(Path(path))
+        return
     if path in _WORDS or path.startswith("registry:"):
         meant = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
         if output is not None and meant.is_file():
@@ -256,7 +267,8 @@ def refuse_other_run(module: L.LightningModule, checkpoint: Mapping[str, Any], o
     data = None if module._trainer is None else getattr(module.trainer, "datamodule", None)
     if data is not None and type(data).__qualname__ not in checkpoint:
         raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
-    expected, stored = module.state_dict(), checkpoint["state_dict"]
+    expected = module.state_dict()
+    stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
     for name in sorted(expected.keys() ^ stored.keys()):
         which = "lacks" if name in expected else "has"
         raise MismatchError(f"the checkpoint is of another model (it {which} the weights {name}): {remedy}")

@@ -168,6 +168,9 @@ class FitData(L.LightningDataModule):
                     "resume with the same, or begin a new run."
                 )
         self._seen = (state_dict["epoch"], state_dict["batches"])
+        if self._trainer.strategy.restore_checkpoint_after_setup:  # there are batches already
+            self.sampler.resume(*self._seen)
+            self._seen = (0, 0)
 
     @property
     def examples_a_batch(self) -> int:

@@ -12,9 +12,11 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from grls.errors import ConfigError
 from grls.train.core.checkpoints import kept_checkpoint
+from grls.train.core.sharded import local
 
 GENERATOR = (
     "--model.learning_rate, clip gradients (--trainer.gradient_clip_val 1), or train in --trainer.precision "
@@ -28,13 +30,18 @@ RERANKER = "--learning_rate"
 def gradient_norm(parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:
     """Norm of the whole gradient, a scalar, not finite where a part is not; None: there is no gradient."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    return torch.nn.utils.get_total_norm(gradients) if gradients else None
+    if not gradients:
+        return None
+    norm = torch.nn.utils.get_total_norm(gradients)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def spoiled(weights: Mapping[str, Any]) -> str | None:
     """The name of the first weights that are not finite; None: all are finite."""
     for name, value in weights.items():
-        if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            continue
+        if not bool(torch.isfinite(local(value)).all()):
             return name
     return None
 

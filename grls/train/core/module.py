@@ -10,6 +10,8 @@ Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Literal
 
 import lightning as L
@@ -24,13 +26,15 @@ from grls.errors import ConfigError
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
-from grls.models.lora import add_adapters
+from grls.models.load.large import is_four_bit
+from grls.models.lora import add_adapters, merge_adapters
 from grls.models.seq2seq.plain import check_positions
 from grls.train.core.checkpoints import refuse_other_run
 from grls.train.core.collate import IGNORED, Batch
 from grls.train.core.encoder_cache import EncoderCache, check_cache
 from grls.train.core.loss import allowed_loss
 from grls.train.core.processes import averaged, summed, weighed
+from grls.train.core.sharded import FullyShard, Within, gathered_weights, whole_weights
 
 Loss = Literal["full", "allowed"]
 
@@ -93,6 +97,8 @@ class GeneratorModule(L.LightningModule):
             )
         self.model, self.tokenizer = generator.load()
         self.stages = (*generator.stages(), self.stage or type(self).__name__.lower())
+        if is_four_bit(self.model) and not lora_rank:
+            raise ConfigError("four_bit: four bits cannot be trained: set --model.lora_rank above 0.")
         if lora_rank:
             add_adapters(self.model, lora_rank, lora_dropout)
         self.model.train()
@@ -111,6 +117,8 @@ class GeneratorModule(L.LightningModule):
         self._asked_to_freeze = freeze_encoder
         self.cache_encoder = cache_encoder
         self._cache = EncoderCache(cache_encoder) if cache_encoder else None
+        self._remade = (generator, lora_rank)
+        self._whole: tuple[Within, ...] = ()  # a tuple: its weights are those of the model
 
     def setup(self, stage: str) -> None:
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
@@ -122,8 +130,55 @@ class GeneratorModule(L.LightningModule):
         if self._asked_to_freeze and is_causal(self.model):
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
         check_cache(self.cache_encoder, self.model)
+        if isinstance(self.trainer.strategy, FullyShard):
+            self._refuse_sharding()
         if self.loss == "allowed":
             self.refuse_other_logits()
+
+    def _refuse_sharding(self) -> None:
+        """Refuse options that do not work with shards.
+
+        Raises:
+            ConfigError: The optimizer or the cache needs whole weights.
+        """
+        if self.optimizer != "adamw":
+            raise ConfigError(f"--trainer.strategy fsdp: set --model.optimizer adamw, got {self.optimizer}.")
+        if self.cache_encoder:
+            raise ConfigError(
+                "--trainer.strategy fsdp: set --model.cache_encoder 0, since all processes encode."
+            )
+
+    def configure_model(self) -> None:
+        """Shard the model, where the strategy does."""
+        if isinstance(self.trainer.strategy, FullyShard) and not self._whole:
+            self._whole = (self.trainer.strategy.shard(self.model),)
+
+    def whole_weights(self) -> AbstractContextManager[None]:
+        """A context in which each process can use the model on its own."""
+        return whole_weights(self.model, *(self._whole or (None,)))
+
+    def plain_model(self) -> Any:
+        """The model to save, with adapters merged; sharded or not. None on other processes than the first.
+
+        All processes must call it.
+        """
+        generator, rank = self._remade
+        four_bit = is_four_bit(self.model)
+        if not self._whole and not four_bit:
+            merge_adapters(self.model)
+            return self.model
+        weights = gathered_weights(self.model) if self._whole else self.model.state_dict()
+        if not weights:
+            return None
+        if four_bit:  # all but the adapters is as it was
+            generator = replace(generator, four_bit=False)  # type: ignore[type-var]
+            weights = {name: value for name, value in weights.items() if "lora_" in name}
+        model = generator.load().model
+        if rank:
+            add_adapters(model, rank)
+        model.load_state_dict(weights, strict=not four_bit)
+        merge_adapters(model)
+        return model
 
     def refuse_other_logits(self) -> None:
         """Refuse a model that changes its logits behind the head, since the loss is computed at the head.
@@ -164,15 +219,22 @@ class GeneratorModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch; logs ``train_loss``."""
-        loss = self.batch_loss(batch)
+        loss = self._loss(batch)
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log ``dev_loss``."""
-        loss = averaged(self.batch_loss(batch))
+        loss = averaged(self._loss(batch))
         size = summed(len(batch.labels), loss.device)  # the same everywhere, as the loss is
         self.log("dev_loss", loss, sync_dist=True, batch_size=size)
+
+    def _loss(self, batch: Batch) -> Tensor:
+        """:meth:`batch_loss`, within whole weights where they are sharded."""
+        if not self._whole:
+            return self.batch_loss(batch)
+        loss: Tensor = self._whole[0](self.batch_loss, batch)
+        return loss
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32; among several processes :func:`weighed`.

@@ -14,7 +14,8 @@ torchrun.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -137,7 +138,7 @@ def gathered(rows: Tensor) -> GatheredRows:
     counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(processes())]
     distributed.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
     sizes = [int(count) for count in counts]
-    every: Tensor = _Gather.apply(rows, sizes)  # type: ignore[no-untyped-call]
+    every: Tensor = _Gather.apply(rows, sizes)
     return GatheredRows(every, sum(sizes[: distributed.get_rank()]))
 
 
@@ -158,3 +159,12 @@ class _Gather(torch.autograd.Function):
         total = gradients[0].contiguous().clone()
         distributed.all_reduce(total)
         return total.split(ctx.sizes)[distributed.get_rank()], None
+
+
+def largest(counts: Sequence[int]) -> list[int]:
+    """The largest count at each place over all processes; a process with fewer places has 0 there."""
+    if processes() == 1:
+        return list(counts)
+    every: list[Any] = [None] * processes()
+    distributed.all_gather_object(every, list(counts))
+    return [max(place) for place in zip_longest(*every, fillvalue=0)]

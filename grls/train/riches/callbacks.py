@@ -73,7 +73,8 @@ class QuoteRecall(L.Callback):
         program = Riches(module.model, module.tokenizer, data.corpus, data.keys, data.prompt, self.options)
         kept = [query for query, *_ in data.dev_examples.items]  # without queries that are too long
         queries = kept[: self.limit][trainer.global_rank :: trainer.world_size]
-        written = program.answer(queries)
+        with module.whole_weights():
+            written = program.answer(queries)
         golds = [gold_passages(query, data.dev[1]) for query in queries]
         scores = [_measured(*pair) for pair in zip(written, golds, strict=True)]
         names = ("dev_recall", "dev_hits", "dev_unclosed")

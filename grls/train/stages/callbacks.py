@@ -23,13 +23,13 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.files import atomic_folder, write_json
 from grls.models.load.build import BESIDE, TRAINING
-from grls.models.lora import merge_adapters
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.train.core.checkpoints import kept_checkpoint
-from grls.train.core.damage import damage
+from grls.train.core.damage import damage, folder_damage
+from grls.train.core.sharded import FullyShard, local
 from grls.train.core.time_limit import is_metered
 from grls.train.stages.data import StageData
 
@@ -93,6 +93,11 @@ class ConstrainedRecall(L.Callback):
         if trainer.sanity_checking or not isinstance(data, StageData) or not data.dev_inputs():
             return
         module: Any = pl_module
+        with module.whole_weights():
+            self._measure(trainer, module, data)
+
+    def _measure(self, trainer: L.Trainer, module: Any, data: StageData) -> None:
+        """Retrieve, and log the means."""
         training = module.model.training
         options = replace(self.options, truncate_queries=data.truncate_queries)
         parts = (module.model, data.codec, data.corpus, data.index)
@@ -104,7 +109,7 @@ class ConstrainedRecall(L.Callback):
             scores = {"dev_recall": self._hybrid_recalls(hybrid, data, trainer)}
         if self.hops:
             scores["dev_f1"] = self._f1s(hybrid or retriever, data, trainer)
-        log_means(trainer, pl_module, scores)
+        log_means(trainer, module, scores)
         module.model.train(training)
 
     def _recalls(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
@@ -203,9 +208,7 @@ class SaveModel(L.Callback):
         taken, measured = trainer.global_step, ""
         trouble = _trouble(best)
         if best is not None and trouble is None:
-            state = torch.load(best.best_model_path, map_location="cpu", weights_only=True, mmap=True)
-            pl_module.load_state_dict(state["state_dict"])
-            taken = state["global_step"]
+            taken = _load_best(trainer, pl_module, best.best_model_path)
             measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
             if unseen and trainer.is_global_zero:
@@ -228,16 +231,16 @@ class SaveModel(L.Callback):
                 trainer.num_training_batches,
             )
         _refuse_diverged(module.model, self.folder)
+        model = module.plain_model()
         if trainer.is_global_zero:
-            self._write(module, trainer.datamodule)  # type: ignore[attr-defined]
+            self._write(model, module, trainer.datamodule)  # type: ignore[attr-defined]
             if not is_metered(trainer):
                 print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
 
-    def _write(self, module: Any, data: Any) -> None:
+    def _write(self, model: Any, module: Any, data: Any) -> None:
         """Write the model, its tokenizer, and the files beside them."""
-        merge_adapters(module.model)
         with atomic_folder(self.folder, "config.json") as new:
-            module.model.save_pretrained(new)
+            model.save_pretrained(new)
             reset_tokenizer(module.tokenizer)
             module.tokenizer.save_pretrained(new)
             for name, content in data.beside_model().items():
@@ -261,10 +264,20 @@ def _trouble(best: ModelCheckpoint | None) -> str | None:
     """Why the best checkpoint cannot be used; None: it can."""
     if best is None or not best.best_model_path:
         return f"{best.monitor if best is not None else 'dev'} was never measured"
-    if not Path(best.best_model_path).is_file():
+    path = Path(best.best_model_path)
+    if not path.exists():
         return f"{best.best_model_path} is gone"
-    what = damage(Path(best.best_model_path))
+    what = folder_damage(path) if path.is_dir() else damage(path)
     return None if what is None else f"{best.best_model_path} is damaged ({what})"
+
+
+def _load_best(trainer: L.Trainer, module: L.LightningModule, path: str) -> int:
+    """Load the weights of a checkpoint; returns its step."""
+    if isinstance(trainer.strategy, FullyShard):
+        return trainer.strategy.load_weights(path)
+    state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    module.load_state_dict(state["state_dict"])
+    return int(state["global_step"])
 
 
 def _remedy(trainer: L.Trainer) -> str:
@@ -277,7 +290,7 @@ def _remedy(trainer: L.Trainer) -> str:
 
 def _refuse_diverged(model: torch.nn.Module, folder: str) -> None:
     for name, weights in model.named_parameters():
-        if not torch.isfinite(weights).all():
+        if not torch.isfinite(local(weights)).all():
             raise ConfigError(
                 f"the training has diverged: weights of {name} are not finite, so nothing was written to "
                 f"{folder}. Lower --model.learning_rate, or train in --trainer.precision 32-true."
