@@ -36,18 +36,17 @@ _LAYERS = ("block", "blocks", "h", "layer", "layers")
 _WEIGHTS = "state_dict"
 
 
-class Within(nn.Module):
+class Within(nn.Sequential):
     """A model whose weights are whole while a function runs.
 
     Args:
-        model: The model.
+        model: The model, the only member.
     """
 
     def __init__(self, model: nn.Module):
-        super().__init__()
-        self.model = model
+        super().__init__(model)
 
-    def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:  # type: ignore[override]
         """What ``work`` returns."""
         return work(*arguments)
 
@@ -122,7 +121,7 @@ class FullyShard(ModelParallelStrategy):
         path = Path(checkpoint_path)
         refuse_damaged_folder(path)
         assert self.model is not None
-        refuse_other_weights(path, self.model.state_dict())
+        refuse_other_shards(path, self.model.state_dict())
         return super().load_checkpoint(path, weights_only)
 
     def load_weights(self, path: str | Path) -> int:
@@ -205,7 +204,7 @@ def refuse_damaged_folder(path: Path) -> None:
         )
 
 
-def refuse_other_weights(path: Path, expected: Mapping[str, Any]) -> None:
+def refuse_other_shards(path: Path, expected: Mapping[str, Any]) -> None:
     """Refuse a checkpoint folder whose weights have other names or sizes.
 
     Raises:
