@@ -92,7 +92,7 @@ def _refuse_failed(record: Record, method: str) -> None:
         return
     if "cost" not in record:  # a reader: the question is too long, or a stored key is of another text
         raise RefusalError(422, f"nothing was written for the question: {failed}.")
-    log.error("the language model failed: %s", failed)
+    log.error("the language model failed: %s", failed.partition(":")[0])  # the rest may quote the question
     text = f"the language model failed at this question (method {method}); the log of the server says why."
     raise RefusalError(503, text, {"Retry-After": "5"})
 
