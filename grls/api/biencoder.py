@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.api.building import build_searcher
+from grls.api.naming import named_as_called
 from grls.api.options import options_of
 from grls.api.recipes import biencoder_recipe
 from grls.api.searcher import Searcher, member_names
@@ -120,20 +121,21 @@ class BiEncoder:
         from grls.train.biencoder.resume import refuse_unfinished_run
         from grls.train.biencoder.run import run_biencoder
 
-        if not resume:
-            refuse_unfinished_run(place.path)
-        made = run_biencoder(
-            data=place_data(data, place.path, resume),
-            output=str(place.path),
-            source=self.name,
-            kind=self.kind,
-            max_tokens=self.max_tokens or _within_positions(self.name, values.get("max_tokens")),
-            fit=fit,
-            negatives=miner,
-            resume=resume,
-            max_seconds=max_seconds,
-            meter=meter,
-        )
+        with named_as_called("BiEncoder.fit", place):
+            if not resume:
+                refuse_unfinished_run(place.path)
+            made = run_biencoder(
+                data=place_data(data, place.path, resume),
+                output=str(place.path),
+                source=self.name,
+                kind=self.kind,
+                max_tokens=self.max_tokens or _within_positions(self.name, values.get("max_tokens")),
+                fit=fit,
+                negatives=miner,
+                resume=resume,
+                max_seconds=max_seconds,
+                meter=meter,
+            )
         trained = BiEncoder(made.model)
         trained.results, trained._place = {"biencoder": made}, place
         return trained
@@ -157,7 +159,8 @@ class BiEncoder:
         place = HeldFolder(output)
         asked, limits = "st5" if self.kind == "st5" else "dense", LimitOptions(input=self.max_tokens)
         how = Building(str(place.path), asked, limits=limits, batch_size=batch_size, device=device)
-        return build_searcher(self.name, corpus, place, how)
+        with named_as_called("BiEncoder.index", place):
+            return build_searcher(self.name, corpus, place, how)
 
 
 def _within_positions(name: str, tokens: int | None) -> int | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from grls.api.naming import named_as_called
 from grls.api.options import options_of
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
@@ -101,6 +102,21 @@ def fit(
     """
     chosen = options_of(FitOptions, {"budget": budget, **options}, "grls.fit")
     place, held = HeldFolder(output), HeldFolder()
+    with named_as_called("fit", place, {held.path / "data": "the data"}):
+        return FitResult(_fitted(corpus, queries, gold, dev, test, chosen, place, held), place, chosen.device)
+
+
+def _fitted(
+    corpus: Any,
+    queries: Any,
+    gold: Any,
+    dev: Any,
+    test: Any,
+    chosen: FitOptions,
+    place: HeldFolder,
+    held: HeldFolder,
+) -> Fitted:
+    """The run; ``held`` holds the data set of Python objects."""
     folder = existing_path(corpus) if queries is None and gold is None and dev is None else None
     if folder is not None and test is None and folder.is_dir():
         data, name = folder, None
@@ -108,5 +124,4 @@ def fit(
         data, name = held.path / "data", "Python objects"
         passages = corpus_of(corpus)
         write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test))
-    fitted = fit_dataset(str(data), place.path, chosen, name=name)
-    return FitResult(fitted, place, chosen.device)
+    return fit_dataset(str(data), place.path, chosen, name=name)

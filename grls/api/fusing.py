@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.api.composing import fusion_writer
-from grls.api.searcher import Searcher, member_names
+from grls.api.searcher import Searcher, argument_names, member_names
 from grls.errors import ConfigError
 
 
@@ -47,4 +47,5 @@ def fuse(
         )
     given = {"method": method, "weights": None if weights is None else list(weights), **options}
     write = fusion_writer(member_names(members), depth, length, given)
-    return first.composed(write, [one for one in members if isinstance(one, Searcher)], output)
+    held = [one for one in members if isinstance(one, Searcher)]
+    return first.composed("fuse", write, held, output, argument_names("searchers", members))

@@ -9,6 +9,7 @@ from typing import Any
 
 from grls.api.building import build_searcher
 from grls.api.generator_stages import GeneratorRun, train_stages
+from grls.api.naming import named_as_called
 from grls.api.options import options_of
 from grls.api.recipes import generator_recipe
 from grls.api.searcher import Searcher
@@ -123,7 +124,8 @@ class Generator:
         )
         data = training_data(corpus, queries, gold, dev)
         place = HeldFolder(output)
-        results = train_stages(run, data, place.path)
+        with named_as_called("Generator.fit", place, dotted=True):
+            results = train_stages(run, data, place.path)
         trained = Generator(place.path / "model")
         trained.results, trained._place = results, place
         return trained
@@ -157,4 +159,5 @@ class Generator:
             options_of(LimitOptions, limits, "Generator.index"),
             device=device,
         )
-        return build_searcher(self.name, corpus, place, how)
+        with named_as_called("Generator.index", place):
+            return build_searcher(self.name, corpus, place, how)

@@ -7,11 +7,12 @@ explanations, uploads) is imported when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writer
+from grls.api.naming import named_as_called
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
 from grls.data.types import Query
@@ -49,7 +50,8 @@ class Searcher(Searching):
             MismatchError: A prior is over another corpus.
         """
         write = hybrid_writer(self.folder, member_names(priors), weights, options)
-        return self.composed(write, [self, *_searchers(priors)], output)
+        names = {**self._named(), **argument_names("priors", priors)}
+        return self.composed("with_priors", write, [self, *_searchers(priors)], output, names)
 
     def hops(
         self, max: int = 4, steps: HopSteps = "ranked", *, output: str | Path | None = None, **options: Any
@@ -65,8 +67,9 @@ class Searcher(Searching):
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
-        return self.composed(write, [self], output)
+        with named_as_called("hops", self.place, self._named()):
+            write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
+        return self.composed("hops", write, [self], output, self._named())
 
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
         """This retriever, with its best passages rescored by a cross-encoder.
@@ -80,7 +83,8 @@ class Searcher(Searching):
             ConfigError: The model is no cross-encoder, or an option cannot be used.
         """
         write = rescored_writer(self.folder, str(model), options)
-        return self.composed(write, [self], output)
+        names = {**self._named(), **argument_names("model", [model])}
+        return self.composed("rescored", write, [self], output, names)
 
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
         """Tune all that the folder has on development queries, and write it there.
@@ -104,7 +108,8 @@ class Searcher(Searching):
         """
         from grls.api.tuning import tune_searcher
 
-        tune_searcher(self, queries, gold, options)
+        with named_as_called("this retriever", self.place, self._named()):
+            tune_searcher(self, queries, gold, options)
         self.reopen()
         return self
 
@@ -130,7 +135,7 @@ class Searcher(Searching):
         """
         from grls.api.explaining import explain_query
 
-        with self.turn:
+        with self.turn, named_as_called("this retriever", self.place, self._named()):
             return explain_query(self.retriever, self.folder, query, gold, depth)
 
     def save(self, folder: str | Path) -> Path:
@@ -150,7 +155,8 @@ class Searcher(Searching):
         """
         from grls.retrieve.pack import pack_folder
 
-        pack_folder(self.folder, folder)
+        with named_as_called("this retriever", self.place, self._named()):
+            pack_folder(self.folder, folder)
         return Path(folder)
 
     def push_to_hub(self, name: str, private: bool = False, **options: Any) -> str:
@@ -174,16 +180,29 @@ class Searcher(Searching):
 
         return publish(self, name, private, options)
 
-    def composed(self, write: Writer, members: Sequence[Searcher], output: str | Path | None) -> Searcher:
+    def composed(
+        self,
+        call: str,
+        write: Writer,
+        members: Sequence[Searcher],
+        output: str | Path | None,
+        names: Mapping[Path, str],
+    ) -> Searcher:
         """A searcher of a composite folder; it opens its members anew, from their folders.
 
         Args:
+            call: The name of the call, for errors.
             write: Writes the folder.
             members: The searchers that it is made of.
             output: The folder; None: a temporary folder.
+            names: The folders of members -> what the caller calls them, for errors.
         """
         place = HeldFolder(output, [one.place for one in members])
-        return Searcher(write(place.path, self.how), place, self.how)
+        with named_as_called(call, place, names):
+            return Searcher(write(place.path, self.how), place, self.how)
+
+    def _named(self) -> dict[Path, str]:
+        return argument_names("this retriever", [self])
 
 
 def member_names(members: Sequence[Searcher | str | Path]) -> list[str]:
@@ -196,6 +215,22 @@ def member_names(members: Sequence[Searcher | str | Path]) -> list[str]:
         if not isinstance(one, Searcher | str | Path):
             raise ConfigError(f"expected searchers or folders of retrievers, got {one!r}.")
     return [str(one.folder if isinstance(one, Searcher) else one) for one in members]
+
+
+def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> dict[Path, str]:
+    """The folders of members -> what the caller calls them: the path written, or the place in the arguments.
+
+    Args:
+        argument: The name of the argument.
+        members: Its values.
+    """
+    names = {}
+    for place, one in enumerate(members):
+        number = f"{argument}[{place}]" if len(members) > 1 or argument == "priors" else argument
+        held = isinstance(one, Searcher) and one.place.path_is_temporary
+        folder = one.folder if isinstance(one, Searcher) else Path(one)
+        names[folder] = number if held else str(folder)
+    return names
 
 
 def _searchers(members: Sequence[Searcher | str | Path]) -> list[Searcher]:

@@ -74,6 +74,11 @@ class HeldFolder:
         self.members = tuple(members)
 
     @property
+    def path_is_temporary(self) -> bool:
+        """Whether the folder itself is removed with this object."""
+        return self._temporary
+
+    @property
     def temporary(self) -> bool:
         """Whether it, or the folder of a member, is removed with this object."""
         return self._temporary or any(member.temporary for member in self.members)

@@ -295,6 +295,12 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _told(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(_told(one) for one in get_args(kind))
+    if kind is type(None):
+        return "null"
     return str(kind.__name__ if isinstance(kind, type) else kind).replace("typing.", "")
 
 
