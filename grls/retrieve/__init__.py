@@ -4,8 +4,9 @@
 ``queries`` handles queries and filters for all kinds. ``registry`` lists the kinds and opens a folder of any
 kind, ``build`` builds a folder from a model and a corpus. ``spec`` is the content of ``grls.json`` in a
 folder, ``options`` the options that any kind may store there, and ``link`` the kind of a folder that only
-names another one. ``compose`` writes folders of composite retrievers from those of their members, and
-``corpora`` refuses passages that have changed since a folder was made.
+names another one. ``shared`` opens a folder once that several members name. ``compose`` writes folders of
+composite retrievers from those of their members, and ``corpora`` refuses passages that have changed since a
+folder was made.
 
 ``bm25`` looks words up (``bm25_options``: its options). ``dense/``, ``sparse/`` and ``multi_vector/`` compare
 encoded texts; ``encoded/`` is shared by these three. ``generative/`` decodes passages, ``hybrid/`` adds

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -102,6 +102,18 @@ class BM25Retriever:
         refuse_other_passages(corpus, spec)
         options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
         return cls(corpus, options.k1, options.b, options.method, analyzer)
+
+    @staticmethod
+    def shared_by(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
+        """See :mod:`grls.retrieve.shared`: it is shared over the same passages, which others have read."""
+        if how.corpus is None or spec.get("corpus") is not None or _has_passages(folder, how):
+            return None
+        parameters = json.dumps({name: spec[name] for name in ("analyzer", *_USUAL) if name in spec})
+        return parameters, how.corpus.fingerprint, how.corpus.metadata_fingerprint
+
+    def reopened(self, folder: Path, how: Opening) -> Self:
+        """See :mod:`grls.retrieve.shared`: it has no options of search."""
+        return self
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a folder with the passages and the analyzer; the index is built at each opening."""
@@ -209,7 +221,7 @@ def _corpus(named: Any, folder: Path, how: Opening) -> Corpus:
     if named is not None and not isinstance(named, str):
         raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
     place = folder / (named or ".")
-    inside = corpus_file(place).is_file() and (how.corpus is None or folder.resolve() in how.within)
+    inside = _has_passages(place, how, folder)
     if named is None and not inside and how.corpus is not None:
         return how.corpus
     if named is None and not inside:
@@ -219,3 +231,9 @@ def _corpus(named: Any, folder: Path, how: Opening) -> Corpus:
             file,
         )
     return Corpus.read(place)
+
+
+def _has_passages(place: Path, how: Opening, folder: Path | None = None) -> bool:
+    """Whether a folder holds the passages; an embedded BM25 takes those of the retriever around it."""
+    within = (place if folder is None else folder).resolve() in how.within
+    return corpus_file(place).is_file() and (how.corpus is None or within)

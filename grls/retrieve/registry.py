@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -18,6 +18,7 @@ from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.retrieve.base import Retriever
+from grls.retrieve.shared import opened_once
 from grls.retrieve.spec import (
     FORMAT,
     LINK,
@@ -68,6 +69,7 @@ class Opening:
         truncate_queries: Cut queries that are too long; it overrides ``search`` and the folder.
         hop_by_hop: Apply the section ``hops`` of the folder. Those of its members are always applied.
         within: The folders that are being opened, the outermost first; none of them may be a member.
+        opened: What the members so far have opened, to be shared (:mod:`grls.retrieve.shared`).
     """
 
     device: str = "auto"
@@ -78,6 +80,7 @@ class Opening:
     truncate_queries: bool = False
     hop_by_hop: bool = True
     within: tuple[Path, ...] = ()
+    opened: dict[Any, Retriever] | None = field(default=None, compare=False, repr=False)
 
     @property
     def searching(self) -> SearchOptions | None:
@@ -93,7 +96,8 @@ class Openable(Protocol):
     """The class of a kind.
 
     A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
-    data has ``embeddable = False``. A class whose specification names folders lists the fields in
+    data has ``embeddable = False``. A class whose folders members can share has the methods of
+    :mod:`grls.retrieve.shared`. A class whose specification names folders lists the fields in
     ``folders``, such as ``priors.*.retriever`` (``*``: every element of a list).
     """
 
@@ -163,8 +167,12 @@ def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
         MismatchError: Its parts do not belong together.
     """
     path = followed(folder)
-    how = how or Opening()
-    return _open_folder(path, replace(how, within=(*how.within, path.resolve())))
+    return _open_folder(path, _entering(how or Opening(), path.resolve()))
+
+
+def _entering(how: Opening, place: Path) -> Opening:
+    """The options of opening within a folder."""
+    return replace(how, within=(*how.within, place), opened={} if how.opened is None else how.opened)
 
 
 def _open_folder(folder: Path, how: Opening, member: bool = False) -> Retriever:
@@ -191,7 +199,7 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     search = merged(stored, how.search) if member else (how.search or stored)
     hops = None if named == "hops" or not how.hop_by_hop else stored_hops(spec, file)
     with _naming(folder):
-        opened = kind.open(folder, spec, replace(how, search=search, hop_by_hop=True))
+        opened = opened_once(kind, folder, spec, replace(how, search=search, hop_by_hop=True))
     try:
         return opened if hops is None else _hops().over(opened, hops)
     except ConfigError as error:
@@ -252,8 +260,7 @@ def create(
     refuse_unwritable(folder, folder=True)
     spec = json.loads(json.dumps({"format": FORMAT, "kind": kind, **content}))
     place = Path(folder).resolve()
-    how = how or Opening()
-    retriever = open_spec(place, spec, replace(how, within=(*how.within, place)))
+    retriever = open_spec(place, spec, _entering(how or Opening(), place))
     write_spec(folder, kind, content)
     return retriever
 
@@ -295,7 +302,7 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
             "another folder.",
             file,
         )
-    return _open_folder(path, replace(how, within=(*how.within, place)), True)
+    return _open_folder(path, _entering(how, place), True)
 
 
 def _refuse_to_embed(member: Mapping[str, Any], file: Path, field: str) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -36,9 +37,11 @@ from grls.retrieve.encoded.folder import (
     sampled_numbers,
     write_encoded_manifest,
 )
+from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hub import upload
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening
+from grls.retrieve.shared import folder_key
 from grls.retrieve.spec import MANIFEST, refuse_own_members
 
 log = logging.getLogger(__name__)
@@ -182,14 +185,37 @@ class EncodedRetriever(ABC):
         Raises:
             ConfigError: ``compile`` or ``rescore`` is set.
         """
+        options = cls._search_options(folder, how)
+        verify = asked_to_verify(how.verify) is not False
+        return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
+
+    shared_by = staticmethod(folder_key)
+
+    def reopened(self, folder: Path, how: Opening) -> Self:
+        """The same retriever with other options of search; see :mod:`grls.retrieve.shared`.
+
+        Raises:
+            ConfigError: ``compile`` or ``rescore`` is set.
+        """
+        again, options = copy(self), self._search_options(folder, how)
+        again.batch_size = options.get("batch_size", USUAL_SEARCH.batch_size)
+        again.truncate_queries = options.get("truncate_queries", USUAL_SEARCH.truncate_queries)
+        again._cut = 0
+        return again
+
+    @classmethod
+    def _search_options(cls, folder: Path, how: Opening) -> dict[str, Any]:
+        """The options of search that have an effect.
+
+        Raises:
+            ConfigError: One is set that has none.
+        """
         search = how.searching
         if search is not None and search.compile:
             raise ConfigError(f"{folder} is {cls.called}, which has no step to compile: leave compile out.")
         if search is not None and search.rescore:
             raise ConfigError(f"{folder} is {cls.called}, which rescores nothing: leave rescore out.")
-        options = {} if search is None else {name: getattr(search, name) for name in cls.heeds}
-        verify = asked_to_verify(how.verify) is not False
-        return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
+        return {} if search is None else {name: getattr(search, name) for name in cls.heeds}
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.

@@ -7,6 +7,7 @@ and the plain beam search otherwise. The module handles model inputs and an inde
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -41,6 +42,12 @@ class Decoders:
         self.writes_spans = writes_spans
         self.generator = plain_generator(model)
         self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
+
+    def again(self) -> Decoders:
+        """Decoders of the same model for another search, which keeps one of its own."""
+        other = copy(self)
+        other._kept = None
+        return other
 
     @cached_property
     def trees(self) -> Seq2SeqTrees | CausalTrees | None:

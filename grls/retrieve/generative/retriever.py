@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,6 +52,7 @@ from grls.retrieve.hub import upload
 from grls.retrieve.joins import TextSource
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening
+from grls.retrieve.shared import folder_key
 from grls.retrieve.spec import MANIFEST
 
 
@@ -166,6 +168,21 @@ class GenerativeRetriever(DecodedPassages):
         if opened.options.rescore:
             opened.refuse_to_rescore()
         return opened
+
+    shared_by = staticmethod(folder_key)
+
+    def reopened(self, folder: Path, how: Opening) -> Self:
+        """The same retriever with other options of search; see :mod:`grls.retrieve.shared`.
+
+        Raises:
+            ConfigError: ``rescore`` is set, and the model has not learned to.
+        """
+        again = copy(self)
+        again.options = how.searching or SearchOptions()
+        again._decoders = self._decoders.again()
+        if again.options.rescore:
+            again.refuse_to_rescore()
+        return again
 
     def save_pretrained(self, folder: str | Path, ranges: PrefixRanges | None = None) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
