@@ -192,7 +192,7 @@ def test_every_options_round_trip(options: Any) -> None:
         ({"ratio": True}, r"x\.ratio: expected float, got True"),
         ({"ratio": -1}, "x: ratio must not be negative"),
         ({}, "x: .*ratio.*; write what is missing"),
-        ({"ratio": 1, "kind": "three"}, r"x\.kind: expected .*'one', 'two'.*, got 'three'"),
+        ({"ratio": 1, "kind": "three"}, r"x\.kind: expected one of one, two, got 'three'"),
         ({"ratio": 1, "kind": ["one"]}, r"x\.kind: expected"),
         ({"ratio": 1, "inner": {"size": 1.5}}, r"x\.inner\.size: expected int, got 1\.5"),
         ({"ratio": 1, "inner": 3}, r"x\.inner: expected an object, got 3"),
