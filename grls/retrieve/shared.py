@@ -14,37 +14,36 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grls.retrieve.base import Retriever
 
-if TYPE_CHECKING:
-    from grls.retrieve.registry import Openable, Opening
 
-
-def opened_once(kind: Openable, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
+def opened_once(kind: Any, folder: Path, spec: dict[str, Any], how: Any) -> Retriever:
     """Open a folder, or share what an earlier member opened.
 
     Args:
         kind: The class of its kind.
         folder: The folder.
         spec: Its specification.
-        how: The options of opening.
+        how: The options of opening (:class:`grls.retrieve.registry.Opening`).
     """
     shared_by = getattr(kind, "shared_by", None)
     key: Hashable | None = None
     if how.opened is not None and shared_by is not None:
         key = shared_by(folder, spec, how)
-    if key is None or how.opened is None:
-        return kind.open(folder, spec, how)
+    if key is None:
+        alone: Retriever = kind.open(folder, spec, how)
+        return alone
     known: Any = how.opened.get((kind, key))
     if known is not None:
         again: Retriever = known.reopened(folder, how)
         return again
-    made = how.opened[kind, key] = kind.open(folder, spec, how)
+    made: Retriever = kind.open(folder, spec, how)
+    how.opened[kind, key] = made
     return made
 
 
-def folder_key(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
+def folder_key(folder: Path, spec: dict[str, Any], how: Any) -> Hashable | None:
     """What the model and the passages of a folder depend on; None: it has members of its own."""
     return None if "retriever" in spec else (folder.resolve(), how.device, how.precision, how.verify)
