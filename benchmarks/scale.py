@@ -3,11 +3,12 @@
     python -m benchmarks.scale --passages '[1000000]'
     python -m benchmarks.scale --passages '[1000000, 5000000, 20000000]' --folder DISK
 
-Each step runs in a separate process, as a command does. The table names its seconds, the highest resident
-memory (and how much of it is anonymous: the rest are pages of memory-mapped files, which the system takes
-back when it needs them), and the highest use of disk in the work folder while it ran. The passages are drawn
-like those of :mod:`benchmarks.streams`, one token a word; the generator is a T5 with random weights, so the
-queries a second are those of its size, and what it finds means nothing.
+Each step runs in a separate process, as a command does. The table names its seconds, those of the processors
+(which hardly depend on what else the machine does), the highest resident memory (and how much of it is
+anonymous: the rest are pages of memory-mapped files, which the system takes back when it needs them), and the
+highest use of disk in the work folder while it ran. The passages are drawn like those of
+:mod:`benchmarks.streams`, one token a word; the generator is a T5 with random weights, so queries a second
+are those of its size, and what it finds means nothing.
 
 With ``keep`` false the generated ``corpus.jsonl`` is removed once the retriever folder holds a copy, as a
 user with little disk would do.
@@ -79,6 +80,7 @@ class Measured(NamedTuple):
 
     Attributes:
         seconds: Seconds of the step, without the start of its process.
+        processor: Seconds of all processors together, the start of the process included.
         resident: Highest resident memory in bytes.
         anonymous: Highest anonymous memory in bytes.
         disk: Highest use of disk in bytes.
@@ -86,6 +88,7 @@ class Measured(NamedTuple):
     """
 
     seconds: float
+    processor: float
     resident: int
     anonymous: int
     disk: int
@@ -290,7 +293,7 @@ def one_step(name: str, plan: Plan) -> Measured:
     took = time.perf_counter() - start
     watch.end()
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Measured(took, resident, watch.anonymous, watch.disk, notes)
+    return Measured(took, time.process_time(), resident, watch.anonymous, watch.disk, notes)
 
 
 def _child(pipe: Any, name: str, plan: Plan) -> None:
@@ -314,7 +317,8 @@ def measure_step(name: str, plan: Plan) -> Measured:
 
 def _row(name: str, plan: Plan, step: Measured) -> list[str]:
     return [
-        f"{plan.passages:,}", name, f"{step.seconds:.1f}", f"{step.resident / 2**20:,.0f}",
+        f"{plan.passages:,}", name, f"{step.seconds:.1f}", f"{step.processor:.1f}",
+        f"{step.resident / 2**20:,.0f}",
         f"{step.anonymous / 2**20:,.0f}", f"{step.disk / 1e9:.2f}", step.notes,
     ]  # fmt: skip
 
@@ -362,7 +366,16 @@ def main(
                 if name == "build" and not keep:
                     for unneeded in (plan.data, Path(place) / "cache"):
                         shutil.rmtree(unneeded, ignore_errors=True)
-    header = ["passages", "step", "seconds", "resident, MiB", "anonymous, MiB", "disk, GB", "also"]
+    header = [
+        "passages",
+        "step",
+        "seconds",
+        "processor, s",
+        "resident, MiB",
+        "anonymous, MiB",
+        "disk, GB",
+        "also",
+    ]
     print_table(f"generated text of {tokens} tokens a passage, {memory} for sorting", header, rows)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.codec import DONE_ID
-from grls.data.corpus_table import BATCH, COLUMNS, read_table, table_of
+from grls.data.corpus_table import BATCH, COLUMNS, CachedFacts, read_table, table_of
 from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.files import atomic_file
@@ -40,11 +40,13 @@ class Corpus:
     Args:
         table: Columns ``_id, title, text, metadata``, all strings.
         source: The name of the source, for error texts.
+        facts: What is known of the table already; None: nothing.
     """
 
-    def __init__(self, table: datasets.Dataset, source: str = "corpus"):
+    def __init__(self, table: datasets.Dataset, source: str = "corpus", facts: CachedFacts | None = None):
         self.table = table
         self.source = source
+        self._facts = facts or CachedFacts()
 
     @classmethod
     def read(cls, path: str | Path) -> Corpus:
@@ -57,10 +59,11 @@ class Corpus:
         file = corpus_file(path)
         if not file.is_file():
             raise DataError("no such file; a corpus is a JSONL file or a folder with corpus.jsonl.", file)
-        corpus = cls(read_table(file), str(file))
+        table, facts = read_table(file)
+        corpus = cls(table, str(file), facts)
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
-        corpus._refuse_repeated_ids(file)
+        facts.get("ids", lambda: corpus._refuse_repeated_ids(file))
         if corpus.numbers([DONE_ID])[0] is not None:
             raise DataError(_RESERVED, file)
         return corpus
@@ -168,6 +171,9 @@ class Corpus:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all ids, titles and texts in order."""
+        return self._facts.get("fingerprint", self._fingerprint)
+
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         for batch in self.batches():
             digest.update(json.dumps(batch, ensure_ascii=False).encode())
@@ -176,6 +182,9 @@ class Corpus:
     @cached_property
     def metadata_fingerprint(self) -> str:
         """SHA-256 of the metadata of all passages in order; filters depend on them."""
+        return self._facts.get("metadata", self._metadata_fingerprint)
+
+    def _metadata_fingerprint(self) -> str:
         digest = hashlib.sha256()
         for start in range(0, len(self), BATCH):
             digest.update(json.dumps(self.table[start : start + BATCH]["metadata"]).encode())
@@ -230,11 +239,12 @@ class Corpus:
             for name, title, text, metadata in zip(*(rows[key] for key in COLUMNS), strict=True):
                 yield {"_id": name, "title": title, "text": text, "metadata": json.loads(metadata)}
 
-    def _refuse_repeated_ids(self, file: Path) -> None:
+    def _refuse_repeated_ids(self, file: Path) -> str:
+        """Refuse an id that is used twice; returns that all are different."""
         import pyarrow.compute as pc
 
         if pc.count_distinct(self._ids).as_py() == len(self):
-            return
+            return "different"
         first: dict[str, int] = {}
         for line, record in read_jsonl(file):
             if record["_id"] in first:
@@ -245,6 +255,7 @@ class Corpus:
                     line,
                 )
             first[record["_id"]] = line
+        raise DataError("the file has changed while it was read; run the command again.", file)
 
 
 def _is_text(name: str) -> bool:

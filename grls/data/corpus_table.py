@@ -6,16 +6,17 @@ of ``datasets``, so a corpus may be larger than memory.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grls.errors import DataError
+from grls.errors import DataError, WriteError
 from grls.io.files import atomic_folder, read_json, sha256, write_json
 from grls.io.jsonl import object_of, read_jsonl, string_of
 
@@ -33,10 +34,49 @@ IN_MEMORY_BYTES = 256 * 2**20
 """The largest file whose table is in memory."""
 
 _CACHE = "cache.json"
+_FACTS = "facts.json"
 
 
-def read_table(file: Path) -> datasets.Dataset:
-    """The table of the passages in a file.
+class CachedFacts:
+    """Facts of a cached corpus that take long to find: kept beside its Arrow file, and valid for it alone.
+
+    Args:
+        folder: The folder of the cache; None: the corpus is in memory, and nothing is kept.
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self._file = None if folder is None else folder / _FACTS
+        self._sum = None if folder is None else read_json(folder / _CACHE)["sha256"]
+
+    def get(self, name: str, find: Callable[[], str]) -> str:
+        """A fact; it is found and kept if it is not known yet.
+
+        Args:
+            name: The name of the fact.
+            find: Finds it.
+        """
+        if self._file is None:
+            return find()
+        known = self._read(self._file)
+        if isinstance(known.get(name), str):
+            return str(known[name])
+        value = find()
+        with contextlib.suppress(WriteError):  # a cache that cannot be written
+            write_json(self._file, {**self._read(self._file), name: value})
+        return value
+
+    def _read(self, file: Path) -> dict[str, Any]:
+        try:
+            known = read_json(file)
+        except DataError:
+            known = None
+        good = isinstance(known, dict) and known.get("sha256") == self._sum
+        kept: dict[str, Any] = known if good else {"sha256": self._sum}
+        return kept
+
+
+def read_table(file: Path) -> tuple[datasets.Dataset, CachedFacts]:
+    """The table of the passages in a file, and its facts.
 
     Raises:
         DataError: A line is malformed.
@@ -46,8 +86,10 @@ def read_table(file: Path) -> datasets.Dataset:
 
     batches = _passage_batches(file)
     if file.stat().st_size <= IN_MEMORY_BYTES:
-        return datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_batches(batches, schema())))
-    return datasets.Dataset.from_file(str(_cached_arrow(file, batches)))
+        table = pa.Table.from_batches(batches, schema())
+        return datasets.Dataset(datasets.table.InMemoryTable(table)), CachedFacts()
+    arrow = _cached_arrow(file, batches)
+    return datasets.Dataset.from_file(str(arrow)), CachedFacts(arrow.parent)
 
 
 def table_of(rows: Sequence[tuple[str, ...]]) -> datasets.Dataset:

@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from small_data import small_retriever, write_small
+import torch
+from small_data import small_retriever, tiny_bert, write_small
 
 from grls.cluster.options import WorkerOptions, Workers
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
 from grls.index.options import IndexOptions
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.build import Building, build
+from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative import shards
 
 
@@ -45,6 +49,21 @@ def test_an_index_of_shards_has_the_bytes_of_one_process(
     assert line.startswith(f"{tmp_path}/two: 10 passages")
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_embeddings_of_shards_are_those_of_one_process(data: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "model")
+    model = str(tmp_path / "model")
+    for name, workers in (("one", None), ("two", here(3)), ("same", here(4096))):
+        how = Building(f"{tmp_path}/{name}", "dense", device="cpu", batch_size=4, workers=workers)
+        assert "10 passages and DONE" in build(model, str(data), how)
+    one, two, same = (
+        DenseRetriever.from_pretrained(tmp_path / name, "cpu") for name in ("one", "two", "same")
+    )
+    np.testing.assert_array_equal(same.embeddings, one.embeddings)
+    np.testing.assert_allclose(two.embeddings, one.embeddings, atol=1e-5)
+    assert not shards.shards_folder(tmp_path / "two").exists()
 
 
 def test_a_killed_build_keeps_its_shards(

@@ -222,3 +222,25 @@ def test_an_empty_corpus_and_half_a_character_find_nothing():
     assert Corpus.from_passages([Passage("a", "x")]).numbers(["\ud800", "a"]) == [None, 0]
     with pytest.raises(DataError, match="expected metadata that JSON can hold"):
         Corpus.from_passages([Passage("a", "x")], metadata=[{"year": float("nan")}])
+
+
+def test_what_takes_long_to_find_of_a_large_corpus_is_kept_with_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_small(tmp_path / "data")
+    known = Corpus.read(folder)
+    sums = known.fingerprint, known.metadata_fingerprint
+    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    large = Corpus.read(folder)
+    assert (large.fingerprint, large.metadata_fingerprint) == sums
+    (facts,) = (tmp_path / "cache").rglob("facts.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(Corpus, "_fingerprint", lambda corpus: "found again")
+        patch.setattr(Corpus, "_refuse_repeated_ids", lambda corpus, file: "found again")
+        assert Corpus.read(folder).fingerprint == sums[0]
+        for damage in ("", "[]", '{"sha256": "of another file", "fingerprint": "wrong"}'):
+            facts.write_text(damage, encoding="utf-8")
+            assert Corpus.read(folder).fingerprint == "found again"
+    Corpus.read(folder).select(range(5)).write(folder / "corpus.jsonl")
+    assert Corpus.read(folder).fingerprint == known.select(range(5)).fingerprint

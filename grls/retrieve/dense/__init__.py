@@ -1,3 +1,3 @@
 """Dense retrieval: ``encode`` embeds a corpus, resumably; ``search`` finds the nearest, exactly;
-``retriever`` joins both with the bi-encoder, in memory and on disk.
+``shards`` lets several workers embed; ``retriever`` joins these with the bi-encoder, in memory and on disk.
 """

@@ -89,7 +89,7 @@ def encode_to_disk(
     plan = {
         "format": FORMAT,
         "model": biencoder.fingerprint(),
-        "settings": _sum(biencoder.settings()),
+        "settings": settings_sum(biencoder.settings()),
         "corpus": corpus.fingerprint,
         "rows": len(corpus) + 1,
         "dimension": biencoder.dimension,
@@ -108,7 +108,8 @@ def encode_to_disk(
     return file.path
 
 
-def _sum(settings: Any) -> str:
+def settings_sum(settings: Any) -> str:
+    """SHA-256 of the settings of a bi-encoder."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -185,15 +186,31 @@ def _shards(
     refuse_unusable_corpus(corpus)
     total = len(corpus)
     cut = 0
-    with Progress(total, "embed", "passages", start, progress) as bar:
-        for first in range(start, total + 1, shard):
-            numbers = range(first, min(first + shard, total))
-            texts = [passage_text(passage) for passage in corpus.passages(numbers)]
-            cut += biencoder.count_cut(texts)
-            if first + shard > total:
-                texts.append(DONE_TEXT)
-            with biencoder.telling(bar.update):
-                rows = biencoder.encode_passages(texts, batch_size)
+    with Progress(total, "embed", "passages", start, progress) as bar, biencoder.telling(bar.update):
+        for rows, short in encoded_rows(biencoder, corpus, range(start, total + 1), batch_size, shard):
+            cut += short
             yield rows
     if cut:
         log.warning(biencoder.cut_notice(cut, total - start, "--limits.input (of grls index)"))
+
+
+def encoded_rows(
+    biencoder: BiEncoderModel, corpus: Corpus, rows: range, batch_size: int, shard: int = SHARD
+) -> Iterator[tuple[Matrix, int]]:
+    """Embeddings of a range of rows, ``shard`` at a time, each with the number of passages that were cut.
+
+    Args:
+        biencoder: Embeds the passages.
+        corpus: N passages.
+        rows: Row n is passage n, row N is DONE.
+        batch_size: Passages embedded together.
+        shard: The most rows of a part.
+    """
+    total = len(corpus)
+    for first in range(rows.start, rows.stop, shard):
+        end = min(first + shard, rows.stop)
+        texts = [passage_text(passage) for passage in corpus.passages(range(first, min(end, total)))]
+        cut = biencoder.count_cut(texts)
+        if end > total:
+            texts.append(DONE_TEXT)
+        yield biencoder.encode_passages(texts, batch_size), cut

@@ -36,6 +36,7 @@ from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, work_folder
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
+from grls.retrieve.dense.shards import encode_by_workers, encoder_maker
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
 from grls.retrieve.encoded.folder import REBUILD
 from grls.retrieve.encoded.retriever import EncodedRetriever, refuse_generative
@@ -66,6 +67,7 @@ class DenseRetriever(EncodedRetriever):
     called = "a dense retriever"
     file = EMBEDDINGS
     least_score = -math.inf
+    built_by_workers = True
     done_biases = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
     def __init__(
@@ -143,13 +145,28 @@ class DenseRetriever(EncodedRetriever):
         kind: Kind = "st5" if how.asked == "st5" else "auto"
         biencoder = BiEncoderModel.load(model, kind, how.device, how.limits.input)
         passages = Corpus.read(corpus)
-        retriever = cls.assemble(biencoder, passages, work_folder(how.output), how.batch_size, progress=True)
+        retriever = cls._encoded(model, kind, biencoder, passages, how)
         retriever.save_pretrained(how.output)
         size = retriever.embeddings.nbytes / 2**20
         return (
             f"{how.output}: {len(passages):,} passages and DONE, {biencoder.dimension} dimensions, "
             f"embeddings {size:.1f} MiB, {perf_counter() - start:.1f} s"
         )
+
+    @classmethod
+    def _encoded(
+        cls, model: str, kind: Kind, biencoder: BiEncoderModel, passages: Corpus, how: Building
+    ) -> Self:
+        """The retriever, embedded by this process or by workers."""
+        if how.workers is None:
+            work = work_folder(how.output)
+            return cls.assemble(biencoder, passages, work, how.batch_size, progress=True)
+        opening = (model, kind, how.device, how.limits.input, passages, how.batch_size)
+        maker = encoder_maker(*opening, biencoder.fingerprint())
+        file = encode_by_workers(biencoder, passages, maker, how.workers, how.output)
+        made = cls(biencoder, passages, _open(file), how.batch_size, progress=True)
+        made._work, made._encoded_by = file.parent, biencoder.fingerprint()
+        return made
 
     @classmethod
     def _load_encoder(cls, folder: Path, manifest: dict[str, Any]) -> BiEncoderModel:
