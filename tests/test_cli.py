@@ -306,9 +306,13 @@ def test_check_prints_and_writes(data: Path, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_no_command_has_more_than_12_parameters() -> None:
-    """What belongs together is a dataclass of options."""
+    """What belongs together is a dataclass of options.
+
+    ``--ray ADDRESS`` and its ``--workers`` say where a command runs, not what it does: they are not counted.
+    """
     for command in commands():
         verb, names = VERBS[command.split()[0]], command.split()[1:]
         for name in names:
             verb = verb.names[name]
-        assert len(signature(Command(verb, command).function).parameters) <= 12, command
+        parameters = set(signature(Command(verb, command).function).parameters) - {"ray", "workers"}
+        assert len(parameters) <= 12, command
