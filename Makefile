@@ -6,7 +6,8 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
-  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve lock clean
+  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve \
+  faults fuzz-files lock audit sbom clean
 
 install: $(VENV)/.installed
 
@@ -33,6 +34,16 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(PYTHON) .ci/audit.py
+
+# known vulnerabilities of the locked versions; fails for any
+audit:
+	$(PYTHON) .ci/audit.py --strict
+
+# what a release is made of, in CycloneDX; makes its own environment
+sbom:
+	$(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install --quiet cyclonedx-bom
+	$(VENV)-audit/bin/cyclonedx-py requirements requirements.hashes --output-file sbom.json
 
 # The site, in build/site; a link that leads nowhere is an error.
 docs: install
@@ -103,6 +114,14 @@ soak-serve: install
 fuzz-serve: install
 	GRLS_SCHEMA_CASES=10000 $(BIN)/python -m pytest --timeout 0 tests/serve/test_schema.py
 
+# kills, full disks, damaged files of every kind (docs/reliability.md); about half an hour
+faults: install
+	PYTHONPATH=tests/helpers HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/run.py
+
+# 10,000 made-up index folders for each test
+fuzz-files: install
+	GRLS_FUZZ=10000 $(BIN)/python -m pytest --timeout 0 tests/faults/test_fuzzed_files.py
+
 bench-efficiency: install
 	$(BIN)/python -m benchmarks.efficiency
 
@@ -112,7 +131,10 @@ lock:
 	$(VENV)-lock/bin/pip install --quiet torch==2.13.0
 	$(VENV)-lock/bin/pip install --quiet '.[test]'
 	$(VENV)-lock/bin/pip freeze --exclude grls | sed 's/+cpu//' > $(LOCK)
+	$(VENV)-lock/bin/pip install --quiet uv
+	$(VENV)-lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11.15 \
+	  $(LOCK) --output-file requirements.hashes
 	rm -rf $(VENV)-lock build grls.egg-info
 
 clean:
-	rm -rf $(VENV) runs/quickstart data/quickstart
+	rm -rf $(VENV) $(VENV)-audit runs/quickstart data/quickstart

@@ -12,6 +12,8 @@ from typing import Self
 import marisa_trie
 import numpy as np
 
+from grls.errors import IndexFormatError
+from grls.index.array_files import REBUILD
 from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows
 
@@ -73,9 +75,15 @@ class MarisaIndex(Segment):
             prefix = "" if state == len(self._trie) else self._trie.restore_key(int(state))
             for token in self._next_tokens[self._next_offsets[state] : self._next_offsets[state + 1]]:
                 tokens.append(int(token))
-                children.append(self._trie.key_id(prefix + _encode_token(int(token))))
+                children.append(self._state(prefix, int(token)))
             offsets.append(len(tokens))
         return Allowed(np.array(tokens, np.int64), np.array(children, np.int64), np.array(offsets, np.int64))
+
+    def _state(self, prefix: str, token: int) -> int:
+        try:
+            return int(self._trie.key_id(prefix + _encode_token(token)))
+        except (KeyError, ValueError):  # files with checksums that fit, but not of one index
+            raise IndexFormatError(f"the trie does not hold the next token {token}; {REBUILD}") from None
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         spans = self._spans[states].astype(np.int64)
@@ -92,6 +100,8 @@ class MarisaIndex(Segment):
     @classmethod
     def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:  # noqa: D102
         trie = marisa_trie.Trie().frombytes(arrays["trie"].tobytes())
+        if len(trie) + 1 != len(arrays["spans"]):
+            raise ValueError(f"{len(trie):,} prefixes, and {len(arrays['spans']):,} ranges of rows")
         return cls(rows, trie, arrays["next_tokens"], arrays["next_offsets"], arrays["spans"])
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from grls.errors import IndexFormatError, MismatchError
+from grls.errors import DataError, IndexFormatError, MismatchError, out_of_memory
 from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
 from grls.index.base import Segment
@@ -182,7 +182,10 @@ def load_index(
     path = Path(folder)
     if not (path / MANIFEST).is_file():
         raise IndexFormatError(f"{path}: no index here ({MANIFEST} is missing); {REBUILD}")
-    manifest = read_json(path / MANIFEST)
+    try:
+        manifest = read_json(path / MANIFEST)
+    except DataError as error:
+        raise IndexFormatError(f"{error} The file is damaged; {REBUILD}") from None
     if not isinstance(manifest, dict):
         raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {REBUILD}")
     if manifest.get("format") not in (1, FORMAT) or manifest.get("backend") not in list(BACKENDS):
@@ -206,6 +209,8 @@ def load_index(
     try:
         return BACKENDS[manifest["backend"]].restore(rows, arrays)
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
         raise _misfit_of(manifest, path, str(error)) from None
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from grls.errors import ConfigError, DataError, WriteError
+from grls.errors import ConfigError, DataError, GrlsError, WriteError
 from grls.io.temporary import NEW, clean, put, temporary
 
 
@@ -167,8 +167,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         with temporary(final) as place:
             yield place / final.name
             (place / final.name).replace(final)
-    except OSError as error:
-        raise _write_error(final, error) from error
+    except GrlsError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) or is_write_failure(error):
+            raise _write_error(final, error) from error
+        raise
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from grls.errors import ConfigError, DataError, WriteError
 from grls.io.files import (
     atomic_file,
     atomic_folder,
+    atomic_path,
     named_lines,
     read_json,
     read_text,
@@ -474,3 +475,14 @@ def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tm
     ):
         with pytest.raises(DataError, match="carriage return"):
             read()
+
+
+def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> None:
+    """safetensors raises a class of its own: `grls prepare neighbours` ended in a traceback."""
+    full = "Error while serializing: I/O error: File too large (os error 27)"
+    named = pytest.raises(WriteError, match=r"cannot write .*made: .*Free disk space")
+    with named, atomic_path(tmp_path / "made"):
+        raise RuntimeError(full)
+    with pytest.raises(RuntimeError, match="a bug"), atomic_path(tmp_path / "made"):
+        raise RuntimeError("a bug")
+    assert list(tmp_path.iterdir()) == []

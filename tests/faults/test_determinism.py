@@ -1,0 +1,111 @@
+"""One ranking whatever batch, order or threads; ties by the order of passages; one seed, one model.
+
+Scores may differ by ROUNDING between batches, because sums are taken in another order; so passages whose
+scores are nearer than that may change places between batches, and nothing else may.
+"""
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from biencoder_helpers import options as biencoder_options
+from fault_folders import write_every_kind
+from small_data import passages, queries, small_retriever
+from train_helpers import arguments
+
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.registry import Opening, load_retriever
+
+ROUNDING = 1e-4
+KINDS = (
+    "bm25", "dense", "sparse", "multi-vector", "generative", "changed", "spans", "prefixes", "hybrid", "hops",
+    "fusion", "chains", "cut", "rescored",
+)  # fmt: skip
+ASKED = [query.text for query in queries()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("kinds")
+    write_every_kind(place)
+    return place
+
+
+def same(ones: Sequence[list[Hit]], others: Sequence[list[Hit]]) -> None:
+    """Equal scores up to rounding, and equal passages where scores are further apart."""
+    assert len(ones) == len(others)
+    for one, other in zip(ones, others, strict=True):
+        assert [hit.score for hit in one] == pytest.approx([hit.score for hit in other], abs=ROUNDING)
+        for place, (left, right) in enumerate(zip(one, other, strict=True)):
+            if left.id != right.id:
+                near = [hit.id for hit in other if abs(hit.score - left.score) < 2 * ROUNDING]
+                assert left.id in near or place == len(one) - 1, (one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_and_the_order_of_queries_change_nothing(place: Path, kind: str) -> None:
+    retriever = load_retriever(place / kind, Opening("cpu"))
+    expected = retriever.retrieve(ASKED, 4)
+    assert retriever.retrieve(ASKED, 4) == expected
+    same([retriever.retrieve([text], 4)[0] for text in ASKED[:5]], expected[:5])
+    same(retriever.retrieve(ASKED[::-1], 4)[::-1], expected)
+    same(retriever.retrieve(ASKED[:3] * 3, 4)[3:6], expected[:3])
+    if kind not in ("bm25", "hops", "chains", "hybrid", "fusion"):
+        few = load_retriever(place / kind, Opening("cpu", search=SearchOptions(beams=20, batch_size=3)))
+        same(few.retrieve(ASKED, 4), load_retriever(
+            place / kind, Opening("cpu", search=SearchOptions(beams=20))).retrieve(ASKED, 4))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["bm25", "dense", "generative", "hybrid", "hops", "fusion", "rescored"])
+def test_threads_and_tasks_find_what_one_caller_finds(place: Path, kind: str) -> None:
+    retriever = load_retriever(place / kind, Opening("cpu"))
+    alone = [retriever.retrieve([text], 3)[0] for text in ASKED]
+
+    def ask(number: int) -> list[Hit]:
+        return retriever.retrieve([ASKED[number % len(ASKED)]], 3)[0]
+
+    async def tasks() -> list[Any]:
+        return await asyncio.gather(*(asyncio.to_thread(ask, number) for number in range(2 * len(ASKED))))
+
+    with ThreadPoolExecutor(5) as pool:
+        assert list(pool.map(ask, range(2 * len(ASKED)))) == alone * 2
+    assert asyncio.run(tasks()) == alone * 2
+    assert [ask(number) for number in range(len(ASKED))] == alone
+
+
+def test_equal_passages_go_in_the_order_of_the_corpus(place: Path) -> None:
+    twins = [Passage(name, "the otter is calm .") for name in ("z", "a", "m", "b")]
+    corpus = Corpus.from_passages([*twins, *passages()])
+    first = [hit.id for hit in BM25Retriever(corpus).retrieve(["the otter is calm"], 5)[0]]
+    assert first == ["z", "a", "m", "b", "otter-calm"]
+    shutil.copytree(place / "data", place / "twins")
+    corpus.write(place / "twins" / "corpus.jsonl")
+    written = small_retriever(place / "twins", beams=20).retrieve(["is the otter calm ?"], 20)[0]
+    order = [hit.id for hit in written if hit.id in {*first}]
+    assert order == [name for name in ("z", "a", "m", "b", "otter-calm") if name in order]
+
+
+@pytest.mark.parametrize("stage", ["memorise", "retrieve", "biencoder"])
+def test_one_seed_gives_one_model(place: Path, tmp_path: Path, stage: str) -> None:
+    """Byte for byte, on one machine."""
+    sums = []
+    for name in ("one", "two"):
+        if stage == "biencoder":
+            line = biencoder_options(place, tmp_path / name, "--fit.epochs=1")
+        else:
+            short = ("--trainer.max_epochs=1", "--seed_everything=7")
+            line = ["train", *arguments(stage, place / "data", tmp_path / name, *short)]
+        assert main(line) == 0
+        weights = sorted(tmp_path.glob(f"{name}/**/model.safetensors"))
+        assert weights
+        sums.append([hashlib.sha256(file.read_bytes()).hexdigest() for file in weights])
+    assert sums[0] == sums[1]
