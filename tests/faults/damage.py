@@ -84,7 +84,8 @@ def answers_of(folder: Path) -> Any:
         fields = retriever.corpus.select(list(range(len(retriever.corpus)))).records()
         return hits, list(fields)
     index = load_index(folder)
-    return [index.tokens(number).tolist() for number in range(len(index))], [_walk(index)]
+    rows = index.rows
+    return [rows.row(int(row)).tolist() for row in rows.row_of], [_walk(index)]
 
 
 def _walk(index: Any) -> list[list[int]]:
@@ -96,6 +97,8 @@ def _walk(index: Any) -> list[list[int]]:
         allowed = index.allowed(states)
         levels.append(allowed.tokens.tolist())
         states = allowed.states
+        if index.rows.form == "prefixes":  # which say nothing beyond
+            states = states[~index.unique(states)]
     return levels
 
 

@@ -78,7 +78,12 @@ def damaged(place: Path, asked: argparse.Namespace) -> list[str]:
     folders = write_every_kind(place) | write_indexes(place)
     share = min(1.0, asked.damages / 4500)  # all of them are about so many
     damager = Damager(place, asked.seed)
-    results = damager.run(folders, share)
+    for name, folder in folders.items():
+        before = len(damager.results)
+        damager.run({name: folder}, share)
+        outcomes = Counter(one.outcome for one in damager.results[before:])
+        print(f"{name}: {dict(outcomes)}", flush=True)
+    results = damager.results
     files = Counter(one.file for one in results)
     print(f"\n{len(results)} damages of {len(files)} files in {len(folders)} kinds of folders\n")
     print(table(results))
