@@ -17,6 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import QRELS_HEADER, Qrels, read_split
 from grls.data.filter_options import NO_FILTER
 from grls.data.types import Query
+from grls.fitting.folders import GENERATIVE
 from grls.fitting.scoring import SplitGold
 from grls.fitting.splits import TEST
 from grls.fitting.work import FitWork
@@ -97,7 +98,8 @@ def affordable(paces: dict[str, Pace], counts: dict[str, int], seconds: float) -
         return sum(paces[system].opening + paces[system].query * queries for system in systems)
 
     while len(systems) > 1 and needed(sum(least.values())) > seconds:
-        systems.remove(max(systems[1:], key=lambda system: paces[system].query))
+        # The generator is a part of the hybrid, which is worth more.
+        systems.remove(max(systems[1:], key=lambda one: (one == GENERATIVE, paces[one].query)))
     each = sum(paces[system].query for system in systems)
     fits = int(max(0.0, seconds - needed(0)) / max(each, 1e-9))
     if fits >= sum(counts.values()):

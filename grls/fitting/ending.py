@@ -16,7 +16,7 @@ from grls.fitting.plan import Plan, Stage
 from grls.fitting.result import Fitted, write_result
 from grls.fitting.splits import DEV, TEST, DividedData, SourceData
 from grls.fitting.steps import LEFT_OUT, FitSteps
-from grls.fitting.systems import FittedSystem, fusions, single_systems
+from grls.fitting.systems import ALIKE, FittedSystem, fusions, single_systems
 from grls.fitting.work import section, stage_tree
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.spec import recorded, write_link
@@ -66,6 +66,7 @@ class FitEnding:
     def _rank(self, corpus: Corpus) -> list[str]:
         """Rank the splits with every system; returns the systems."""
         compare = self.stages["compare"]
+        folders.search_as_hybrid(self.work)
         names = [name for name in compare.options["systems"] if self.work.member(name).is_dir()]
         shared = self.steps.step("share", {"systems": names}, lambda: self._share(names))
         self.splits: dict[str, str] = shared["splits"]
@@ -130,16 +131,14 @@ class FitEnding:
         return made
 
     def _weaker(self, names: Sequence[str]) -> list[str]:
-        """Of the bi-encoder in a single step and in hops, the one that finds less."""
-        both = [name for name in (folders.DENSE, folders.DENSE_HOPS) if name in names]
-        if len(both) < 2:
-            return []
+        """Of the systems of one model, those that find less than another one."""
         gold = self.golds[self.divided.tune]
         worth = {}
-        for one in single_systems(both):
+        for one in single_systems(names):
             run = system_run(self.work, gold.split, one)
             worth[one.name] = sum(gold.recalls(run, self.k)), gold.order(run)
-        return [min(both[::-1], key=lambda name: worth[name])]
+        pairs = [[name for name in pair if name in names] for pair in ALIKE]
+        return [min(pair[::-1], key=lambda name: worth[name]) for pair in pairs if len(pair) > 1]
 
     def _choose(self, systems: Sequence[FittedSystem]) -> FittedSystem:
         gold = self.golds[DEV]

@@ -14,7 +14,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions
 from grls.retrieve.registry import BM25, Opening, create
-from grls.retrieve.spec import recorded, update_spec
+from grls.retrieve.spec import is_retriever, read_spec, recorded, update_spec
 
 DENSE, DENSE_HOPS, GENERATIVE, HYBRID = "dense", "dense-hops", "generator", "hybrid"
 
@@ -44,6 +44,8 @@ def make_generator(work: FitWork, stage: Stage, model: str) -> dict[str, Any]:
     """Index the passages for the generator; see :func:`make_dense`."""
     tree, folder = stage_tree(stage), work.member(GENERATIVE)
     line = build(str(work.output / model), work.data, _building(work, tree, str(folder), "generative"))
+    if search := recorded(section(SearchOptions, tree, "search")):
+        update_spec(folder, {"search": search})
     return {"folder": GENERATIVE, "line": _without_time(line, str(folder))}
 
 
@@ -77,6 +79,15 @@ def make_hybrid_system(work: FitWork, stage: Stage) -> dict[str, Any]:
         content["search"] = search
     create(folder, "hybrid", content, Opening(work.options.device))
     return {"folder": HYBRID, "priors": there}
+
+
+def search_as_hybrid(work: FitWork) -> None:
+    """Let the generator alone search as the tuned hybrid does, rescoring above all.
+
+    Options of the generator's folder replace defaults of the hybrid's, so both have the same.
+    """
+    if all(is_retriever(work.member(name)) for name in (GENERATIVE, HYBRID)):
+        update_spec(work.member(GENERATIVE), {"search": read_spec(work.member(HYBRID)).get("search")})
 
 
 def make_hops_system(work: FitWork, stage: Stage) -> dict[str, Any]:

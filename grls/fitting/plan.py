@@ -1,8 +1,9 @@
 """The plan of ``grls fit``: its stages in order, each with an estimate of its time, and what is skipped.
 
 Systems are what is compared at the end: ``bm25``; ``dense``, the bi-encoder in a single step; ``dense-hops``,
-the bi-encoder ranked by hops (a folder of kind hops over ``dense``); ``hybrid``, the generator with its
-priors, ranked by hops where that is better; ``fusion`` of them all. The module only describes what is done.
+the bi-encoder ranked by hops (a folder of kind hops over ``dense``); ``generator``, in a single step and
+without priors; ``hybrid``, the generator with its priors, ranked by hops where that is better; ``fusion`` of
+them. The module only describes what is done.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.speeds import Speeds
 from grls.io.progress import duration
 
-System = Literal["bm25", "dense", "dense-hops", "hybrid", "fusion"]
+System = Literal["bm25", "dense", "dense-hops", "generator", "hybrid", "fusion"]
 StageName = Literal[
     "biencoder", "dense", "generator", "index", "hybrid", "tune", "compare", "fusion", "report"
 ]

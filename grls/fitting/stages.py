@@ -34,6 +34,9 @@ _DENSE_CHAINS = 5
 _RESCORED = 20
 """Passages that a generator rescores, on short passages."""
 
+_ALONE = 0.05
+"""The share of the budget that comparing the generator alone may take."""
+
 _PRIOR_ROW = 4e-8
 """Seconds of both priors for a row of the index and an input."""
 
@@ -102,7 +105,8 @@ class StageMaker:
             stages += [self._generator(effort), self._index(), self._hybrid(effort), self._tune(effort)]
         stages.append(self._compare(effort))
         systems = self.systems(effort)
-        stages += [self._fusion(effort, systems)] if len(systems) > 1 else []
+        fused = [system for system in systems if system != "generator"]  # or the hybrid, the better of both
+        stages += [self._fusion(effort, fused)] if len(fused) > 1 else []
         return [*stages, self._report(effort, systems)]
 
     def systems(self, effort: Effort) -> list[str]:
@@ -110,7 +114,14 @@ class StageMaker:
         level = effort.level
         systems = ["bm25"] + (["dense"] if level.encoder != "none" else [])
         systems += ["dense-hops"] if level.encoder == "trained" and self.facts.hops else []
+        systems += ["generator"] if level.writer and self._cheap_alone(effort) else []
         return systems + (["hybrid"] if level.writer else [])
+
+    def _cheap_alone(self, effort: Effort) -> bool:
+        """Whether the generator is compared alone, too: where that is a small part of the budget."""
+        facts, budget = self.facts, self.options.seconds
+        queries = sum(facts.splits[split].queries for split in {facts.dev, facts.test})
+        return budget is None or queries * self._query("generator", effort) <= _ALONE * budget
 
     def _biencoder(self, effort: Effort) -> Stage:
         facts, speeds, model = self.facts, self._encoder, self.models.biencoder
@@ -211,7 +222,8 @@ class StageMaker:
 
     def _index(self) -> Stage:
         seconds = self._opened(self.facts.passages * self._writer.indexed)
-        return Stage("index", "the constraint index of all spans", {}, seconds, system="hybrid")
+        what = "the constraint index of all spans"
+        return Stage("index", what, dict(self._searched), seconds, system="hybrid")
 
     def _hybrid(self, effort: Effort) -> Stage:
         priors = [*(["dense"] if effort.level.encoder != "none" else []), "bm25"]
@@ -292,8 +304,10 @@ class StageMaker:
             return self._dense_query
         if system == "dense-hops":
             return self._dense_query * ranked_inputs(facts.most_hops, _DENSE_CHAINS)
-        inputs = ranked_inputs(effort.hops, effort.chains)
-        return inputs * self._search(_RESCORED if effort.rescore else 0)
+        rescored = _RESCORED if effort.rescore else 0
+        if system == "generator":
+            return self._writer.search + rescored * self._writer.rescored
+        return ranked_inputs(effort.hops, effort.chains) * self._search(rescored)
 
     def _search(self, rescored: int) -> float:
         """Seconds of one input of the hybrid's search."""

@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from grls.fitting.folders import DENSE, DENSE_HOPS, HYBRID
+from grls.fitting.folders import DENSE, DENSE_HOPS, GENERATIVE, HYBRID
 from grls.retrieve.registry import BM25
 
-_COSTS = {BM25: 1.0, DENSE: 2.0, DENSE_HOPS: 20.0, HYBRID: 200.0}
+_COSTS = {BM25: 1.0, DENSE: 2.0, DENSE_HOPS: 20.0, GENERATIVE: 100.0, HYBRID: 200.0}
 """A decoder of a language model is slower than an encoder, and hops are several searches."""
 
-_MEMBERS = {DENSE_HOPS: (DENSE,), HYBRID: (DENSE, BM25)}
+_MEMBERS = {DENSE_HOPS: (DENSE,), HYBRID: (GENERATIVE, DENSE, BM25)}
 """Systems that another one is made of."""
 
 _ENCODER, _WRITER = "biencoder", "generator"
-_MODELS = {BM25: (), DENSE: (_ENCODER,), DENSE_HOPS: (_ENCODER,), HYBRID: (_ENCODER, _WRITER)}
+_MODELS = {
+    BM25: (),
+    DENSE: (_ENCODER,),
+    DENSE_HOPS: (_ENCODER,),
+    GENERATIVE: (_WRITER,),
+    HYBRID: (_ENCODER, _WRITER),
+}
 """The models that a system searches with."""
+
+
+ALIKE = ((DENSE, DENSE_HOPS), (GENERATIVE, HYBRID))
+"""Systems of one model, the better of which is fused."""
 
 
 class FittedSystem(NamedTuple):

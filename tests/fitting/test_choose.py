@@ -60,7 +60,7 @@ def test_the_kept_system_is_never_worse_than_a_member_of_it() -> None:
     draw = random.Random(0)
     for _ in range(300):
         count = draw.randint(1, 12)
-        singles = single_systems(["bm25", "dense", "dense-hops", "hybrid"])
+        singles = single_systems(["bm25", "dense", "dense-hops", "generator", "hybrid"])
         systems = [*singles, *fusions([one.name for one in singles], [])]
         values = {one.name: [draw.choice((0.0, 0.5, 1.0)) for _ in range(count)] for one in systems}
         candidates = [
@@ -85,7 +85,15 @@ def test_fusions_are_pairs_and_all_of_them_and_cost_more_than_their_members() ->
 def test_a_system_names_the_models_that_it_searches_with() -> None:
     """A card names no model that the kept retriever does without."""
     models = {name: FittedSystem(name, tuple(name.split(" + "))).models for name in (
-        "bm25", "dense", "dense-hops", "bm25 + dense", "hybrid", "bm25 + hybrid",
+        "bm25", "dense", "dense-hops", "bm25 + dense", "hybrid", "bm25 + hybrid", "generator",
     )}  # fmt: skip
     both = ("biencoder", "generator")
-    assert list(models.values()) == [(), ("biencoder",), ("biencoder",), ("biencoder",), both, both]
+    assert list(models.values()) == [
+        (),
+        ("biencoder",),
+        ("biencoder",),
+        ("biencoder",),
+        both,
+        both,
+        ("generator",),
+    ]

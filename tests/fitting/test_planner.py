@@ -71,7 +71,8 @@ def test_without_a_limit_the_whole_recipe_is_done() -> None:
         "fusion fusion",
         "report",
     ]
-    assert plan.systems == ("bm25", "dense", "dense-hops", "hybrid")
+    assert plan.systems == ("bm25", "dense", "dense-hops", "generator", "hybrid")
+    assert options_of(plan, "fusion fusion")["members"] == ["bm25", "dense", "dense-hops", "hybrid"]
     assert options_of(plan, "biencoder dense")["fit.max_steps"] == 90
     generator = options_of(plan, "generator hybrid")
     assert generator["trainer.max_epochs"] * generator["trainer.limit_train_batches"] == 175
@@ -110,7 +111,7 @@ def test_a_longer_budget_never_does_less() -> None:
 
 
 def test_what_goes_first_when_time_is_short() -> None:
-    assert planned("60m").systems == ("bm25", "dense", "dense-hops", "hybrid")
+    assert planned("60m").systems == ("bm25", "dense", "dense-hops", "generator", "hybrid")
     short = planned("15m")
     assert short.systems == ("bm25", "dense", "dense-hops")
     assert "generator" in skipped(short)
@@ -154,7 +155,7 @@ def test_a_budget_for_nothing_is_refused_before_anything_is_measured(
 
 def test_one_gold_passage_a_query_asks_for_no_hops() -> None:
     plan = planned(None, facts(gold=1.0))
-    assert plan.systems == ("bm25", "dense", "hybrid")
+    assert plan.systems == ("bm25", "dense", "generator", "hybrid")
     assert next(s for s in plan.stages if s.name == "generator").recipes == ("chains", "single-step/chains")
     assert options_of(plan, "generator hybrid")["data.multistep"] is False
     assert "hops.steps" not in options_of(plan, "tune hybrid")
@@ -188,7 +189,7 @@ def test_without_models_bm25_is_left() -> None:
 def test_a_generator_without_a_bi_encoder_has_bm25_alone_as_its_prior() -> None:
     alone = replace(MODELS, biencoder=None, without={"biencoder": "--biencoder none"})
     plan = planned(None, models=alone, speeds=replace(SPEEDS, encoder=None))
-    assert plan.systems == ("bm25", "hybrid")
+    assert plan.systems == ("bm25", "generator", "hybrid")
     assert options_of(plan, "hybrid hybrid")["priors"] == ["bm25"]
     assert "data.teacher" not in options_of(plan, "generator hybrid")
 

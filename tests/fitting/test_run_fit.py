@@ -81,7 +81,7 @@ def without_times(output: Path) -> Any:
 
 def test_a_run_makes_systems_compares_them_and_opens_as_the_best(place: Path, whole: Fitted) -> None:
     output = place / "whole"
-    assert [*whole.metrics][:4] == ["bm25", "dense", "dense-hops", "hybrid"]
+    assert [*whole.metrics][:5] == ["bm25", "dense", "dense-hops", "generator", "hybrid"]
     assert (whole.queries, whole.notes) == ({"dev": 4, "test": 3}, ())
     for name in ("dense", "dense-hops", "generator", "hybrid"):
         load_retriever(output / "members" / name, Opening("cpu"))
