@@ -1,6 +1,7 @@
 """The files beside the code say what is so: version, commands of workflows, files that are named."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def test_the_citation_has_the_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (citation["version"], citation["license"]) == (grls.__version__, "Apache-2.0")
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
+
+
+def test_the_install_page_names_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs" / "start" / "install.md").read_text(encoding="utf-8")
+    assert [extra for extra in extras["optional-dependencies"] if f"`{extra}`" not in page] == []
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
