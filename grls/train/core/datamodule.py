@@ -19,7 +19,7 @@ from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.files import sha256
-from grls.train.core.batching import DrawnExamples, LengthBucketedSampler
+from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies
 from grls.train.core.examples import Example, Examples
 
 _PRINTS = "fingerprints"
@@ -177,6 +177,11 @@ class FitData(L.LightningDataModule):
         """Examples of a batch of all processes together."""
         together = 1 if self._trainer is None else int(self._trainer.world_size)
         return self.global_batch_size or self.batch_size * together
+
+    def dev_copies(self, batch: int) -> int:
+        """How often each example of a dev batch is there (:func:`grls.train.core.batching.copies`)."""
+        ranks = int(self._trainer.world_size)
+        return copies(len(self.dev_examples), self.examples_a_batch, batch, ranks)
 
     def _sizes(self) -> dict[str, Any]:
         """The settings that the batches of an epoch depend on, by name."""

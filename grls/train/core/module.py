@@ -226,7 +226,8 @@ class GeneratorModule(L.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log ``dev_loss``."""
         loss = averaged(self._loss(batch))
-        size = summed(len(batch.labels), loss.device)  # the same everywhere, as the loss is
+        times = self.trainer.datamodule.dev_copies(batch_idx)  # type: ignore[attr-defined]
+        size = summed(len(batch.labels), loss.device) // times  # the same everywhere, as the loss is
         self.log("dev_loss", loss, sync_dist=True, batch_size=size)
 
     def _loss(self, batch: Batch) -> Tensor:

@@ -46,7 +46,7 @@ class Within(nn.Sequential):
     def __init__(self, model: nn.Module):
         super().__init__(model)
 
-    def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:  # type: ignore[override]
+    def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What ``work`` returns."""
         return work(*arguments)
 

@@ -62,7 +62,8 @@ class RerankerModule(L.LightningModule):
     def validation_step(self, batch: list[RerankExample], batch_idx: int) -> None:
         """Log ``dev_loss``, and ``dev_gain``: gain of its choice over the retriever's (nats a stride)."""
         values = self._values(batch)
-        size = summed(len(batch), self.device)
+        shares: Any = self.trainer.val_dataloaders.batch_sampler  # type: ignore[union-attr]
+        size = summed(len(batch), self.device) // shares.copies(batch_idx)
         for name, measure in (("dev_loss", rerank_loss), ("dev_gain", choice_gain)):
             mean = _mean(values, batch, measure).to(self.device)
             self.log(name, averaged(weighed(mean, len(batch))), sync_dist=True, batch_size=size)
