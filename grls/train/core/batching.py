@@ -37,7 +37,7 @@ class DrawnExamples(Dataset[Example]):
         return self.examples.draw(*draw)
 
 
-def copies(examples: int, batch_size: int, batch: int, ranks: int) -> int:
+def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -> int:
     """How often each example of a batch in file order is there: once, or by each rank that has no share.
 
     Args:

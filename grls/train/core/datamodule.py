@@ -19,7 +19,7 @@ from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.files import sha256
-from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies
+from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies_of_examples
 from grls.train.core.examples import Example, Examples
 
 _PRINTS = "fingerprints"
@@ -179,9 +179,9 @@ class FitData(L.LightningDataModule):
         return self.global_batch_size or self.batch_size * together
 
     def dev_copies(self, batch: int) -> int:
-        """How often each example of a dev batch is there (:func:`grls.train.core.batching.copies`)."""
+        """How often each example of a dev batch is there (:func:`grls.train.core.batching.copies_of_examples`)."""
         ranks = int(self._trainer.world_size)
-        return copies(len(self.dev_examples), self.examples_a_batch, batch, ranks)
+        return copies_of_examples(len(self.dev_examples), self.examples_a_batch, batch, ranks)
 
     def _sizes(self) -> dict[str, Any]:
         """The settings that the batches of an epoch depend on, by name."""

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from grls.answer.ralm.reranker import RerankExample
-from grls.train.core.batching import copies
+from grls.train.core.batching import copies_of_examples
 from grls.train.core.processes import processes
 
 
@@ -24,8 +24,8 @@ class _Shares(torch.utils.data.BatchSampler):
     """The share of this process in each batch; the whole batch where it is too small for all processes."""
 
     def copies(self, batch: int) -> int:
-        """How often each example of a batch is there (:func:`grls.train.core.batching.copies`)."""
-        return copies(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
+        """How often each example of a batch is there (:func:`grls.train.core.batching.copies_of_examples`)."""
+        return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[list[int]]:
         rank, ranks = torch.distributed.get_rank() if processes() > 1 else 0, processes()

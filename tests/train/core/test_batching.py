@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies
+from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies_of_examples
 from grls.train.core.examples import Example
 
 LENGTHS = [int(n) for n in np.random.default_rng(0).integers(1, 200, 1013)]
@@ -42,7 +42,7 @@ def test_ranks_share_the_batches_of_one_process(count: int, ranks: int, shuffle:
         assert times == dict.fromkeys(batch, 1 + max(0, ranks - len(batch)))
     if not shuffle:
         for number, batch in enumerate(whole):
-            assert copies(count, 8, number, ranks) == 1 + max(0, ranks - len(batch))
+            assert copies_of_examples(count, 8, number, ranks) == 1 + max(0, ranks - len(batch))
 
 
 def test_batches_hold_similar_lengths() -> None:
