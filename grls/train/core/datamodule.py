@@ -179,7 +179,7 @@ class FitData(L.LightningDataModule):
         return self.global_batch_size or self.batch_size * together
 
     def dev_copies(self, batch: int) -> int:
-        """How often each example of a dev batch is there (:func:`grls.train.core.batching.copies_of_examples`)."""
+        """How often each example of a dev batch is there."""
         ranks = int(self._trainer.world_size)
         return copies_of_examples(len(self.dev_examples), self.examples_a_batch, batch, ranks)
 

@@ -24,7 +24,7 @@ class _Shares(torch.utils.data.BatchSampler):
     """The share of this process in each batch; the whole batch where it is too small for all processes."""
 
     def copies(self, batch: int) -> int:
-        """How often each example of a batch is there (:func:`grls.train.core.batching.copies_of_examples`)."""
+        """How often each example of a batch is there."""
         return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[list[int]]:
