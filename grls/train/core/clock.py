@@ -70,6 +70,8 @@ class TrainingClock:
         self._before = self._step = 0
         self._of: int | None = None
         self._measured: list[float] = []
+        self._last = 0.0
+        self._last_end = self._begun, 0
 
     @property
     def seconds(self) -> float:
@@ -86,19 +88,26 @@ class TrainingClock:
         self._before = self._step = step
         self._of = of
         self._steps_begun = self._now()
+        self._last_end = self._steps_begun, len(self._measured)
         self._report()
 
     def stepped(self, step: int) -> bool:
         """A step has ended; returns whether the training has no time for another one.
 
         Time is kept for one more measurement on dev: as long as the longest so far, and before the first one
-        a tenth of the limit.
+        a tenth of the limit. The next step is thought to take as long as the last one, or the mean of all if
+        that is longer.
         """
         self._step = step
+        begun, measured = self._last_end
+        self._last_end = self._now(), len(self._measured)
+        self._last = self._last_end[0] - begun - sum(self._measured[measured:])
         self._report()
         if self.max_seconds is None or (self._of is not None and step >= self._of):
             return False
-        needed = self._step_seconds() + max(self._measured, default=_FIRST * self.max_seconds)
+        needed = max(self._step_seconds(), self._last) + max(
+            self._measured, default=_FIRST * self.max_seconds
+        )
         self.time_is_up = self.seconds + needed > self.max_seconds
         return self.time_is_up
 

@@ -75,3 +75,17 @@ def test_the_time_left_is_within_the_limit() -> None:
 def test_a_limit_of_no_time_is_refused(seconds: float) -> None:
     with pytest.raises(ConfigError, match="max_seconds must be above 0, or null for no limit, got"):
         TrainingClock("chains", seconds)
+
+
+def test_steps_that_become_far_longer_end_within_the_limit() -> None:
+    now = [0.0]
+    clock = TrainingClock("chains", 65.0, now=lambda: now[0])
+    clock.start(0, 100)
+    for step in range(1, 100):
+        now[0] += 1.0 if step <= 10 else 20.0
+        if clock.stepped(step):
+            break
+    with clock.measuring():
+        now[0] += 6.0
+    assert (step, clock.time_is_up) == (12, True)
+    assert clock.seconds <= 65.0
