@@ -1,7 +1,7 @@
 """Errors that name what a Python caller wrote.
 
 The library below names options as the shell has them (``--hops.steps fixed``), and files as folders name them
-(``../../tmp/x/grls.json``). Whoever wrote ``retriever.hops(steps="fixed")`` finds ``steps="fixed"`` and the
+(``../../tmp/x/grls.json``). A user of ``retriever.hops(steps="fixed")`` finds ``steps="fixed"`` and the
 name of the call instead, and in place of a temporary folder the argument that it belongs to.
 """
 

@@ -40,7 +40,7 @@ class Corpus:
     Args:
         table: Columns ``_id, title, text, metadata``, all strings.
         source: The name of the source, for error texts.
-        facts: What is known of the table already; None: nothing.
+        facts: Facts about the table that were found before; None: none.
     """
 
     def __init__(self, table: datasets.Dataset, source: str = "corpus", facts: CachedFacts | None = None):

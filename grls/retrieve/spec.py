@@ -34,7 +34,7 @@ LINK = "link"
 """The kind of a folder that only names another one."""
 
 SEAL = "seal"
-"""The field with the checksum of all others: whoever changes the file by hand takes it out."""
+"""The field with the checksum of all others: take it out when you change the file by hand."""
 
 OPTIONS = ("search", "hops")
 """Sections of options that any folder may have, a link excepted."""

@@ -7,7 +7,7 @@ DDP and FSDP average gradients over processes. The average of the means m_r is t
 where all processes have as many, which holds neither for tokens nor for the last batch of an epoch. So each
 process weighs its mean by W c_r / C; the average of these is the mean over all C.
 
-The module uses the process group of torch, whoever has made it, and before there is one the variables of
+The module uses the process group of torch, also one made elsewhere, and before there is one the variables of
 torchrun.
 """
 
