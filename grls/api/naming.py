@@ -19,6 +19,7 @@ from grls.retrieve.spec import MANIFEST
 
 _VALUE = r"(?:(?:\d+[hms])+|\d+(?:\.\d+)?|true|false|null|single|fixed|dynamic|ranked|none|auto|rrf|sum)\b"
 _OPTION = re.compile(rf"--((?:\w+\.)*\w+)(?:[ =]({_VALUE})(?: or ({_VALUE}))?)?")
+_COMMAND = re.compile(r"(`grls [^`]*`)")
 _PATH = re.compile(r"(?<![\w/.~-])(?:\.{1,2}/|/)?(?:[^\s/:;,'\"()\[\]]+/)*[^\s/:;,'\"()\[\]]+")
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 
@@ -47,11 +48,17 @@ def named_as_called(
 def in_python(text: str, dotted: bool = False) -> str:
     """A text with options as Python has them: ``--hops.steps fixed`` -> ``steps="fixed"``.
 
+    Commands between backticks stay as they are.
+
     Args:
         text: The text.
         dotted: Whether options keep their sections (``hops.steps``).
     """
-    return _OPTION.sub(lambda match: _option(match, dotted), text)
+    parts = _COMMAND.split(text)
+    return "".join(
+        part if place % 2 else _OPTION.sub(lambda match: _option(match, dotted), part)
+        for place, part in enumerate(parts)
+    )
 
 
 def _option(match: re.Match[str], dotted: bool) -> str:

@@ -143,7 +143,10 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(root: Path
         "'memorise.data.front' is for the stage memorise, and the recipe has chains",
         options={"memorise.data.front": 1},
     )
-    refused("did you mean --model.learning_rate", options={"model.learning_rat": 1})
+    refused(
+        "did you mean model.learning_rate.* `grls train chains --model.help grls",
+        options={"model.learning_rat": 1},
+    )
     refused("resume needs output", output=None, resume=True)
     refused("expected searchers or folders", teacher=3)
     with pytest.raises(ConfigError, match=r"Generator\.index has no option 'passages'; known are backend"):

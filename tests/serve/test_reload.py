@@ -144,8 +144,10 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
     monkeypatch.setattr(served, "_GRACE", 0.0)
     try:
         (one,) = open_served([str(kinds / "generative")], Opened("cpu", "float32", USUAL_LIMITS)).values()
-        assert gc.get_freeze_count() > 100_000
-        assert len(gc.get_objects()) < gc.get_freeze_count() / 10
+        end = time.monotonic() + 10  # versions of other tests may end now, which looks at everything again
+        while not _set_aside() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert _set_aside()
         old = weakref.ref(one.version.searcher.retriever)
         one.reload()
         end = time.monotonic() + 10
@@ -155,6 +157,12 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
         one.version.worker.close()
     finally:
         gc.unfreeze()
+
+
+def _set_aside() -> bool:
+    """Whether most objects are left out of collections."""
+    objects = len(gc.get_objects())
+    return gc.get_freeze_count() > max(100_000, 10 * objects)
 
 
 def test_a_request_that_has_found_the_old_version_is_answered(folder: Path) -> None:

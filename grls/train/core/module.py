@@ -130,10 +130,16 @@ class GeneratorModule(L.LightningModule):
         if self._asked_to_freeze and is_causal(self.model):
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
         check_cache(self.cache_encoder, self.model)
-        if isinstance(self.trainer.strategy, FullyShard):
+        if self._sharding is not None:
             self._refuse_sharding()
         if self.loss == "allowed":
             self.refuse_other_logits()
+
+    @property
+    def _sharding(self) -> FullyShard | None:
+        """The strategy that shards the model; None: it stays whole, as without a trainer."""
+        strategy = None if self._trainer is None else self.trainer.strategy
+        return strategy if isinstance(strategy, FullyShard) else None
 
     def _refuse_sharding(self) -> None:
         """Refuse options that do not work with shards.
@@ -150,8 +156,8 @@ class GeneratorModule(L.LightningModule):
 
     def configure_model(self) -> None:
         """Shard the model, where the strategy does."""
-        if isinstance(self.trainer.strategy, FullyShard) and not self._whole:
-            self._whole = (self.trainer.strategy.shard(self.model),)
+        if self._sharding is not None and not self._whole:
+            self._whole = (self._sharding.shard(self.model),)
 
     def whole_weights(self) -> AbstractContextManager[None]:
         """A context in which each process can use the model on its own."""
