@@ -24,7 +24,7 @@ from typing import TextIO
 
 from grls.errors import GrlsError, out_of_memory
 from grls.io.extras import missing
-from grls.io.files import WRITE_ERRORS
+from grls.io.files import WRITE_ERRORS, is_write_failure
 from grls.io.terminal import Visible, visible
 
 WHOLE = "nothing half-written is left."
@@ -70,7 +70,7 @@ def reported(
     if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())
     try:
-        with _ending_cleanly(signals):
+        with _ending_cleanly(signals), _one_report_of_a_full_disk():
             run()
     except GrlsError as error:
         return _say(str(error), 1)
@@ -123,6 +123,22 @@ def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
     finally:
         for one in taken:
             signal.signal(one, signal.SIG_DFL)
+
+
+@contextmanager
+def _one_report_of_a_full_disk() -> Iterator[None]:
+    """Keep threads that cannot write from printing a traceback: the main thread meets the same error."""
+    before = threading.excepthook
+
+    def hook(given: threading.ExceptHookArgs) -> None:
+        if given.exc_value is None or not is_write_failure(given.exc_value):
+            before(given)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 _ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")

@@ -44,7 +44,7 @@ WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACC
 _NAME, _ENDING = 255, 20
 """The longest file name in bytes, and how many bytes grls may add to a name."""
 
-_WRAPPED = ("(os error ", "inline_container", "PytorchStreamWriter")
+_WRAPPED = ("(os error ", "inline_container", "PytorchStreamWriter", "iostream error")
 """Parts of the error texts of other libraries that wrap an error of the system."""
 
 

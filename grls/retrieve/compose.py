@@ -6,7 +6,7 @@ of a retriever, or ``bm25`` over the corpus at hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.registry import BM25, Opening, create
 from grls.retrieve.rescored.options import Rereading
-from grls.retrieve.spec import Member, recorded, relative, update_spec
+from grls.retrieve.spec import Member, recorded, relative
 
 Named = str | Path
 """The folder of a member, or ``bm25``."""
@@ -119,15 +119,16 @@ def compose_rescored(
         search: Options of search of the first retriever.
         how: How members are opened.
     """
-    from grls.retrieve.rescored.retriever import named_model
+    from grls.retrieve.rescored.retriever import RescoredRetriever, named_model
 
     content: dict[str, Any] = {"retriever": member_named(retriever, output)}
     content |= {"model": named_model(str(model), output), "passages": rereading.passages}
     content |= {} if rereading.weight is None else {"weight": rereading.weight}
-    made: Any = _create(output, "rescored", content, search, how)
-    update_spec(output, {"fingerprint": made.encoder.fingerprint()})
-    retriever_made: Retriever = made
-    return retriever_made
+
+    def fingerprint(made: RescoredRetriever) -> dict[str, str]:
+        return {"fingerprint": made.encoder.fingerprint()}
+
+    return _create(output, "rescored", content, search, how, fingerprint)
 
 
 def compose_cut(
@@ -142,7 +143,12 @@ def compose_cut(
 
 
 def _create(
-    output: Named, kind: str, content: dict[str, Any], search: SearchOptions, how: Opening | None
+    output: Named,
+    kind: str,
+    content: dict[str, Any],
+    search: SearchOptions,
+    how: Opening | None,
+    more: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> Retriever:
     content |= {"search": kept} if (kept := recorded(search)) else {}
-    return create(output, kind, content, how)
+    return create(output, kind, content, how, more)

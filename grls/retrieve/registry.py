@@ -7,7 +7,7 @@ The module of a kind is imported when a folder of that kind is opened.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -237,7 +237,11 @@ def _naming(folder: Path) -> Iterator[None]:
 
 
 def create(
-    folder: str | Path, kind: str, content: Mapping[str, Any], how: Opening | None = None
+    folder: str | Path,
+    kind: str,
+    content: Mapping[str, Any],
+    how: Opening | None = None,
+    more: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> Retriever:
     """Write the folder of a composite retriever, after opening it as a test.
 
@@ -247,6 +251,7 @@ def create(
         content: The fields of its ``grls.json``; paths of members are relative to ``folder``
             (:func:`grls.retrieve.spec.relative`).
         how: The options of opening members.
+        more: Gives further fields of the opened retriever.
 
     Returns:
         The retriever.
@@ -261,7 +266,7 @@ def create(
     spec = json.loads(json.dumps({"format": FORMAT, "kind": kind, **content}))
     place = Path(folder).resolve()
     retriever = open_spec(place, spec, _entering(how or Opening(), place))
-    write_spec(folder, kind, content)
+    write_spec(folder, kind, {**content, **(more(retriever) if more else {})})
     return retriever
 
 

@@ -11,6 +11,7 @@ from cross_encoders import cross_encoder
 from failing import fails, refuses
 from small_data import passages, queries, small_retriever, tiny_bert, write_small
 
+import grls.retrieve.registry
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError
@@ -142,6 +143,19 @@ def test_a_cross_encoder_reads_what_any_folder_finds(place: Path, weight: float 
     assert load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 6) == expected.retrieve(
         queries()[:5], 6
     )
+
+
+def test_a_folder_that_rescores_is_written_in_one_step(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = place / "rescored-at-once"
+    monkeypatch.setattr(grls.retrieve.registry, "write_spec", lambda *_: pytest.fail("it is written"))
+    command = ["index", "rescored", str(place / "dense"), f"--model={place / 'reads'}", f"--output={made}"]
+    with pytest.raises(pytest.fail.Exception):
+        main([*command, "--device=cpu"])
+    assert not made.exists()
+    written: list[Any] = []
+    monkeypatch.setattr(grls.retrieve.registry, "write_spec", lambda *given: written.append(given[-1]))
+    assert main([*command, "--device=cpu"]) == 0
+    assert "fingerprint" in written[0]
 
 
 def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
