@@ -32,9 +32,10 @@ def open_for_explaining(folder: str, device: str, precision: str, search: Search
     opened = single_steps(load_retriever(folder, how))
     if not isinstance(opened, DecodesPassages):
         raise ConfigError(
-            f"--retriever {folder} is a {opened.kind} retriever; only one that decodes passages step by step "
-            "can be explained: give a folder of kind generative, or of kind hybrid or hops over a generative "
-            "retriever."
+            f"--retriever {folder} is a {opened.kind} retriever; this command explains only one that "
+            "decodes passages step by step: kind generative, or hybrid or hops over it. In Python "
+            f"`grls.load({folder!r}).explain(QUERY, gold=[…])` explains this one, too: the rank of each gold "
+            "passage and what stands above it."
         )
     if opened.generator.spans is not None:
         raise ConfigError(
