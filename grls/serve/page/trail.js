@@ -7,6 +7,8 @@ const STEP = 168;
 const LEFT = 34;
 const MIDDLE = 62;
 const BRANCH = 46;
+/** The widest label. */
+const LABEL = 170;
 
 /** A line from one point to another that leaves and arrives level. */
 const curve = (x1, y1, x2, y2) => `M${x1} ${y1} C${x1 + STEP * 0.45} ${y1} ${x2 - STEP * 0.45} ${y2} ${x2} ${y2}`;
@@ -38,9 +40,10 @@ export function drawTrail(box, { question, chain, past, hits, running, done, cho
   const ends = running || done ? 1 : 0;
   const lost = branches(chain, past);
   const rows = Math.max(0, ...lost.map((one) => one.row));
-  const width = LEFT * 2 + STEP * Math.max(1, Math.max(columns, chain.length + ends)) + 40;
-  const height = MIDDLE + 56 + rows * BRANCH;
   const at = (n) => LEFT + STEP * n + 12;
+  const nodes = LEFT * 2 + STEP * Math.max(1, Math.max(columns, chain.length + ends)) + 40;
+  const width = Math.max(nodes, at(columns) + LABEL);
+  const height = MIDDLE + 56 + rows * BRANCH;
   const picture = draw("svg", {
     class: "trail", viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
     "aria-label": spoken(question, chain, hits, done),
