@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / ".venv-audit"
-ADVISORIES = "https://pypi.org/pypi/urllib3/2.5.0/json"
+RELEASE = "urllib3/2.5.0"
+"""A release for which there are advisories."""
 REACHED_IN = 5
 """Seconds."""
 
@@ -38,9 +39,11 @@ def main() -> int:
 def reachable() -> bool:
     """Whether PyPI tells of advisories; a mirror may not."""
     try:
-        with urllib.request.urlopen(ADVISORIES, timeout=REACHED_IN) as answer:
+        from pip._internal.models.index import PyPI  # the address that pip knows
+
+        with urllib.request.urlopen(f"{PyPI.pypi_url}/{RELEASE}/json", timeout=REACHED_IN) as answer:
             return answer.status == 200 and b'"vulnerabilities"' in answer.read()
-    except (OSError, ValueError):
+    except (AttributeError, ImportError, OSError, ValueError):
         return False
 
 
