@@ -19,6 +19,17 @@ def steps(workflow: Path) -> list[dict[str, Any]]:
     return [step for job in jobs.values() for step in job["steps"]]
 
 
+def test_no_file_names_the_host_of_a_registry() -> None:
+    hosts = ("pypi.org", "pythonhosted.org", "download.pytorch.org", "npmjs.org", "deb.debian.org")
+    folders = ("grls", "data_prep", "benchmarks", "configs", "docs", "tests", ".ci", ".github")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*") if file.is_file()]
+    files += [file for file in ROOT.iterdir() if file.is_file() and file.name != ".git"]
+    texts = {file: file.read_bytes() for file in files if file != Path(__file__) and file.suffix != ".pyc"}
+    assert len(texts) > 500
+    named = [(file.name, host) for file, text in texts.items() for host in hosts if host.encode() in text]
+    assert named == []
+
+
 def test_the_citation_has_the_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (citation["version"], citation["license"]) == (grls.__version__, "Apache-2.0")
