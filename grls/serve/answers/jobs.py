@@ -63,7 +63,8 @@ class AnswerJob:
     @property
     def key(self) -> Hashable:
         """Questions of one method, retriever, filter, k and length limit go together."""
-        return self.how._replace(retriever=id(self.how.retriever))  # type: ignore[arg-type]
+        method, version, retriever, *rest = self.how
+        return method, version, id(retriever), *rest
 
     def work(self, batch: Sequence[AnswerJob], queue: JobQueue) -> bool:
         """Answer a batch; where it fails, each question alone, so that an error finds its request."""
