@@ -151,6 +151,21 @@ def test_an_error_is_shown_in_plain_words(page: Any, address: str) -> None:
     assert problem.count() == 0
 
 
+def test_what_is_typed_before_the_server_has_answered_stays(page: Any, address: str) -> None:
+    held: list[Any] = []
+    page.route("**/v1/retrievers", lambda route: held.append(route))
+    page.goto(address)
+    page.fill("#where", "year>=")
+    page.select_option("#steps", "single")
+    page.fill("#question", QUESTION)
+    page.press("#question", "Enter")
+    until(lambda: page.evaluate("1") and len(held) == 1)
+    held[0].continue_()
+    assert "expected a value" in page.locator("[role=alert]").text_content()
+    assert page.input_value("#where") == "year>="
+    assert page.input_value("#steps") == "single"
+
+
 def test_a_stream_is_cancelled_and_the_server_stops(page: Any) -> None:
     retriever = Walking()
     serving = serving_of({"slow": retriever})

@@ -201,14 +201,17 @@ function tryOut(text) {
   run();
 }
 
+/** What was typed while the page was loading stays, where the address says nothing. */
+const untouched = () => byId("results").hidden && !location.hash.slice(1);
+
 function begin() {
-  const typed = byId("results").hidden ? value("question") : "";
-  if (restore()) return run(false);
-  if (typed && !location.hash.slice(1)) byId("question").value = typed; // while the page was loading
-  if (typed && early) {
-    early = false;
-    return run();
-  }
+  if (untouched()) {
+    adapt();
+    if (early && value("question")) {
+      early = false;
+      return run();
+    }
+  } else if (restore()) return run(false);
   running?.abort();
   document.body.classList.remove("asked");
   byId("results").hidden = true;
