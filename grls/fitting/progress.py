@@ -38,6 +38,7 @@ class FitProgress:
         self._name = ""
         self._begun = 0.0
         self._share: float | None = None
+        self._loop: Progress | None = None
         self._what = ""
 
     def expect(self, left: Mapping[str, float]) -> None:
@@ -54,7 +55,8 @@ class FitProgress:
     def stage(self, name: str) -> Iterator[None]:
         """The context of a stage: its output goes into its log, its loops into the line."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._name, self._begun, self._share, self._what = name, monotonic(), None, ""
+        self._name, self._begun = name, monotonic()
+        self.at(None, "")
         ended = Event()
         teller = Thread(target=self._tell, args=(ended,), daemon=True)
         log = self.logs / f"{name.replace(' ', '-')}.log"
@@ -77,10 +79,10 @@ class FitProgress:
         """Say how far the stage is.
 
         Args:
-            share: The share that is done, in [0, 1]; None: unknown.
+            share: The share of the whole stage that is done, in [0, 1]; None: unknown.
             what: The same in words.
         """
-        self._share, self._what = share, what
+        self._share, self._what, self._loop = share, what, None
 
     def line(self) -> str:
         """The line of progress."""
@@ -91,15 +93,21 @@ class FitProgress:
         return f"[{self._done + 1}/{of}] {what}, about {duration(self._remaining())} left for all"
 
     def _heard(self, loop: Progress) -> None:
-        self.at(loop.done / loop.total if loop.total else None, loop.standing())
+        """A loop of the stage, which may have others after it."""
+        self.at(None, loop.standing())
+        self._loop = loop
 
     def _remaining(self) -> float:
-        """Seconds to the end: of the stage by its share, of the others by their estimates."""
+        """Seconds to the end of the run."""
+        return self._here() + sum(seconds for name, seconds in self._left.items() if name != self._name)
+
+    def _here(self) -> float:
+        """Seconds to the end of the stage: by its share, else by its estimate, and what its loop needs."""
         past = monotonic() - self._begun
-        here = max(0.0, self._left.get(self._name, 0.0) - past)
         if self._share is not None and self._share > 0 and past > 1:
-            here = past / self._share * (1 - self._share)
-        return here + sum(seconds for name, seconds in self._left.items() if name != self._name)
+            return past / self._share * (1 - self._share)
+        loop = self._loop.left() if self._loop is not None else None
+        return max(0.0, self._left.get(self._name, 0.0) - past, loop or 0.0)
 
     def _tell(self, ended: Event) -> None:
         while not ended.wait(_REDRAWN if self._terminal else EVERY):

@@ -46,7 +46,7 @@ def reporting(listener: Callable[[Progress], None]) -> Iterator[None]:
     """The context of a run of many steps: its loops show nothing and report to the run.
 
     Args:
-        listener: Called with a loop when it begins and whenever it has done something.
+        listener: Called with a loop of several items when it begins and whenever it has done something.
     """
     before = _listener.set(listener)
     try:
@@ -73,7 +73,7 @@ class Progress:
         self.done = self._before = done if total is None else min(done, total)
         self._note: Callable[[], str] | None = None
         self._shown = (_showing.get() and total not in (0, 1)) if shown is None else shown
-        self._listener = _listener.get()
+        self._listener = None if total in (0, 1) else _listener.get()
         self._bar: Any = None
         self._begun = 0.0
 
@@ -132,13 +132,21 @@ class Progress:
         note = "" if self._note is None else f"{self._note()}, "
         return f"{note}{self._speed()}"
 
+    def left(self) -> float | None:
+        """Seconds to the end of the loop, from its speed so far; None: unknown."""
+        rate = self._rate()
+        return (self.total - self.done) / rate if self.total is not None and rate else None
+
+    def _rate(self) -> float:
+        """Items a second."""
+        return (self.done - self._before) / max(monotonic() - self._begun, 1e-9)
+
     def _speed(self) -> str:
-        seconds = max(monotonic() - self._begun, 1e-9)
-        rate = (self.done - self._before) / seconds
+        rate, left = self._rate(), self.left()
         if not rate:
-            return f"{duration(seconds)} so far"
-        left = "" if self.total is None else f", {duration((self.total - self.done) / rate)} left"
-        return f"{rate:,.{0 if rate >= 10 else 2}f} a second{left}"
+            return f"{duration(monotonic() - self._begun)} so far"
+        ends = "" if left is None else f", {duration(left)} left"
+        return f"{rate:,.{0 if rate >= 10 else 2}f} a second{ends}"
 
 
 @contextmanager

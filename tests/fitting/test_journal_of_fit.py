@@ -164,6 +164,18 @@ def test_stages_print_into_their_logs_and_the_line_says_what_is_left(
     assert not (tmp_path / "tune-hybrid.log").exists()
 
 
+def test_a_loop_that_ends_is_not_the_end_of_its_stage(tmp_path: Path) -> None:
+    shown = FitProgress(tmp_path, shown=False)
+    shown.expect({"train": 3600.0})
+    with shown.stage("train"):
+        with Progress(4, "embed", "passages") as bar:
+            bar.update(4)
+            assert shown.line() == "[1/1] train: embed 4 of 4 passages, about 60 min left for all"
+        with Progress(1, "search", "queries") as bar:
+            bar.update()
+            assert "search" not in shown.line()
+
+
 def test_nothing_is_shown_where_nothing_is_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = FitProgress(tmp_path, shown=False)
     with shown.stage("train"):
