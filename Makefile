@@ -96,7 +96,7 @@ bench-device: install
 	$(BIN)/python -m benchmarks.device
 
 bench-serve: install
-	$(BIN)/python -m benchmarks.serve runs/quickstart/retriever data/quickstart
+	$(BIN)/python -m benchmarks.serve --folder runs
 
 # pictures of the page for the docs; needs Chromium, and `make quickstart` before
 page-shots: install

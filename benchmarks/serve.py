@@ -1,36 +1,80 @@
-"""The server against a loop of searches in one process, and against a handler without batching, in one run.
+"""The server against the same searches without HTTP, a loop in one process and a plain handler, in one run.
 
-    python -m benchmarks.serve FOLDER DATA
+    python -m benchmarks.serve --folder DISK
+    python -m benchmarks.serve --passages '[12000, 1000000]' --folder DISK
+    python -m benchmarks.serve --retriever FOLDER --data DATA
 
 Queries a second at saturation, and p50, p95 and p99 of the seconds of a request, for several numbers of
-clients; each client sends a query when the one before is answered. The servers run in processes of their own,
-the clients in this one. All results are compared with those of the loop.
+clients; each client sends a query when the one before is answered. The rivals run in processes of their own,
+the clients of the servers in this one. All results are compared with those of the loop.
+
+- ``loop``: ``retriever.search``, one query after the other.
+- ``batched``: the queue and the batches of the server, without HTTP.
+- ``grls serve``: the server. The cost of HTTP is that of a query beside ``batched``, in seconds of the
+  processors that the process used, since clients on the same processors would count in seconds of the clock.
+- ``plain handler``: a search a request, in FastAPI's threads.
+
+The second table has the time to the first event of ``/v1/stream`` with three hops beside that of a
+single-step search, of the same clients in alternation.
+
+Without ``--retriever`` the passages are those of :mod:`benchmarks.scale`, and the model is a T5-small with
+random weights: its time is that of a trained one, and what it finds means nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
 import os
-import socket
+import shutil
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from jsonargparse import auto_cli
 
-import grls
+from benchmarks import scale
 from benchmarks.common import machine, print_table
+from benchmarks.http_clients import (
+    Ranking,
+    ask_all,
+    ask_first_hops,
+    processor_seconds,
+    serve_grls,
+    serve_plainly,
+    serving,
+)
 from grls.api.searcher import Searcher
 from grls.data.dataset import read_split
 from grls.data.types import Hit
 
-HEADERS = ("", "clients", "queries/s", "of the loop", "p50 ms", "p95 ms", "p99 ms", "wrong")
-Ranking = list[str]
+HEADERS = (
+    "", "clients", "queries/s", "of the loop", "p50 ms", "p95 ms", "p99 ms", "processor ms a query",
+    "cost of HTTP", "wrong",
+)  # fmt: skip
+
+
+class Case(NamedTuple):
+    """What a rival did for one number of clients.
+
+    Attributes:
+        rankings: The ids of the hits of each query.
+        took: Seconds of each query.
+        seconds: Seconds of all.
+        processor: Seconds of the processors that the process of the rival used.
+    """
+
+    rankings: list[Ranking]
+    took: list[float]
+    seconds: float
+    processor: float
 
 
 def loop(searcher: Searcher, texts: Sequence[str], k: int) -> tuple[list[Ranking], list[float], float]:
@@ -44,153 +88,209 @@ def loop(searcher: Searcher, texts: Sequence[str], k: int) -> tuple[list[Ranking
     return rankings, took, time.perf_counter() - begun
 
 
-def serve_grls(folder: str, port: int) -> None:
-    """Serve as ``grls serve`` does, with room for all clients."""
-    from grls.serve.options import OPEN_ACCESS, RequestLimits
-    from grls.serve.run import run_server
+def bare(pipe: Any, folder: str) -> None:
+    """Do cases without HTTP, in a process of its own, until there is none; then end."""
+    from grls.serve.options import RequestLimits
+    from grls.serve.served import Opened, open_served
 
-    run_server(
-        [folder], "127.0.0.1", port, RequestLimits(queue=1024, seconds=600), OPEN_ACCESS, "cpu", "float32"
-    )
-
-
-def serve_plainly(folder: str, port: int) -> None:
-    """Serve by a plain handler: a search a request, in FastAPI's threads."""
-    import uvicorn
-    from fastapi import FastAPI
-
-    searcher, app = grls.load(folder, device="cpu"), FastAPI()
-
-    def search(body: dict[str, Any]) -> dict[str, Any]:
-        hits = [hit._asdict() for hit in searcher.search(body["query"], body["k"])]
-        return {"results": [{"hits": hits}]}
-
-    app.add_api_route("/v1/search", search, methods=["POST"])
-    app.add_api_route("/ready", lambda: {}, methods=["GET"])
-    uvicorn.run(app, port=port, log_level="error")
+    (served,) = open_served([folder], Opened("cpu", "float32", RequestLimits(queue=1024))).values()
+    while (case := pipe.recv()) is not None:
+        before = time.process_time()
+        done = _looped(served, *case[:2]) if case[2] == 0 else batched(served.version, *case)
+        pipe.send(Case(*done, time.process_time() - before))
 
 
-def _quietly(target: Callable[..., None], folder: str, port: int) -> None:
-    """Serve, with the lines of the log written to nowhere; a failure says why."""
-    nowhere, errors = os.open(os.devnull, os.O_WRONLY), os.dup(2)
-    os.dup2(nowhere, 2)
-    try:
-        target(folder, port)
-    except BaseException:
-        os.dup2(errors, 2)
-        raise
+def _looped(served: Any, texts: Sequence[str], k: int) -> tuple[list[Ranking], list[float], float]:
+    return loop(served.version.searcher, texts, k)
 
 
-@contextmanager
-def serving(target: Callable[..., None], folder: str) -> Iterator[tuple[str, int]]:
-    """A server in a process of its own; yields its address and the number of the process."""
-    import httpx
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = multiprocessing.get_context("spawn").Process(target=_quietly, args=(target, folder, port))
-    process.start()
-    address = f"http://127.0.0.1:{port}"
-    try:
-        while True:
-            try:
-                httpx.get(f"{address}/ready")
-                break
-            except httpx.TransportError:
-                if not process.is_alive():
-                    raise SystemExit("the server did not start") from None
-                time.sleep(0.2)
-        yield address, process.pid or 0
-    finally:
-        process.terminate()
-        process.join()
-
-
-async def ask_all(
-    address: str, texts: Sequence[str], k: int, clients: int
+def batched(
+    version: Any, texts: Sequence[str], k: int, clients: int
 ) -> tuple[list[Ranking], list[float], float]:
-    """Results, seconds of each request, and seconds of all, with so many clients at once."""
-    waiting, took = list(enumerate(texts))[::-1], [0.0] * len(texts)
-    rankings: list[Ranking] = [[] for _ in texts]
-    host, port = address.removeprefix("http://").split(":")
+    """The searches of so many clients through the queue of a retriever; see :func:`loop`."""
+    from grls.serve.jobs import BatchKey, SearchJob
 
-    async def client() -> None:
-        reader, writer = await asyncio.open_connection(host, int(port))
-        while waiting:
-            place, text = waiting.pop()
-            before = time.perf_counter()
-            _, answer = await post(reader, writer, {"query": text, "k": k})
+    waiting, took = deque(enumerate(texts)), [0.0] * len(texts)
+    rankings: list[Ranking] = [[] for _ in texts]
+    key, ended = BatchKey(version.retriever(None), k, None), threading.Semaphore(0)
+
+    def send() -> None:
+        try:
+            place, text = waiting.popleft()
+        except IndexError:
+            ended.release()
+            return
+        job, before = SearchJob([text], key), time.perf_counter()
+
+        def answered(future: Future[list[list[Hit]]]) -> None:
             took[place] = time.perf_counter() - before
-            rankings[place] = rows_of(answer)
-        writer.close()
+            rankings[place] = [hit.id for hit in future.result()[0]]
+            send()
+
+        job.future.add_done_callback(answered)
+        version.worker.submit(job)
 
     begun = time.perf_counter()
-    await asyncio.gather(*(client() for _ in range(clients)))
+    for _ in range(clients):
+        send()
+    for _ in range(clients):
+        ended.acquire()
     return rankings, took, time.perf_counter() - begun
 
 
-def rows_of(answer: Any) -> Ranking:
-    """The ids of the hits of a response to one query."""
-    return [hit["id"] for hit in answer["results"][0]["hits"]]
+def row(name: str, clients: int, case: Case, base: Case, wrong: int, beside: Case | None = None) -> list[str]:
+    """A row of the table; ``beside``: the same searches without HTTP."""
+    rate, loops = (len(one.took) / one.seconds for one in (case, base))
+    percentiles = [f"{1000 * np.percentile(case.took, part):.0f}" for part in (50, 95, 99)]
+    spent = 1000 * case.processor / len(case.took)
+    cost = "" if beside is None else f"{100 * (case.processor / beside.processor - 1):+.0f} %"
+    return [
+        name, str(clients), f"{rate:.1f}", f"{rate / loops:.2f}", *percentiles, f"{spent:.1f}", cost,
+        str(wrong),
+    ]  # fmt: skip
 
 
-async def post(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    body: object,
-    path: str = "/v1/search",
-    headers: str = "",
-) -> tuple[int, Any]:
-    """The status and the body of a response; a client of a library would need more time than the server."""
-    content = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}"
-    writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-    lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
-    length = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length"))
-    return int(lines[0].split()[1]), json.loads(await reader.readexactly(length))
+class Rivals:
+    """The rivals over one retriever, each in a process of its own.
+
+    Args:
+        folder: The retriever folder.
+        texts: The queries.
+        k: Hits of a query.
+    """
+
+    def __init__(self, folder: str, texts: Sequence[str], k: int):
+        self.folder, self.texts, self.k = folder, texts, k
+        self.rows: list[list[str]] = []
+        self.expected: list[Ranking] = []
+        self.first_hops: list[list[str]] = []
+
+    def measure(self, clients: Sequence[int]) -> None:
+        """Measure all rivals, those that are compared one after the other."""
+        with ExitStack() as running:
+            pipe = running.enter_context(without_http(self.folder))
+            address, process = running.enter_context(serving(serve_grls, self.folder))
+            self._http(address, process, self.texts[:8], 2)
+            _asked(pipe, self.texts[:8], self.k, 2)
+            base = _asked(pipe, self.texts, self.k, 0)
+            self.expected = base.rankings
+            self._add("loop", 1, base, base)
+            for count in clients:
+                texts = self._enough(count)
+                beside = _asked(pipe, texts, self.k, count)
+                self._add("batched", count, beside, base)
+                self._add("grls serve", count, self._http(address, process, texts, count), base, beside)
+            for count in [count for count in clients if count <= 8]:
+                self._first_hops(address, count)
+        with serving(serve_plainly, self.folder) as (address, process):
+            self._http(address, process, self.texts[:8], 2)
+            for count in clients:
+                self._add("plain handler", count, self._http(address, process, self.texts, count), base)
+
+    def _enough(self, clients: int) -> list[str]:
+        """The queries, often enough for a number of clients."""
+        return list(self.texts) * max(1, -(-4 * clients // len(self.texts)))
+
+    def _http(self, address: str, process: int, texts: Sequence[str], clients: int) -> Case:
+        before = processor_seconds(process)
+        done = asyncio.run(ask_all(address, texts, self.k, clients))
+        return Case(*done, processor_seconds(process) - before)
+
+    def _add(self, name: str, clients: int, case: Case, base: Case, beside: Case | None = None) -> None:
+        count = len(self.expected)
+        wrong = sum(one != self.expected[n % count] for n, one in enumerate(case.rankings))
+        self.rows.append(row(name, clients, case, base, wrong, beside))
+        print(" | ".join(self.rows[-1]), flush=True)
+
+    def _first_hops(self, address: str, clients: int) -> None:
+        both = asyncio.run(ask_first_hops(address, self.texts, self.k, clients))
+        medians = [1000 * float(np.median(seconds)) for seconds in both]
+        tails = [1000 * float(np.percentile(seconds, 95)) for seconds in both]
+        self.first_hops.append(
+            [str(clients), *(f"{ms:.0f}" for ms in medians), f"{medians[1] / medians[0]:.2f}",
+             *(f"{ms:.0f}" for ms in tails), f"{tails[1] / tails[0]:.2f}"]
+        )  # fmt: skip
+        print(" | ".join(self.first_hops[-1]), flush=True)
 
 
-def row(name: str, clients: int, took: Sequence[float], seconds: float, base: float, wrong: int) -> list[str]:
-    """A row of the table."""
-    rate = len(took) / seconds
-    percentiles = [f"{1000 * np.percentile(took, part):.0f}" for part in (50, 95, 99)]
-    return [name, str(clients), f"{rate:.1f}", f"{rate / base:.2f}", *percentiles, str(wrong)]
+@contextmanager
+def without_http(folder: str) -> Iterator[Any]:
+    """A process for :func:`bare`; yields its end of the pipe."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=bare, args=(there, folder))
+    process.start()
+    there.close()
+    try:
+        yield here
+    finally:
+        here.send(None)
+        process.join()
+
+
+def _asked(pipe: Any, texts: Sequence[str], k: int, clients: int) -> Case:
+    pipe.send((texts, k, clients))
+    case: Case = pipe.recv()
+    return case
+
+
+def generated(place: Path, passages: int) -> str:
+    """The folder of a retriever over so many generated passages; it is built if it is not there."""
+    plan = scale.Plan(str(place / f"serve-{passages}"), passages, 100, "2GB", 512, 6, 0, (), 0)
+    if not (plan.retriever / "grls.json").is_file():
+        shutil.rmtree(plan.folder, ignore_errors=True)
+        for step in ("generate", "build"):
+            scale.measure_step(step, plan)
+        shutil.rmtree(plan.data)
+    return str(plan.retriever)
+
+
+def compare(folder: str, texts: Sequence[str], k: int, clients: Sequence[int], title: str) -> None:
+    """Measure the rivals over one retriever, and print the tables."""
+    rivals = Rivals(folder, texts, k)
+    rivals.measure(clients)
+    threads = os.environ["OMP_NUM_THREADS"]
+    said = f"{title}, {len(texts)} queries, k {k}, {threads} threads a search; {machine()}"
+    print_table(said, HEADERS, rivals.rows)
+    header = ("clients", "search p50 ms", "first event p50 ms", "ratio", "search p95 ms", "p95 ms", "ratio")
+    print_table(f"{title}: first event of a stream", header, rivals.first_hops)
 
 
 def main(
-    folder: str,
-    data: str,
+    passages: tuple[int, ...] = (12_000,),
+    folder: Path | None = None,
+    retriever: str | None = None,
+    data: str | None = None,
     split: str = "test",
     k: int = 10,
     queries: int = 256,
     clients: tuple[int, ...] = (1, 8, 32, 128),
+    threads: int = 1,
 ) -> None:
-    """Compare the server with a loop and with a plain handler.
+    """Compare the server with its rivals.
 
     Args:
-        folder: Retriever folder of any kind.
+        passages: Sizes of the generated corpora.
+        folder: Where generated retrievers are kept, to be used again; null: a temporary folder.
+        retriever: Retriever folder of any kind, in place of generated ones.
         data: Data set folder, whose queries are asked, again and again if there are too few.
         split: Split of the queries.
         k: Hits of a query.
-        queries: Number of queries of each case.
+        queries: Number of queries of each case; four of each client at least.
         clients: Numbers of clients.
+        threads: Threads of a search, in all processes; one leaves a processor of two to HTTP and the clients.
     """
-    asked, _ = read_split(data, split)
-    texts = [asked[n % len(asked)].text for n in range(queries)]
-    searcher = grls.load(folder, device="cpu")
-    searcher.search(texts[0], k)
-    expected, took, seconds = loop(searcher, texts, k)
-    base = len(texts) / seconds
-    rows = [row("loop", 1, took, seconds, base, 0)]
-    for name, target in (("grls serve", serve_grls), ("plain handler", serve_plainly)):
-        with serving(target, folder) as (address, _):
-            asyncio.run(ask_all(address, texts[:8], k, 2))
-            for count in clients:
-                found, took, seconds = asyncio.run(partial(ask_all, address, texts, k, count)())
-                wrong = sum(one != other for one, other in zip(found, expected, strict=True))
-                rows.append(row(name, count, took, seconds, base, wrong))
-    print_table(f"{searcher!r}, {queries} queries, k {k}; {machine()}", HEADERS, rows)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # the processes that are started inherit it
+    if retriever is not None:
+        asked, _ = read_split(data or str(Path(retriever) / "data"), split)
+        texts = [asked[n % len(asked)].text for n in range(queries)]
+        compare(retriever, texts, k, clients, retriever)
+        return
+    with tempfile.TemporaryDirectory(prefix="grls-serve-") as temporary:
+        texts = list(scale.texts(queries, 12, seed=2))
+        for count in passages:
+            built = generated(folder or Path(temporary), count)
+            compare(built, texts, k, clients, f"{count:,} passages, T5-small")
 
 
 if __name__ == "__main__":

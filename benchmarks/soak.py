@@ -30,7 +30,8 @@ from jsonargparse import auto_cli
 
 import grls
 from benchmarks.common import machine, print_table
-from benchmarks.serve import Ranking, loop, post, rows_of, serving
+from benchmarks.http_clients import Ranking, post, rows_of, serving
+from benchmarks.serve import loop
 from grls.data.dataset import read_split
 
 TOKEN = "the-token-of-the-soak"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Filter
 from grls.data.types import Chain, Hit, Query
 from grls.retrieve.base import FindsChains, Retriever, SoFar, WalksHops
+from grls.retrieve.joins import LetsJoin, Plan, PlansWalks
 
 
 class StreamedHop(NamedTuple):
@@ -59,6 +60,27 @@ def stream_hops(
         yield _hop(state, chain, retriever.corpus)
 
 
+def plan_hops(
+    retriever: LetsJoin, query: Query, allow: Filter | None, emit: Callable[[StreamedHop], object]
+) -> Plan[None]:
+    """:func:`stream_hops` as a retrieval that joins a search.
+
+    Args:
+        retriever: The retriever.
+        query: The query.
+        allow: The filter of every hop.
+        emit: Called with each hop.
+    """
+
+    def tell(state: SoFar) -> None:
+        emit(_hop(state, state.chains()[0][0], retriever.corpus))
+
+    if isinstance(retriever, PlansWalks):
+        yield from retriever.plan_walk(query, allow, tell)
+    else:
+        tell(_only((yield from retriever.plan(query, 1, allow))))
+
+
 def _states(retriever: Retriever, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
     if isinstance(retriever, WalksHops):
         return retriever.walk([query], allow)
@@ -69,8 +91,13 @@ def _states(retriever: Retriever, query: str | Query, allow: Filter | None) -> I
 
 def _single(retriever: Retriever, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
     (hits,) = retriever.retrieve([query], 1, allow)
+    yield _only(hits)
+
+
+def _only(hits: Sequence[Hit]) -> SoFar:
+    """The best passage as a chain."""
     chain = Chain(tuple(hits), hits[0].score if hits else 0.0, False)
-    yield SoFar(1, True, lambda: [[chain]])
+    return SoFar(1, True, lambda: [[chain]])
 
 
 def _one_by_one(retriever: FindsChains, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:

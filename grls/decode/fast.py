@@ -159,7 +159,7 @@ class _Search(SlotSearch):
         """Add finished candidates to the results; returns the live beams."""
         slots = beams.slots[candidates.parents]
         scores, states = candidates.scores, candidates.states
-        chosen = select(slots, scores, candidates.complete, self.options.beams)
+        chosen = select(slots, scores, candidates.complete, self.widths)
         for c in chosen.finished:
             self._add(int(slots[c]), float(scores[c]), int(states[c]))
         pairs = zip(self.results, self.wanted, strict=True)

@@ -3,21 +3,26 @@
 Legend: S slots.
 
 A query has the number of its slot. So memory depends on S, and not on how many queries have come in. A query
-gets what it gets in a search of its own.
+gets what it gets in a search of its own: it brings its number of passages, its beam width, its filter and its
+priors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from grls.decode.beam import ScoredPassage
+from grls.decode.prior import Prior
 from grls.decode.scope import Scope
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
 from grls.index.rows import Ints
 from grls.index.subset import Subset
+from grls.models.base import Floats
 
 
 class JoiningQuery(NamedTuple):
@@ -29,6 +34,10 @@ class JoiningQuery(NamedTuple):
         exclude: Numbers of the passages that it may not find.
         allow: The passages that it may find; None: all.
         owner: What the source knows the query by.
+        beams: Its beam width; None: that of the decoder.
+        prior: Its priors, or those of several queries together. All queries of a source have priors, with the
+            same weights, or none has.
+        place: Its number in the priors.
     """
 
     tokens: Sequence[int]
@@ -36,6 +45,9 @@ class JoiningQuery(NamedTuple):
     exclude: Sequence[int]
     allow: Subset | None
     owner: Any
+    beams: int | None = None
+    prior: Prior | None = None
+    place: int = 0
 
 
 class QuerySource(Protocol):
@@ -113,7 +125,9 @@ class JoinedSearch(SlotSearch):
             taken = free[: len(new)]
             for slot, query in zip(taken.tolist(), new, strict=True):
                 self.entered[slot], self.inputs[slot], self.wanted[slot] = query, query.tokens, query.k
+                self.widths[slot] = query.beams or self.options.beams
             self._look_again()
+            self._weigh(new[0].prior)
             self._open.update(taken.tolist())
             self._begin(taken, taken)
             for slot in taken.tolist():
@@ -125,6 +139,31 @@ class JoinedSearch(SlotSearch):
         exclude = [() if query is None else query.exclude for query in self.entered]
         allow = [None if query is None else query.allow for query in self.entered]
         self.scope = Scope(self.index, len(self.entered), exclude, allow)
+
+    def _weigh(self, prior: Prior | None) -> None:
+        """Let the priors of the queries count, by the first one's weights."""
+        if self.masses is not None:
+            self.masses.within(self.scope)
+        elif prior is not None:
+            weights = [partial(self._log_weights, part) for part in range(len(prior.parts))]
+            parts = zip(prior.parts, weights, strict=True)
+            whole = Prior(tuple(replace(one, log_weights=own) for one, own in parts), prior.normalized)
+            self.masses = whole.open(self.index, self.scope, len(self.queries))
+
+    def _log_weights(self, part: int, slots: Ints) -> Floats:
+        """``[n, N]`` the log-weights of one prior for the queries in n slots; those of one prior at once."""
+        queries = [query for slot in slots.tolist() if (query := self.entered[slot]) is not None]
+        together: dict[int, list[int]] = {}
+        for place, query in enumerate(queries):
+            together.setdefault(id(query.prior), []).append(place)
+        rows: list[Floats] = [np.empty(0)] * len(queries)
+        for places in together.values():
+            prior = queries[places[0]].prior
+            assert prior is not None
+            weights = prior.parts[part].log_weights(np.array([queries[place].place for place in places]))
+            for place, row in zip(places, weights, strict=True):
+                rows[place] = row
+        return np.stack(rows)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         super()._report(queries, results)

@@ -150,6 +150,10 @@ class Masses:
             Ranges(np.minimum, np.inf, places, rows) if part.weight < 0 else None for part in self._parts
         ]
 
+    def within(self, scope: Scope) -> None:
+        """Take another scope: what queries that are loaded from now on may find."""
+        self._scope = scope
+
     def load(self, places: Ints, queries: Ints) -> None:
         """Load query ``queries[i]`` at ``places[i]`` and drop the old one there.
 

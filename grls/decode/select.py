@@ -1,6 +1,7 @@
 """Selects the candidates of a step that finish and those that stay alive.
 
-Legend: Q queries, A candidates (each a beam continued by one allowed token), K beam width.
+Legend: Q queries, A candidates (each a beam continued by one allowed token), K beam width (of all queries, or
+of each).
 
 The rule of beam search in transformers: the finished ones among the K best candidates of a query enter its
 results, and the K best unfinished candidates stay alive, however many have finished.
@@ -32,14 +33,14 @@ class Selection(NamedTuple):
     live: Ints
 
 
-def select(queries: Ints, scores: Floats, complete: Mask, beams: int) -> Selection:
+def select(queries: Ints, scores: Floats, complete: Mask, beams: int | Ints) -> Selection:
     """Pick the candidates of one step.
 
     Args:
         queries: ``[A]`` ascending; the query of each candidate.
         scores: ``[A]`` log-probability of each candidate's prefix; ``-inf`` is never picked.
         complete: ``[A]`` whether each candidate is finished.
-        beams: K.
+        beams: K, or ``[Q]`` the K of each query.
     """
     pool = np.flatnonzero(scores > -np.inf)
     if len(pool) > _PRUNE_ABOVE:
@@ -48,7 +49,8 @@ def select(queries: Ints, scores: Floats, complete: Mask, beams: int) -> Selecti
     owner, done = queries[order], complete[order]
     rank = _rank_within(owner, np.ones(len(order), dtype=bool))
     live_rank = _rank_within(owner, ~done)
-    return Selection(order[done & (rank < beams)], order[~done & (live_rank < beams)])
+    wide = beams if isinstance(beams, int) else beams[owner]
+    return Selection(order[done & (rank < wide)], order[~done & (live_rank < wide)])
 
 
 def _rank_within(owner: Ints, counted: Mask) -> Ints:
@@ -58,16 +60,19 @@ def _rank_within(owner: Ints, counted: Mask) -> Ints:
     return before - before[first] if len(owner) else before
 
 
-def _prune(pool: Ints, queries: Ints, scores: Floats, complete: Mask, beams: int) -> Ints:
+def _prune(pool: Ints, queries: Ints, scores: Floats, complete: Mask, beams: int | Ints) -> Ints:
     """Keep only candidates that can be picked: for each query the K best, and the K best unfinished."""
     kept = []
     bounds = np.searchsorted(queries[pool], np.arange(queries[-1] + 2))
-    for low, high in pairwise(bounds):
+    for query, (low, high) in enumerate(pairwise(bounds)):
         part = pool[low:high]
+        if not len(part):
+            continue
+        wide = beams if isinstance(beams, int) else int(beams[query])
         for chosen in (part, part[~complete[part]]):
-            if len(chosen) > beams:
+            if len(chosen) > wide:
                 # Keep all that are not below the K-th score, so that ties are broken by place, not by chance.
-                kth = np.partition(scores[chosen], len(chosen) - beams)[len(chosen) - beams]
+                kth = np.partition(scores[chosen], len(chosen) - wide)[len(chosen) - wide]
                 chosen = chosen[scores[chosen] >= kth]
             kept.append(chosen)
     return np.unique(np.concatenate(kept))

@@ -138,6 +138,7 @@ class SlotSearch(ABC):
         self.longest = max(lengths)
         self.queries = np.full(options.places(len(lengths)), -1)  # the query of each slot; -1: free
         self.wanted = [ask.k] * len(self.queries)  # the number of passages of each slot's query
+        self.widths = np.full(len(self.queries), options.beams)  # the beam width of each slot's query
         self.masses = None if ask.prior is None else ask.prior.open(self.index, self.scope, len(self.queries))
 
     def run(self) -> list[list[ScoredPassage]]:
@@ -221,7 +222,8 @@ class SlotSearch(ABC):
             gains = self.options.first_steps.gains(self.masses, slots)
         first_steps = self.options.first_steps
         # A frontier needs all first tokens, also those that are not continued.
-        most = self.options.beams if self.ask.gathering is None else len(first_steps.tokens)
+        widest = int(self.widths[slots].max())
+        most = widest if self.ask.gathering is None else len(first_steps.tokens)
         mode = self.options.mode
         with PartTimer("decoder", len(queries)):
             best = first_steps.best(self.session, queries, self.scope, mode, most, gains, normalized)
@@ -240,7 +242,8 @@ class SlotSearch(ABC):
         owners = np.repeat(queries, [len(pairs) for pairs in results])
         scores = [score for pairs in results for score, _ in pairs]
         states = np.array([state for pairs in results for _, state in pairs], dtype=np.int64)
-        passages = self.scope.passages(owners, states, self.ask.k)
+        most = max(map(self.most, queries.tolist()), default=0)
+        passages = self.scope.passages(owners, states, most)
         for query, score, numbers in zip(owners.tolist(), scores, passages, strict=True):
             self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
         for query in queries.tolist():

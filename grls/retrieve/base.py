@@ -13,7 +13,7 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`EndsRankings`: ends rankings as sets;
 - :class:`ChecksFolder`: its folder has invariants of its own;
 - :class:`Tunable`: tuning changes a part of its fingerprint;
-- :class:`~grls.retrieve.joins.LetsJoin`: queries join its search while it runs.
+- :class:`~grls.retrieve.joins.LetsJoin`: its retrievals join a search that runs.
 
 Kinds are registered in :mod:`grls.retrieve.registry`.
 """

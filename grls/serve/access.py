@@ -97,7 +97,8 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] == "http" and scope["path"].startswith(("/v1", "/mcp")):
+        limited = self._keys is not None or self._rates is not None
+        if limited and scope["type"] == "http" and scope["path"].startswith(("/v1", "/mcp")):
             try:
                 self._check(Request(scope))
             except RefusalError as refusal:

@@ -28,7 +28,8 @@ class BodyLimit:
             return
         try:
             self._check_announced(scope)
-            body = await asyncio.wait_for(self._read(receive), self._seconds)
+            async with asyncio.timeout(self._seconds):
+                body = await self._read(receive)
         except RefusalError as refusal:
             await problem(refusal.status, str(refusal), {"Connection": "close"})(scope, receive, send)
         except TimeoutError:

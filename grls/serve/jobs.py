@@ -1,29 +1,28 @@
 """What the thread of a retriever does: searches, hops of a stream, and other calls.
 
-A search is answered together with others of one retriever, k and filter; where a retriever lets queries join
-its search, with those that come in meanwhile. A stream makes one hop a turn, so
-that other requests come in between. The module does not know HTTP.
+Where retrievals join a search (:mod:`grls.retrieve.joins`), searches and streams of all retrievers that share
+it are done together, with those that come in meanwhile. Other searches are answered together with those of
+one retriever, k and filter; other streams make one hop a turn, so that requests come in between. The module
+does not know HTTP.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from threading import RLock
+from typing import Any, NamedTuple, Protocol, cast
 
-from grls.api.streaming import StreamedHop
+from grls.api.streaming import StreamedHop, plan_hops, stream_hops
 from grls.api.texts import with_texts
 from grls.data.filters import Filter
-from grls.data.types import Hit
+from grls.data.types import Hit, Query
 from grls.retrieve.base import Retriever
-from grls.retrieve.joins import JoiningText, LetsJoin
-from grls.serve.worker import JobQueue, deliver, deliver_error
-
-_LEAST_SLOTS, _MOST_SLOTS = 8, 64
-"""Queries in flight of a search that others join, at first and at most; a retriever may have fewer slots."""
+from grls.retrieve.joins import JoiningPlan, LetsJoin, Plan, RunsPlans, runner_of
+from grls.serve.worker import Job, JobQueue, deliver, deliver_error
 
 
 class BatchKey(NamedTuple):
@@ -38,6 +37,22 @@ class BatchKey(NamedTuple):
     retriever: Retriever
     k: int
     allow: Filter | None
+
+
+class JoiningJob(Job, Protocol):
+    """A job whose retrievals can join a search."""
+
+    def plans(self) -> list[Plan[Any]]:
+        """Its retrievals."""
+        ...
+
+    def finish(self, results: list[Any]) -> None:
+        """Deliver the results of its retrievals."""
+        ...
+
+    def alone(self) -> None:
+        """Do it without others, or fail."""
+        ...
 
 
 class SearchJob:
@@ -55,20 +70,29 @@ class SearchJob:
 
     @cached_property
     def key(self) -> Hashable:
-        """Searches of one retriever, k and filter go together; joined ones if their beams are the same."""
+        """Retrievals that join one search go together; other searches by retriever, k and filter."""
         retriever, k, allow = self.batch_key
-        if isinstance(retriever, LetsJoin) and retriever.lets_join:
-            return id(retriever), max(k, retriever.widest)
-        return id(retriever), k, allow
+        runner = runner_of(retriever)
+        return (id(retriever), k, allow) if runner is None else id(runner)
 
-    def work(self, batch: Sequence[SearchJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
         """Answer a batch; where it fails, each request alone, so that an error finds its request."""
-        retriever = self.batch_key.retriever
-        if isinstance(retriever, LetsJoin) and retriever.lets_join:
-            self._join(retriever, JoiningJobs(batch, queue))
+        runner = runner_of(self.batch_key.retriever)
+        if runner is None:
+            self._together(cast("Sequence[SearchJob]", batch))
         else:
-            self._together(batch)
+            self._join(runner, JoiningJobs(batch, queue))
         return False
+
+    def plans(self) -> list[Plan[list[Hit]]]:
+        """The retrievals of its queries."""
+        retriever, k, allow = self.batch_key
+        lets = cast(LetsJoin, retriever)
+        return [lets.plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
+
+    def finish(self, results: list[list[Hit]]) -> None:
+        """Deliver the hits of its queries."""
+        deliver(self, with_texts(results, self.batch_key.retriever.corpus))
 
     def alone(self) -> None:
         """Answer this request, or fail."""
@@ -77,13 +101,8 @@ class SearchJob:
         except Exception as error:
             deliver_error(self, error)
 
-    def _join(self, retriever: LetsJoin, source: JoiningJobs) -> None:
-        try:
-            retriever.search_joined(source, max(self.batch_key.k, retriever.widest), source.slots)
-        except Exception:
-            for job in source.jobs():
-                if not job.future.done():
-                    job.alone()
+    def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
+        do_together(runner, source)
 
     def _together(self, batch: Sequence[SearchJob]) -> None:
         try:
@@ -101,103 +120,146 @@ class SearchJob:
         return with_texts(retriever.retrieve(queries, k, allow), retriever.corpus)
 
 
-class _Owner(NamedTuple):
-    """A query of a request."""
+class StreamJob:
+    """The hops of a query; its result is None, when the last hop is out.
 
-    job: SearchJob
+    Args:
+        retriever: The retriever.
+        query: The query.
+        allow: The filter of every hop.
+        emit: Called with each hop, in the thread of the retriever.
+    """
+
+    def __init__(
+        self, retriever: Retriever, query: str, allow: Filter | None, emit: Callable[[StreamedHop], object]
+    ):
+        self._retriever, self._query, self._allow, self._emit = retriever, query, allow, emit
+        self.future: Future[None] = Future()
+        self.size, self.tries = 1, 0
+        self._sent = 0  # hops that are out
+
+    @cached_property
+    def key(self) -> Hashable:
+        """A stream goes with those whose search it joins, or alone."""
+        runner = runner_of(self._retriever)
+        return None if runner is None else id(runner)
+
+    @cached_property
+    def _hops(self) -> Any:
+        return stream_hops(self._retriever, self._query, self._allow, RLock())
+
+    def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
+        """Make a hop, or all hops with others; whether there may be more."""
+        runner = runner_of(self._retriever)
+        if runner is not None:
+            do_together(runner, JoiningJobs(batch, queue))
+            return False
+        self.tries = 1  # a hop that is lost cannot be made again
+        hop = next(self._hops, None)
+        if hop is not None:
+            self._send(hop)
+        if hop is None or hop.last:
+            deliver(self, None)
+        return not self.future.done()
+
+    def plans(self) -> list[Plan[None]]:
+        """The retrieval of its hops; those that are out are made again, and not sent."""
+        lets = cast(LetsJoin, self._retriever)
+        return [plan_hops(lets, Query("0", self._query), self._allow, self._send)]
+
+    def finish(self, results: list[None]) -> None:
+        """Report that all hops are out."""
+        deliver(self, None)
+
+    def alone(self) -> None:
+        """Make all hops, or fail."""
+        try:
+            for hop in stream_hops(self._retriever, self._query, self._allow, RLock()):
+                if self.future.done():
+                    return
+                self._send(hop)
+            deliver(self, None)
+        except Exception as error:
+            deliver_error(self, error)
+
+    def _send(self, hop: StreamedHop) -> None:
+        if hop.number > self._sent:
+            self._sent = hop.number
+            self._emit(hop)
+
+
+def do_together(runner: RunsPlans, source: JoiningJobs) -> None:
+    """Do jobs in one search; where it fails, each alone, so that an error finds its request."""
+    try:
+        runner.run_plans(source)
+    except Exception:
+        for job in source.jobs():
+            if not job.future.done():
+                job.alone()
+
+
+class _Owner(NamedTuple):
+    """A retrieval of a request."""
+
+    job: JoiningJob
     place: int
 
 
 class JoiningJobs:
-    """The queries of requests that join a search while it runs; see :class:`~grls.retrieve.joins.TextSource`.
+    """The retrievals of requests that join a search while it runs; see :class:`PlanSource`.
 
     Args:
         batch: The requests that begin.
         queue: Where further requests of their key come from.
     """
 
-    def __init__(self, batch: Sequence[SearchJob], queue: JobQueue):
+    def __init__(self, batch: Sequence[JoiningJob], queue: JobQueue):
         self._queue, self._key = queue, batch[0].key
-        self._texts: deque[JoiningText] = deque()
-        self._found: dict[SearchJob, dict[int, list[Hit]]] = {}
+        self._plans: deque[JoiningPlan] = deque()
+        self._found: dict[JoiningJob, dict[int, Any]] = {}
         for job in batch:
             self._add(job)
-        most = len(self._texts) + queue.joining(self._key)
-        self.slots = min(_MOST_SLOTS, max(_LEAST_SLOTS, 1 << (most - 1).bit_length()))
-        """Queries in flight; a search with too few of them ends, so that a larger one begins."""
 
     def waiting(self) -> int:
-        """The number of queries that may join now."""
-        further = self._queue.joining(self._key)
-        full = self.slots < _MOST_SLOTS and len(self._texts) + further > self.slots
-        return len(self._texts) + (0 if full else further)
+        """The number of retrievals that may join now."""
+        return len(self._plans) + self._queue.joining(self._key)
 
-    def take(self, most: int) -> list[JoiningText]:
-        """At most so many queries, which join now."""
-        for job in self._queue.join(self._key, most - len(self._texts)):
+    def take(self, most: int) -> list[JoiningPlan]:
+        """At most so many retrievals, which join now."""
+        for job in self._queue.join(self._key, most - len(self._plans)):
             self._add(job)
-        texts = [self._texts.popleft() for _ in range(min(most, len(self._texts)))]
+        plans = [self._plans.popleft() for _ in range(min(most, len(self._plans)))]
         for job in [job for job in self._found if job.future.done()]:  # cancelled, or failed
             del self._found[job]
-        self._queue.began(sum(job.size - len(hits) for job, hits in self._found.items()) - len(self._texts))
-        return [text for text in texts if not self.gone(text.owner)]
+        if plans:
+            self._queue.began(sum(job.size - len(got) for job, got in self._found.items()) - len(self._plans))
+        return [plan for plan in plans if not self.gone(plan.owner)]
 
-    def jobs(self) -> list[SearchJob]:
+    def jobs(self) -> list[JoiningJob]:
         """The requests that are not answered."""
         return list(self._found)
 
     def gone(self, owner: _Owner) -> bool:
-        """Whether nobody wants the hits of a query any more: its request is cancelled, or has failed."""
+        """Whether nobody wants the result of a retrieval: its request is cancelled, or has failed."""
         return owner.job.future.done()
 
-    def answer(self, owner: _Owner, hits: list[Hit]) -> None:
-        """The hits of a query; with the last one, its request is answered."""
+    def answer(self, owner: _Owner, result: Any) -> None:
+        """The result of a retrieval; with the last one, its request is answered."""
         found = self._found.get(owner.job)
         if found is None:  # its request has failed
             return
-        found[owner.place] = hits
+        found[owner.place] = result
         if len(found) == owner.job.size:
             del self._found[owner.job]
-            rankings = [found[place] for place in range(owner.job.size)]
-            deliver(owner.job, with_texts(rankings, owner.job.batch_key.retriever.corpus))
+            owner.job.finish([found[place] for place in range(owner.job.size)])
 
     def fail(self, owner: _Owner, error: Exception) -> None:
-        """A query cannot be searched, and so its request fails."""
+        """A retrieval cannot be done, and so its request fails."""
         deliver_error(owner.job, error)
 
-    def _add(self, job: SearchJob) -> None:
+    def _add(self, job: JoiningJob) -> None:
         self._found[job] = {}
-        _, k, allow = job.batch_key
-        self._texts += [JoiningText(text, k, allow, _Owner(job, n)) for n, text in enumerate(job.queries)]
-
-
-class StreamJob:
-    """The hops of a query, one a turn; its result is None, when the last hop is out.
-
-    Args:
-        hops: The hops.
-        emit: Called with each hop, in the thread of the retriever.
-    """
-
-    def __init__(self, hops: Iterator[StreamedHop], emit: Callable[[StreamedHop], object]):
-        self._hops, self._emit, self.size = hops, emit, 1
-        self.future: Future[None] = Future()
-        self.tries = 0
-
-    @property
-    def key(self) -> Hashable:
-        """A stream goes alone."""
-        return None
-
-    def work(self, batch: Sequence[StreamJob], queue: JobQueue) -> bool:
-        """Make a hop; whether there may be more."""
-        self.tries = 1  # a hop that is lost cannot be made again
-        hop = next(self._hops, None)
-        if hop is not None:
-            self._emit(hop)
-        if hop is None or hop.last:
-            deliver(self, None)
-        return not self.future.done()
+        self._plans += [JoiningPlan(plan, _Owner(job, place)) for place, plan in enumerate(job.plans())]
 
 
 class CallJob:

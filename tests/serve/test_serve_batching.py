@@ -21,7 +21,7 @@ from grls.errors import DataError
 from grls.io.parts import PARTS, PartCounts
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.joins import LetsJoin
+from grls.retrieve.joins import RunsPlans
 from grls.serve.jobs import BatchKey, CallJob, JoiningJobs, SearchJob
 from grls.serve.options import RequestLimits
 from grls.serve.worker import ShutdownError, Worker
@@ -290,10 +290,10 @@ def test_requests_join_a_search_that_runs(kinds: Path) -> None:
     class First(SearchJob):
         """Lets the others come in once its search runs."""
 
-        def _join(self, retriever: LetsJoin, source: JoiningJobs) -> None:
+        def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
             for job in jobs:
                 worker.submit(job)
-            super()._join(retriever, source)
+            super()._join(runner, source)
 
     first = First(texts[:1], BatchKey(retriever, 2, None))
     worker.submit(first)
@@ -304,7 +304,7 @@ def test_requests_join_a_search_that_runs(kinds: Path) -> None:
     with pytest.raises(DataError, match="tokens"):
         jobs[-1].future.result(30)
     worker.close()
-    assert max(batches) == 8  # the slots
+    assert max(batches) > 8
     assert sum(batches) >= 12
     assert all(spent[part].seconds > 0 for part in PARTS)
     assert spent["encoder"].tokens > 12
@@ -365,7 +365,7 @@ def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -
     class Breaks(SearchJob):
         """Its first search fails in the middle."""
 
-        def _join(self, retriever: LetsJoin, source: JoiningJobs) -> None:
+        def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
             answer = source.answer
 
             def failing(*arguments: Any) -> None:
@@ -374,7 +374,7 @@ def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -
                 answer(*arguments)
 
             source.answer = failing  # type: ignore[method-assign]
-            super()._join(retriever, source)
+            super()._join(runner, source)
 
     worker = Worker("test", 50, 50, lambda *_: None)
     jobs = [Breaks([f"is the {name} calm ?"], BatchKey(retriever, 2, None)) for name in ("otter", "lynx")]

@@ -95,19 +95,29 @@ class Decoders:
                 fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
             return search(fast, range(len(inputs)), bar.update, prior)
 
-    def lets_join(self, index: ConstraintIndex, options: SearchOptions) -> bool:
-        """Whether queries can join its search. It makes no decoder, since the one of a search is kept."""
+    def lets_join(self, index: ConstraintIndex, options: SearchOptions, priors: bool = False) -> bool:
+        """Whether queries can join its search. It makes no decoder, since the one of a search is kept.
+
+        Args:
+            index: The constraint index.
+            options: Options of decoding.
+            priors: The queries have priors, which the search for GPUs does not take.
+        """
         trees = self.trees
         if trees is None or self.writes_spans or options.compile:
             return False
-        return not (isinstance(trees, Seq2SeqTrees) and suits(trees.device, index))
+        return priors or not (isinstance(trees, Seq2SeqTrees) and suits(trees.device, index))
 
-    def joining(self, index: ConstraintIndex, options: SearchOptions, k: int) -> FastDecoder | None:
-        """The search that queries can join, for k results an input; None: there is none on this device."""
+    def joining(
+        self, index: ConstraintIndex, options: SearchOptions, priors: bool = False
+    ) -> FastDecoder | None:
+        """The search that queries can join; None: there is none. Arguments are those of :meth:`lets_join`."""
         trees = self.trees
-        if trees is None or self.writes_spans or options.compile:
+        if trees is None or not self.lets_join(index, options, priors):
             return None
-        fast = self._fast(trees, index, options, k)
+        fast = self._fast(trees, index, options, 1)
+        if isinstance(fast, DeviceDecoder):
+            fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
         return fast if isinstance(fast, FastDecoder) else None
 
     def _fast(

@@ -1,99 +1,288 @@
-"""Texts that join a generator's search while it runs: each is read, filtered and decoded when a slot is free.
+"""Retrievals that join a generator's search while it runs.
 
-A text that cannot be searched fails alone. What a text gets is what it gets from
-:meth:`grls.retrieve.generative.retriever.GenerativeRetriever.retrieve`.
+What a retrieval asks for is read, filtered and decoded when slots are free. What retrievals in progress ask
+for comes first. A retrieval that cannot be done fails alone. It gets what it gets alone, with rescoring and
+priors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from grls.data.filters import Filter
-from grls.data.types import Query
+from grls.data.types import Hit, Passage, Query
 from grls.decode import FastDecoder, ScoredPassage
 from grls.decode.joining import JoiningQuery
+from grls.decode.prior import Prior
 from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
 from grls.models.seq2seq.plain import check_positions
 from grls.models.turns import turn
+from grls.retrieve.base import DecodesPassages
+from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.search import DecodedPassages
-from grls.retrieve.joins import JoiningText, TextSource
-from grls.retrieve.queries import queries_of
+from grls.retrieve.joins import Decoding, Plan, PlanSource
+from grls.retrieve.queries import check_counts
+
+PriorsOf = Callable[[Sequence[Query], Sequence[Sequence[Passage]]], Prior | None]
+"""Queries and their evidence -> their priors; None: there are none."""
+
+_LEAST_SLOTS, _MOST_SLOTS = 8, 64
+"""Inputs in flight of a search that others join, at first and at most; a retriever may have fewer slots."""
+_FILTERS = 64
+"""Filters whose passages are known; a search that others join may never end."""
 
 
-def lets_join(generator: DecodedPassages) -> bool:
-    """Whether texts can join its search: it decodes whole passages in slots, and rescores none."""
-    plain = generator.spans is None and not generator.options.rescore
-    return plain and generator.takes_queries()
+class JoinsSearch:
+    """A generator, or one with priors (``DecodesPassages``), whose retrievals join one search.
 
-
-def search_joined(generator: DecodedPassages, source: TextSource, k: int, slots: int) -> None:
-    """Search for the texts of a source, which join while the search runs, until none is left.
-
-    Args:
-        generator: The generator.
-        source: Where texts come from, and where their hits go.
-        k: The most hits of a text; it sets the beam width.
-        slots: Queries in flight, at most.
-
-    Raises:
-        ConfigError: Texts cannot join its search.
+    Attributes:
+        has_priors: Whether queries have priors.
     """
-    decoder = generator.joining_decoder(k)
-    if decoder is None or not lets_join(generator):
-        raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
-    around = len(generator.codec.model_input([]))
-    with turn(generator.model):
-        generator.model.eval()
-        _join(decoder, _Texts(generator, source), around + generator.codec.limits.query, slots)
+
+    has_priors: ClassVar[bool] = False
+
+    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
+        """The prior over passages for queries, each with its evidence; None: there is none."""
+        return None
+
+    @property
+    def lets_join(self) -> bool:
+        """Whether retrievals can join its search: it decodes whole passages in slots."""
+        generator = _generator(self)
+        return generator.spans is None and generator.takes_queries(self.has_priors)
+
+    @property
+    def runner(self) -> Self | None:
+        """The retriever whose search its retrievals join: itself; None: they join none."""
+        return self if self.lets_join else None
+
+    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+        """The hits of one query, for a search that others join."""
+        generator = _generator(self)
+        (ranking,) = yield [Decoding(query, (), (generator.done,), k, allow)]
+        return generator.hits(ranking)
+
+    def run_plans(self, source: PlanSource) -> None:
+        """Do the retrievals of a source, which join while the search runs, until none is left.
+
+        Args:
+            source: Where retrievals come from, and where their results go.
+
+        Raises:
+            ConfigError: Retrievals cannot join its search, or the model has not learned to rescore.
+        """
+        generator = _generator(self)
+        decoder = generator.joining_decoder(self.has_priors) if self.lets_join else None
+        if decoder is None:
+            raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
+        if generator.options.rescore:
+            generator.refuse_to_rescore()
+        with turn(generator.model):
+            generator.model.eval()
+            priors_of = self.priors_of if self.has_priors else None
+            _Running(generator, decoder, source, priors_of).run()
 
 
-def _join(decoder: FastDecoder, texts: _Texts, longest: int, slots: int) -> None:
-    decoder.join(texts, longest, min(slots, decoder.slots))
+def _generator(retriever: JoinsSearch) -> DecodedPassages:
+    generator: DecodedPassages = cast(DecodesPassages, retriever).generator
+    return generator
 
 
-class _Texts:
-    """The texts of a source as queries of the decoder."""
+@dataclass
+class _InProgress:
+    """A retrieval in progress.
 
-    def __init__(self, generator: DecodedPassages, source: TextSource):
-        self._generator, self._source = generator, source
-        self._subsets: dict[Filter, Subset | None] = {}
+    Attributes:
+        plan: The retrieval.
+        owner: What the source knows it by.
+        rankings: What it got of what it asked for last.
+        left: How much of that is missing.
+        ended: It has a result, or failed.
+    """
+
+    plan: Plan[Any]
+    owner: Any
+    rankings: list[list[ScoredPassage]] = field(default_factory=list)
+    left: int = 0
+    ended: bool = False
+
+
+class _Asked(NamedTuple):
+    """What a retrieval asked for."""
+
+    progress: _InProgress
+    place: int
+    what: Decoding
+
+
+class _Entered(NamedTuple):
+    """What a retrieval asked for, with its model input."""
+
+    asked: _Asked
+    tokens: Sequence[int]
+
+
+class _Decided(NamedTuple):
+    """What the decoder found, before any rescoring."""
+
+    asked: _Asked
+    tokens: Sequence[int]
+    passages: list[ScoredPassage]
+
+
+class _Running:
+    """The retrievals of a source as queries of the decoder."""
+
+    def __init__(
+        self,
+        generator: DecodedPassages,
+        decoder: FastDecoder,
+        source: PlanSource,
+        priors_of: PriorsOf | None,
+    ):
+        self._generator, self._decoder = generator, decoder
+        self._source, self._priors_of = source, priors_of
+        self._asked: deque[_Asked] = deque()  # waits for a slot
+        self._decided: list[_Decided] = []
+        self._subsets: dict[Filter | None, Subset | None] = {}
+        self._slots = 0
+
+    def run(self) -> None:
+        """Search, with as many slots as are needed, until no retrieval is left."""
+        codec = self._generator.codec
+        longest = max(codec.limits.input, len(codec.model_input([])) + codec.limits.query)
+        while wanted := self._wanted():
+            most = min(_MOST_SLOTS, self._decoder.slots)
+            self._slots = min(most, max(_LEAST_SLOTS, 1 << (wanted - 1).bit_length()))
+            self._decoder.join(self, longest, self._slots)
 
     def waiting(self) -> int:
-        """The number of texts that may join now."""
-        return self._source.waiting()
+        """The number of inputs that may join now; 0: the search ends, so that a larger one begins."""
+        wanted = self._wanted()
+        most = min(_MOST_SLOTS, self._decoder.slots)
+        return 0 if self._slots < most and wanted > self._slots else wanted
 
     def take(self, most: int) -> list[JoiningQuery]:
-        """At most so many queries; texts that cannot be searched fail."""
-        queries = []
-        for text in self._source.take(most):
-            try:
-                queries.append(self._query(text))
-            except GrlsError as error:
-                self._source.fail(text.owner, error)
-        return queries
+        """At most so many queries; retrievals that cannot be done fail."""
+        while len(self._asked) < most:
+            new = self._source.take(most - len(self._asked))
+            for plan, owner in new:
+                self._go_on(_InProgress(plan, owner))
+            if not new:
+                break
+        self._forget_gone()
+        taken = [self._asked.popleft() for _ in range(min(most, len(self._asked)))]
+        try:
+            return self._queries(taken)
+        except GrlsError:
+            return [query for one in taken for query in self._alone(one)]
 
-    def gone(self, owner: Any) -> bool:
-        """Whether nobody wants the hits of a text any more."""
-        return self._source.gone(owner)
+    def gone(self, owner: _Entered) -> bool:
+        """Whether nobody wants the result of a query any more."""
+        return self._unwanted(owner.asked)
 
-    def answer(self, owner: Any, passages: list[ScoredPassage]) -> None:
-        """The result of a query, as hits."""
-        self._source.answer(owner, self._generator.hits(passages))
+    def answer(self, owner: _Entered, passages: list[ScoredPassage]) -> None:
+        """The result of a query."""
+        self._decided.append(_Decided(*owner, passages))
 
-    def _query(self, text: JoiningText) -> JoiningQuery:
-        generator = self._generator
-        queries = queries_of([text.query])
-        (tokens,) = generator.encode(queries)
-        model_input = generator.codec.model_input(tokens)
-        check_positions(generator.model, len(model_input), generator.index.rows.longest)
-        subset = self._allowed(queries, text.allow)
-        return JoiningQuery(model_input, text.k, (generator.done,), subset, text.owner)
+    def _wanted(self) -> int:
+        """The number of inputs that wait, once the retrievals have what was decided."""
+        self._deliver()
+        self._forget_gone()
+        return len(self._asked) + self._source.waiting()
 
-    def _allowed(self, queries: Sequence[Query], allow: Filter | None) -> Subset | None:
-        if allow is None:
-            return self._generator.subsets(queries, None)[0]
-        if allow not in self._subsets:
-            self._subsets[allow] = self._generator.subsets(queries, allow)[0]
-        return self._subsets[allow]
+    def _unwanted(self, asked: _Asked) -> bool:
+        """Whether a retrieval has failed, or nobody waits for it any more."""
+        return asked.progress.ended or self._source.gone(asked.progress.owner)
+
+    def _forget_gone(self) -> None:
+        if any(self._unwanted(one) for one in self._asked):
+            self._asked = deque(one for one in self._asked if not self._unwanted(one))
+
+    def _deliver(self) -> None:
+        """Give what was decided to the retrievals, and let those that have everything go on."""
+        while self._decided:
+            decided, self._decided = [one for one in self._decided if not self._unwanted(one.asked)], []
+            for one, passages in zip(decided, self._ranked(decided), strict=True):
+                progress, place, what = one.asked
+                progress.rankings[place] = passages[: what.k]
+                progress.left -= 1
+                if not progress.left:
+                    self._go_on(progress)
+
+    def _ranked(self, decided: Sequence[_Decided]) -> list[list[ScoredPassage]]:
+        """The rankings, rescored where the options say so."""
+        options = self._generator.options
+        rankings = [one.passages for one in decided]
+        if not options.rescore or not decided:
+            return rankings
+        first = [[hit.passage for hit in ranking[: options.rescore]] for ranking in rankings]
+        odds = self._generator.rescore([one.tokens for one in decided], first)
+        return [rescored(*pair, options.rescore_weight) for pair in zip(rankings, odds, strict=True)]
+
+    def _go_on(self, progress: _InProgress) -> None:
+        """Let a retrieval ask for more, or end."""
+        try:
+            asked = progress.plan.send(progress.rankings) if progress.rankings else next(progress.plan)
+        except StopIteration as end:
+            progress.ended = True
+            self._source.answer(progress.owner, end.value)
+        except Exception as error:  # it belongs to this retrieval alone
+            self._fail(progress, error)
+        else:
+            progress.rankings, progress.left = [[]] * len(asked), len(asked)
+            self._asked.extend(_Asked(progress, place, what) for place, what in enumerate(asked))
+
+    def _fail(self, progress: _InProgress, error: Exception) -> None:
+        if not progress.ended:
+            progress.ended = True
+            progress.plan.close()
+            self._source.fail(progress.owner, error)
+
+    def _alone(self, one: _Asked) -> list[JoiningQuery]:
+        """The query of one of several that cannot be read together; none if it is the one that fails."""
+        try:
+            return self._queries([one])
+        except GrlsError as error:
+            self._fail(one.progress, error)
+            return []
+
+    def _queries(self, asked: Sequence[_Asked]) -> list[JoiningQuery]:
+        """What retrievals asked for, as the decoder takes it; tokens and priors are computed together."""
+        if not asked:
+            return []
+        generator, options = self._generator, self._generator.options
+        wanted = [one.what for one in asked]
+        queries = [what.query for what in wanted]
+        subsets = [self._allowed(what) for what in wanted]
+        inputs = [
+            generator.codec.model_input(tokens, generator.evidence(what.query.text, what.passages))
+            for tokens, what in zip(generator.encode(queries), wanted, strict=True)
+        ]
+        check_positions(generator.model, max(map(len, inputs)), generator.index.rows.longest)
+        prior = self._priors(wanted)
+        made = []
+        for place, (one, tokens, subset) in enumerate(zip(asked, inputs, subsets, strict=True)):
+            k = max(one.what.k, options.rescore)
+            owner, beams = _Entered(one, tokens), max(k, options.beams)
+            made.append(JoiningQuery(tokens, k, one.what.hidden, subset, owner, beams, prior, place))
+        return made
+
+    def _priors(self, wanted: Sequence[Decoding]) -> Prior | None:
+        if self._priors_of is None:
+            return None
+        corpus = self._generator.corpus
+        evidence = [corpus.passages(what.passages) if what.passages else [] for what in wanted]
+        return self._priors_of([what.query for what in wanted], evidence)
+
+    def _allowed(self, what: Decoding) -> Subset | None:
+        check_counts(k=what.k)
+        if what.allow not in self._subsets:
+            if len(self._subsets) >= _FILTERS:
+                self._subsets.clear()
+            (self._subsets[what.allow],) = self._generator.subsets([what.query], what.allow)
+        return self._subsets[what.allow]

@@ -45,18 +45,17 @@ from grls.retrieve.generative.folder import (
     refuse_other_weights,
     write_passages,
 )
-from grls.retrieve.generative.joining import lets_join, search_joined
+from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.hub import upload
-from grls.retrieve.joins import TextSource
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening
 from grls.retrieve.shared import folder_key
 from grls.retrieve.spec import MANIFEST
 
 
-class GenerativeRetriever(DecodedPassages):
+class GenerativeRetriever(DecodedPassages, JoinsSearch):
     """Retrieves by decoding passages; its scores are log-probabilities.
 
     Args:
@@ -259,15 +258,6 @@ class GenerativeRetriever(DecodedPassages):
         return Description(
             "generator", mode, {name: getattr(how, name) for name in names}, stages=self.stages
         )
-
-    @property
-    def lets_join(self) -> bool:
-        """Whether texts can join its search."""
-        return lets_join(self)
-
-    def search_joined(self, source: TextSource, k: int, slots: int) -> None:
-        """Search for the texts of a source, which join while the search runs, until none is left."""
-        search_joined(self, source, k, slots)
 
     @property
     def generator(self) -> Self:

@@ -82,13 +82,13 @@ class DecodedPassages(IndexedPassages):
         """The plain beam search for k passages an input, which :meth:`search` agrees with."""
         return self._decoders.plain(self.index, self.options, k)
 
-    def takes_queries(self) -> bool:
-        """Whether queries can join its search."""
-        return self._decoders.lets_join(self.index, self.options)
+    def takes_queries(self, priors: bool = False) -> bool:
+        """Whether queries, or those with priors, can join its search."""
+        return self._decoders.lets_join(self.index, self.options, priors)
 
-    def joining_decoder(self, k: int) -> FastDecoder | None:
-        """The search for k passages that queries can join; None: there is none on this device."""
-        return self._decoders.joining(self.index, self.options, k)
+    def joining_decoder(self, priors: bool = False) -> FastDecoder | None:
+        """The search that queries, or those with priors, can join; None: there is none on this device."""
+        return self._decoders.joining(self.index, self.options, priors)
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.

@@ -12,17 +12,20 @@ included.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Hit, Passage, Query
+from grls.decode import ScoredPassage
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import HopHits, Retriever, SoFar, TakesEvidence, Under, WritesChains
+from grls.retrieve.hops.steps import AskedHop, Steps, as_decodings, hits_and_done, planned, walked
+from grls.retrieve.joins import Plan
 from grls.retrieve.queries import check_counts, joined, queries_of
 
 log = logging.getLogger(__name__)
@@ -116,10 +119,31 @@ class AppendingMultistep:
         """:meth:`retrieve_chains`, hop by hop; see :class:`~grls.retrieve.base.WalksHops`."""
         queries = queries_of(queries)
         filters = resolved(one_each(allow, len(queries)), self.corpus)
-        live = [_Path(n) for n in range(len(queries))]
-        ended: list[list[_Path]] = [[] for _ in queries]
+        yield from walked(self._steps(len(queries)), partial(self._find, queries, filters))
+
+    def plan(
+        self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object] = lambda _: None
+    ) -> Plan[SoFar]:
+        """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop.
+
+        The retriever is a generator, or one with priors.
+        """
+        corpus, done = self.corpus, cast(WritesChains, self.retriever).done
+
+        def got(hop: AskedHop, rankings: list[list[ScoredPassage]]) -> list[HopHits]:
+            return [hits_and_done(ranking, corpus, done, hop.k) for ranking in rankings]
+
+        return planned(self._steps(1), partial(as_decodings, query=query, allow=allow, more=1), got, tell)
+
+    def _steps(self, queries: int) -> Steps[SoFar]:
+        """The hops of these queries; each asks for the hits of its chains."""
+        live = [_Path(n) for n in range(queries)]
+        ended: list[list[_Path]] = [[] for _ in range(queries)]
         for hop in range(self.hops):
-            live = self._hop(queries, filters, live, hop, ended) if live else live
+            if live:
+                k = self.branch + (0 if self.repeat else hop)
+                under = [Under(path.query, numbers, ()) for path, numbers in self._numbered(live)]
+                live = self._hop(live, (yield AskedHop(under, hop, k)), hop, ended)
             last = not live or hop + 1 == self.hops
             yield SoFar(hop + 1, last, partial(self._all, ended, live))
             if last:
@@ -133,16 +157,12 @@ class AppendingMultistep:
         return [self._ranked(own) for own in paths]
 
     def _hop(
-        self,
-        queries: Sequence[Query],
-        filters: Sequence[Filter | None],
-        live: list[_Path],
-        hop: int,
-        ended: list[list[_Path]],
+        self, live: list[_Path], steps: Sequence[HopHits], hop: int, ended: list[list[_Path]]
     ) -> list[_Path]:
         """Continue every chain; those that end are moved to ``ended``."""
         candidates: dict[int, list[_Path]] = {}
-        for path, hits in zip(live, self._find(queries, filters, live, hop), strict=True):
+        for path, step in zip(live, steps, strict=True):
+            hits = self._allowed(path, step, hop)
             if not hits:  # the retriever finds no new passage
                 ended[path.query].append(path)
             for hit in hits:
@@ -151,15 +171,15 @@ class AppendingMultistep:
         return [path for paths in candidates.values() for path in self._keep(paths, ended)]
 
     def _find(
-        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: list[_Path], hop: int
-    ) -> list[list[Hit]]:
-        """For each chain, the W best hits that may continue it."""
-        evidence = self._evidence(live)
-        asked = [queries[path.query] for path in live]
-        allow = [filters[path.query] for path in live]
-        k = self.branch + (0 if self.repeat else hop)
-        steps = found_after(self.retriever, asked, evidence, k, allow)
-        return [self._allowed(path, step, hop) for path, step in zip(live, steps, strict=True)]
+        self, queries: Sequence[Query], filters: Sequence[Filter | None], hop: AskedHop
+    ) -> list[HopHits]:
+        """For each chain, the hits of the retriever."""
+        numbers = list(dict.fromkeys(number for chain in hop.live for number in chain.passages))
+        passages = dict(zip(numbers, self.corpus.passages(numbers), strict=True)) if numbers else {}
+        evidence = [[passages[number] for number in chain.passages] for chain in hop.live]
+        asked = [queries[chain.query] for chain in hop.live]
+        allow = [filters[chain.query] for chain in hop.live]
+        return found_after(self.retriever, asked, evidence, hop.k, allow)
 
     def _allowed(self, path: _Path, step: HopHits, hop: int) -> list[Hit]:
         """The W best hits of a step that may continue a chain; among equal scores, DONE is last."""
@@ -170,19 +190,19 @@ class AppendingMultistep:
             hits.sort(key=lambda hit: -hit.score)
         return hits[: self.branch]
 
-    def _evidence(self, live: list[_Path]) -> list[list[Passage]]:
-        """The passages of each chain."""
+    def _numbered(self, live: list[_Path]) -> list[tuple[_Path, tuple[int, ...]]]:
+        """The chains, each with the numbers of its passages."""
         ids = list(dict.fromkeys(hit.id for path in live for hit in path.hits))
         if not ids:
-            return [[] for _ in live]
+            return [(path, ()) for path in live]
         numbers = [number for number in self.corpus.numbers(ids) if number is not None]
         if len(numbers) < len(ids):
             raise MismatchError(
                 f"the retriever returns passages that are not in {self.corpus.source}: give the corpus that "
                 "it retrieves from."
             )
-        passages = {passage.id: passage for passage in self.corpus.passages(numbers)}
-        return [[passages[hit.id] for hit in path.hits] for path in live]
+        number = dict(zip(ids, numbers, strict=True))
+        return [(path, tuple(number[hit.id] for hit in path.hits)) for path in live]
 
     def _keep(self, candidates: list[_Path], ended: list[list[_Path]]) -> list[_Path]:
         """The C best unfinished chains, until C have finished. Finished chains among the C best end."""
@@ -248,10 +268,4 @@ def written_after(
         chains.append(Under(place, known, known or (done,)))
     longest = max((len(passages) for passages in evidence), default=0)
     rankings = retriever.next_hop(queries, allow)(chains, longest, k + 1)
-    steps = []
-    for ranking in rankings:
-        hits = [hit for hit in ranking if hit.passage != done][:k]
-        ids = corpus.ids([hit.passage for hit in hits])
-        end = next((hit.score for hit in ranking if hit.passage == done), None)
-        steps.append(HopHits([Hit(*pair) for pair in zip(ids, (h.score for h in hits), strict=True)], end))
-    return steps
+    return [hits_and_done(ranking, corpus, done, k) for ranking in rankings]

@@ -22,7 +22,7 @@ place to stop. It is approximate from the third passage on, since a set continue
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -30,11 +30,13 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow
+from grls.data.filters import Allow, Filter
 from grls.data.types import Chain, Hit, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.retrieve.base import NextHop, SoFar, Under, WritesChains
+from grls.retrieve.hops.steps import AskedHop, Steps, as_decodings, planned, walked
+from grls.retrieve.joins import Plan
 from grls.retrieve.queries import check_counts, queries_of
 
 
@@ -128,10 +130,23 @@ class MultistepRetriever:
         find = self.retriever.next_hop(queries, allow)
         if self.memory is not None:
             find = _remembering(find, self.memory, queries)
-        live = [_Live(q, (), (), 0.0) for q in range(len(queries))]
-        ended: list[list[tuple[_Live, bool]]] = [[] for _ in queries]
+        yield from walked(self._steps(len(queries)), lambda hop: find(*hop))
+
+    def plan(
+        self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object] = lambda _: None
+    ) -> Plan[SoFar]:
+        """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop."""
+        asked = partial(as_decodings, query=query, allow=allow)
+        return planned(self._steps(1), asked, lambda _, rankings: rankings, tell)
+
+    def _steps(self, queries: int) -> Steps[SoFar]:
+        """The hops of these queries; each asks for rankings of the passages that may come next."""
+        live = [_Live(q, (), (), 0.0) for q in range(queries)]
+        ended: list[list[tuple[_Live, bool]]] = [[] for _ in range(queries)]
         for hop in range(self.hops):
-            live = self._hop(find, live, hop, ended) if live else live
+            if live:
+                under = [Under(one.query, one.passages, tuple(self._hidden(one, hop))) for one in live]
+                live = self._hop(live, (yield AskedHop(under, hop, self._width)), ended)
             last = not live or hop + 1 == self.hops
             yield SoFar(hop + 1, last, partial(self._all, ended, live))
             if last:
@@ -146,14 +161,11 @@ class MultistepRetriever:
 
     def _hop(
         self,
-        find: NextHop,
         live: list[_Live],
-        hop: int,
+        rankings: Sequence[Sequence[ScoredPassage]],
         ended: list[list[tuple[_Live, bool]]],
     ) -> list[_Live]:
         """Continue every chain by one passage; chains that end are moved to ``ended``."""
-        under = [Under(chain.query, chain.passages, tuple(self._hidden(chain, hop))) for chain in live]
-        rankings = find(under, hop, self._width)
         candidates: dict[int, list[_Live]] = {}
         for chain, hits in zip(live, rankings, strict=True):
             if not hits:  # every allowed passage is in the chain already

@@ -22,10 +22,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import IN_CHAINS, Chain, Hit, Passage, Query
+from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.models.base import Floats
 from grls.retrieve.base import (
@@ -43,11 +44,22 @@ from grls.retrieve.base import (
     ScoresAll,
     SoFar,
     TakesEvidence,
+    Under,
     WritesChains,
     untuned_fingerprint,
 )
 from grls.retrieve.hops.appending import found_after, written_after
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.steps import (
+    AskedHop,
+    Steps,
+    as_decodings,
+    decodes_hops,
+    hits_and_done,
+    planned,
+    walked,
+)
+from grls.retrieve.joins import Plan, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
 
 _HITS = 20
@@ -73,6 +85,18 @@ class _Chain(NamedTuple):
     shares: tuple[float, ...] = ()
 
 
+class _After(NamedTuple):
+    """What is there after a hop.
+
+    Attributes:
+        mass: For each query, the probability of its passages so far.
+        so_far: The chains; None after the last hop that found anything.
+    """
+
+    mass: list[dict[str, float]]
+    so_far: SoFar | None
+
+
 @dataclass
 class RankedHops:
     """Ranks passages by the probability that a chain of hops holds them.
@@ -90,7 +114,7 @@ class RankedHops:
 
     retriever: Retriever
     hops: HopOptions
-    memory: dict[tuple[Query, tuple[str, ...], Filter | None], HopHits] | None = None
+    memory: dict[tuple[Query, tuple[int, ...], Filter | None], HopHits] | None = None
 
     kind = "hops"
 
@@ -166,7 +190,7 @@ class RankedHops:
     ) -> list[list[list[Hit]]]:
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
-        return [[_best(shares, k) for shares in mass] for _, mass in self._walked(queries, k, allow)]
+        return [[_best(shares, k) for shares in after.mass] for after in self._walked(queries, k, allow)]
 
     def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
         """The C likeliest chains of each query after every hop; see :class:`~grls.retrieve.base.WalksHops`.
@@ -174,40 +198,79 @@ class RankedHops:
         The score of a hit is its probability given those before it, and that of a chain is their product.
         Where a hop finds nothing, the chains are those of the hop before.
         """
-        best: list[list[_Chain]] = [[] for _ in queries]
-        for hop, (live, _) in enumerate(self._walked(queries, 1, allow), 1):
-            longer = [[chain for chain in live if chain.query == place] for place in range(len(best))]
-            best = [own or before for own, before in zip(longer, best, strict=True)]
-            last = not live or hop == self.hops.count
-            yield SoFar(hop, last, partial(_as_chains, best))
-            if last:
+        for after in self._walked(queries, 1, allow):
+            if after.so_far is None:
                 return
+            yield after.so_far
 
-    def _walked(
-        self, queries: Sequence[Query | str], k: int, allow: Allow
-    ) -> Iterator[tuple[list[_Chain], list[dict[str, float]]]]:
-        """After every hop, the chains that go on, and the probability of each query's passages so far."""
+    @property
+    def runner(self) -> RunsPlans | None:
+        """The retriever whose search its hops join; None: they join none."""
+        return decodes_hops(self.retriever)
+
+    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+        """:meth:`retrieve` of one query, for a search that others join."""
+        check_counts(k=k)
+        return _best((yield from self._planned(query, k, allow)).mass[0], k)
+
+    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
+        """:meth:`walk` of one query, for a search that others join."""
+        yield from self._planned(query, 1, allow, tell)
+
+    def _planned(
+        self, query: Query, k: int, allow: Filter | None, tell: Callable[[SoFar], object] = lambda _: None
+    ) -> Plan[_After]:
+        done = cast(WritesChains, self.retriever).done
+
+        def got(hop: AskedHop, rankings: list[list[ScoredPassage]]) -> list[HopHits]:
+            return [hits_and_done(ranking, self.corpus, done, hop.k) for ranking in rankings]
+
+        asked = partial(as_decodings, query=query, allow=allow, more=1)
+
+        def report(after: _After) -> None:
+            if after.so_far is not None:
+                tell(after.so_far)
+
+        return planned(self._steps(1, k), asked, got, report)
+
+    def _walked(self, queries: Sequence[Query | str], k: int, allow: Allow) -> Iterator[_After]:
         asked = queries_of(queries)
         filters = resolved(one_each(allow, len(asked)), self.corpus)
-        mass: list[dict[str, float]] = [{} for _ in asked]
-        live = [_Chain(place, (), 1.0) for place in range(len(asked))]
+        return walked(self._steps(len(asked), k), partial(self._find, asked, filters))
+
+    def _steps(self, queries: int, k: int) -> Steps[_After]:
+        """The hops of these queries; each asks for the hits of its chains."""
+        mass: list[dict[str, float]] = [{} for _ in range(queries)]
+        live = [_Chain(place, (), 1.0) for place in range(queries)]
+        best: list[list[_Chain]] = [[] for _ in range(queries)]
         for hop in range(self.hops.count):
-            if live:
-                live = self._hop(asked, filters, live, max(k, _HITS) + hop, mass)
-            yield live, mass
+            so_far = None
+            if live or not hop:
+                asked = AskedHop(self._under(live), hop, max(k, _HITS) + hop)
+                live = self._hop(live, (yield asked), mass) if live else live
+                longer = [[chain for chain in live if chain.query == place] for place in range(queries)]
+                best = [own or before for own, before in zip(longer, best, strict=True)]
+                last = not live or hop + 1 == self.hops.count
+                so_far = SoFar(hop + 1, last, partial(_as_chains, best))
+            yield _After(mass, so_far)
+
+    def _under(self, live: Sequence[_Chain]) -> list[Under]:
+        """The chains, by the numbers of their passages; a generator writes none of these again."""
+        ids = list(dict.fromkeys(name for chain in live for name in chain.ids))
+        known = dict(zip(ids, self.corpus.numbers(ids), strict=True)) if ids else {}
+        done = (self.retriever.done,) if isinstance(self.retriever, WritesChains) else ()
+        chains = []
+        for chain in live:
+            numbers = tuple(number for name in chain.ids if (number := known[name]) is not None)
+            chains.append(Under(chain.query, numbers, numbers or done))
+        return chains
 
     def _hop(
-        self,
-        queries: Sequence[Query],
-        filters: Sequence[Filter | None],
-        live: Sequence[_Chain],
-        width: int,
-        mass: list[dict[str, float]],
+        self, live: Sequence[_Chain], steps: Sequence[HopHits], mass: list[dict[str, float]]
     ) -> list[_Chain]:
         """Add the hits of a hop to ``mass``; returns the chains that the next hop continues."""
         longer: dict[int, dict[frozenset[str], _Chain]] = {}
-        totals = np.zeros(len(queries))
-        steps = self._steps(queries, filters, live, width)
+        totals = np.zeros(len(mass))
         for chain, step in zip(live, steps, strict=True):
             hits = [hit for hit in step.hits if hit.id not in chain.ids]
             given = self._probabilities(hits, step, len(chain.ids))
@@ -219,20 +282,21 @@ class RankedHops:
                 _add(longer.setdefault(chain.query, {}), one)
         return [chain for query, sets in longer.items() for chain in self._kept(sets, float(totals[query]))]
 
-    def _steps(
-        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: Sequence[_Chain], width: int
+    def _find(
+        self, queries: Sequence[Query], filters: Sequence[Filter | None], hop: AskedHop
     ) -> list[HopHits]:
         """The hits of each chain's next hop; only hops that are not in the memory are retrieved."""
+        live, width = hop.live, hop.k
         if self.memory is None:
             return self._searched(queries, filters, live, width)
-        keys = [(queries[chain.query], chain.ids, filters[chain.query]) for chain in live]
+        keys = [(queries[chain.query], chain.passages, filters[chain.query]) for chain in live]
         new = [chain for key, chain in zip(keys, live, strict=True) if key not in self.memory]
         for chain, step in zip(new, self._searched(queries, filters, new, width), strict=True):
-            self.memory[queries[chain.query], chain.ids, filters[chain.query]] = step
+            self.memory[queries[chain.query], chain.passages, filters[chain.query]] = step
         return [self.memory[key] for key in keys]
 
     def _searched(
-        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: Sequence[_Chain], width: int
+        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: Sequence[Under], width: int
     ) -> list[HopHits]:
         if not live:
             return []
@@ -265,14 +329,13 @@ class RankedHops:
             return []
         return [chain._replace(weight=chain.weight * total / kept) for chain in best]
 
-    def _evidence(self, queries: Sequence[Query], live: Sequence[_Chain]) -> list[list[Passage]]:
+    def _evidence(self, queries: Sequence[Query], live: Sequence[Under]) -> list[list[Passage]]:
         """The passages of each chain."""
-        ids = list(dict.fromkeys(name for chain in live for name in chain.ids))
-        numbers = [number for number in self.corpus.numbers(ids) if number is not None] if ids else []
-        passages = dict(zip(ids, self.corpus.passages(numbers), strict=True)) if ids else {}
+        numbers = list(dict.fromkeys(number for chain in live for number in chain.passages))
+        passages = dict(zip(numbers, self.corpus.passages(numbers), strict=True)) if numbers else {}
         words = self.hops.evidence
         return [
-            [excerpt(queries[chain.query].text, passages[name], words) for name in chain.ids]
+            [excerpt(queries[chain.query].text, passages[number], words) for number in chain.passages]
             for chain in live
         ]
 

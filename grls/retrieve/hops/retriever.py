@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, one_each
+from grls.data.filters import Allow, Filter, one_each
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
 from grls.retrieve.base import Description, FindsChains, Retriever, SoFar, WritesChains, single_steps
@@ -26,6 +26,8 @@ from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.pool import pooled_ranking
 from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.steps import decodes_hops
+from grls.retrieve.joins import LetsJoin, Plan, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
@@ -155,8 +157,31 @@ class HopsRetriever:
         With ``expected-f1``, the set is chosen after the last hop; before it, chains are in order of their
         probability.
         """
-        for so_far in self.chains.walk(queries, allow):
-            yield so_far._replace(chains=partial(self._ended, so_far.chains)) if so_far.last else so_far
+        yield from map(self._last, self.chains.walk(queries, allow))
+
+    @property
+    def runner(self) -> RunsPlans | None:
+        """The retriever whose search its hops join; None: they join none."""
+        return decodes_hops(self.retriever)
+
+    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+        """:meth:`retrieve` of one query, for a search that others join."""
+        check_counts(k=k)
+        last = yield from self.chains.plan(query, allow)
+        (chains,) = self._chosen(last.chains())
+        hits = pooled_ranking(chains, k)
+        if self.hops.steps == "dynamic" or len(hits) >= k:
+            return hits
+        more = yield from cast(LetsJoin, self.retriever).plan(query, k, allow)
+        return pooled_ranking([*chains, Chain(tuple(more), 0.0, False)], k)
+
+    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
+        """:meth:`walk` of one query, for a search that others join."""
+        yield from self.chains.plan(query, allow, lambda so_far: tell(self._last(so_far)))
+
+    def _last(self, so_far: SoFar) -> SoFar:
+        """The chains after a hop; after the last one, those that are chosen."""
+        return so_far._replace(chains=partial(self._ended, so_far.chains)) if so_far.last else so_far
 
     def _ended(self, chains: Callable[[], list[list[Chain]]]) -> list[list[Chain]]:
         return self._chosen(chains())

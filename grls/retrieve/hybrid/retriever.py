@@ -34,6 +34,7 @@ from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, HopHits, NextHop, Retriever, Under
+from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.within import as_generator
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
@@ -51,7 +52,7 @@ class _Priors:
     priors: list[dict[str, Any]]
 
 
-class HybridRetriever:
+class HybridRetriever(JoinsSearch):
     """A generative retriever with priors.
 
     Args:
@@ -67,6 +68,7 @@ class HybridRetriever:
     """
 
     kind = "hybrid"
+    has_priors = True
     folders = ("generator", "priors.*.retriever")
     done_biases = GenerativeRetriever.done_biases
 
@@ -346,9 +348,12 @@ class HybridRetriever:
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
         """The prior over passages for a query and its evidence."""
-        return prior_of(
-            self.priors, [query], [evidence], self.generator.done, self.done_share, self.normalized
-        )
+        return self.priors_of([query], [evidence])
+
+    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior:
+        """The prior over passages for queries, each with its evidence."""
+        done, share = self.generator.done, self.done_share
+        return prior_of(self.priors, queries, evidence, done, share, self.normalized)
 
     def _asked(
         self,
@@ -365,9 +370,7 @@ class HybridRetriever:
         before = [codec.excerpts(query.text, read) for query, read in zip(queries, evidence, strict=True)]
         inputs = [codec.model_input(*pair) for pair in zip(tokens, before, strict=True)]
         within = self.generator.subsets(queries, allow)
-        done = self.generator.done
-        prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
-        return inputs, k, hidden, "retrieve", within, prior
+        return inputs, k, hidden, "retrieve", within, self.priors_of(queries, evidence)
 
 
 def as_hybrid(retriever: Retriever) -> HybridRetriever:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from sentence_transformers import CrossEncoder
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.filters import Allow
+from grls.data.filters import Allow, Filter
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
@@ -30,6 +30,7 @@ from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, U
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.corpora import passages_record
+from grls.retrieve.joins import LetsJoin, Plan, RunsPlans, runner_of
 from grls.retrieve.queries import check_counts, joined, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.rescored.options import PASSAGES, Rereading
@@ -225,6 +226,17 @@ class RescoredRetriever:
         asked = queries_of(queries)
         found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(asked, found)]
+
+    @property
+    def runner(self) -> RunsPlans | None:
+        """The retriever whose search the first retrievals join; None: they join none."""
+        return runner_of(self.retriever)
+
+    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+        """:meth:`retrieve` of one query, whose first retrieval joins a search."""
+        check_counts(k=k)
+        hits = yield from cast(LetsJoin, self.retriever).plan(query, max(k, self.rereading.passages), allow)
+        return self._reread([query], [hits])[0][:k]
 
 
 class RescoredHops(RescoredRetriever):

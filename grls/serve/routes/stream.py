@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from threading import RLock
 from time import monotonic
 
 from fastapi import Request
 from starlette.responses import StreamingResponse
 
-from grls.api.streaming import StreamedHop, stream_hops
+from grls.api.streaming import StreamedHop
+from grls.data.filters import Filter
 from grls.errors import GrlsError
+from grls.retrieve.base import Retriever
 from grls.serve.bodies import HopBody, StreamBody
 from grls.serve.jobs import StreamJob
 from grls.serve.problems import problem_for
@@ -35,7 +36,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
     check_queries([body.query], state.limits)
     version, retriever, allow = asked(state, body)
     hops = HopStream(version, state.limits.seconds)
-    hops.start(stream_hops(retriever, body.query, allow, RLock()))
+    hops.start(retriever, body.query, allow)
     try:
         first = await while_there(request, hops.next(), state.limits.seconds)
     except BaseException:
@@ -56,8 +57,13 @@ class HopStream:
         self._version, self._end, self._seconds = version, monotonic() + seconds, seconds
         self._queue: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
 
-    def start(self, hops: Iterator[StreamedHop]) -> None:
+    def start(self, retriever: Retriever, query: str, allow: Filter | None) -> None:
         """Let the hops wait for the retriever.
+
+        Args:
+            retriever: The retriever, of the hops that are asked for.
+            query: The query.
+            allow: The filter of every hop.
 
         Raises:
             QueueFullError: Too many requests wait.
@@ -68,7 +74,7 @@ class HopStream:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._queue.put_nowait, hop)  # type: ignore[arg-type]
 
-        self._job = StreamJob(hops, put)
+        self._job = StreamJob(retriever, query, allow, put)
         self._job.future.add_done_callback(lambda _: put(None))
         self._version.worker.submit(self._job)
 

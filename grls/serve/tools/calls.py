@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grls.api.streaming import stream_hops
 from grls.io.extras import needing
 from grls.serve.bodies import Body, HopBody, HopsBody, PassageBody, ResultBody, SearchBody, StreamBody
 from grls.serve.jobs import BatchKey, SearchJob
@@ -98,7 +96,7 @@ class RetrievalTools:
             body = StreamBody(query=query, where=where, retriever=retriever, hops=how, allow=None)
             version, found, allow = asked(state, body)
             hops = HopStream(version, state.limits.seconds)
-            hops.start(stream_hops(found, query, allow, RLock()))
+            hops.start(found, query, allow)
             return HopChainBody(query=query, hops=await _all(hops))
 
     async def passages(self, ids: IdsField, retriever: RetrieverField = None) -> PassagesBody:

@@ -1,0 +1,232 @@
+"""Retrievals of every kind that join a search get what they get alone, whoever comes and goes meanwhile."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from cross_encoders import cross_encoder
+from small_data import small_retriever, tiny_bert, write_small
+
+from grls.api.streaming import StreamedHop, plan_hops, stream_hops
+from grls.data.corpus import Corpus
+from grls.data.filters import Only
+from grls.data.types import Hit, Query
+from grls.errors import DataError
+from grls.models.biencoder import BiEncoderModel
+from grls.models.cross_encoder import PairScorer
+from grls.models.rescore_spec import RescoreInput
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource
+from grls.retrieve.joins import JoiningPlan, runner_of
+from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.rescored.retriever import over
+
+TEXTS = [f"is the {animal} {trait} ?" for animal in ("otter", "lynx", "heron") for trait in ("calm", "quick")]
+HOPS = {
+    "fixed": HopOptions("fixed", 2, chains=2, branch=2),
+    "dynamic": HopOptions("dynamic", 3, chains=2, done_bias=0.5),
+    "ranked": HopOptions("ranked", 3, chains=2),
+    "sets": HopOptions("dynamic", 3, sets=True, choose="expected-f1"),
+}
+
+
+class Asked(NamedTuple):
+    """A retrieval: of hits, or of hops."""
+
+    retriever: Any
+    query: Query
+    k: int
+    allow: Only | None
+    streamed: bool
+
+
+class Arrivals:
+    """Retrievals that come in at given turns; those of ``leave`` go at theirs."""
+
+    def __init__(self, asked: Sequence[Asked], arrive: Sequence[int], leave: dict[int, int]):
+        self.later = sorted(zip(arrive, range(len(asked)), asked, strict=True), key=lambda one: one[:2])
+        self.leave, self.turn = leave, 0
+        self.results: dict[int, Any] = {}
+        self.hops: dict[int, list[StreamedHop]] = {}
+        self.errors: dict[int, Exception] = {}
+        self.taken: list[int] = []
+
+    def waiting(self) -> int:
+        self.turn += 1
+        busy = any(n not in self.results | self.errors and not self.gone(n) for n in self.taken)
+        if self.later and not busy:
+            self.turn = max(self.turn, self.later[0][0])
+        return sum(turn <= self.turn for turn, *_ in self.later)
+
+    def take(self, most: int) -> list[JoiningPlan]:
+        ready = [one for one in self.later if one[0] <= self.turn][:most]
+        self.later = self.later[len(ready) :]
+        self.taken += [n for _, n, _ in ready]
+        return [JoiningPlan(self.plan(n, one), n) for _, n, one in ready]
+
+    def plan(self, n: int, asked: Asked) -> Any:
+        if not asked.streamed:
+            return asked.retriever.plan(asked.query, asked.k, asked.allow)
+        self.hops[n] = []
+        return plan_hops(asked.retriever, asked.query, asked.allow, self.hops[n].append)
+
+    def gone(self, owner: int) -> bool:
+        return self.leave.get(owner, 10**9) <= self.turn
+
+    def answer(self, owner: int, result: Any) -> None:
+        assert owner not in self.results
+        self.results[owner] = result
+
+    def fail(self, owner: int, error: Exception) -> None:
+        self.errors[owner] = error
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> GenerativeRetriever:
+    """Beams narrower than the corpus, and slots that are fewer than the retrievals."""
+    data = write_small(tmp_path_factory.mktemp("joins") / "data")
+    return small_retriever(data, beams=5, batch_size=6)
+
+
+def hybrid(generator: GenerativeRetriever, place: Path, normalized: bool) -> HybridRetriever:
+    torch.manual_seed(0)
+    biencoder = BiEncoderModel.load(str(tiny_bert(place)), device="cpu")
+    corpus = generator.corpus
+    sources = (
+        WeightedSource(RetrieverPrior(DenseRetriever.assemble(biencoder, corpus)), 0.5, 2.0),
+        WeightedSource(RetrieverPrior(BM25Retriever(corpus)), 0.7),
+        WeightedSource(EmptyPromptPrior(generator), -0.2),
+    )
+    return HybridRetriever(generator, sources[: 2 if normalized else 3], normalized=normalized)
+
+
+def rereading(generator: GenerativeRetriever) -> GenerativeRetriever:
+    """The same generator, as one that reads its best passages to their end."""
+    options = replace(generator.options, rescore=4, rescore_weight=0.5)
+    parts = (generator.model, generator.codec, generator.corpus, generator.index, options)
+    return GenerativeRetriever(*parts, rescore_input=RescoreInput(4))
+
+
+MADE: dict[str, Callable[[GenerativeRetriever, Path], Any]] = {
+    "generative": lambda generator, _: generator,
+    "rereading": lambda generator, _: rereading(generator),
+    "hybrid": lambda generator, place: hybrid(generator, place, False),
+    "normalized": lambda generator, place: hybrid(generator, place, True),
+}
+
+
+def mixed(one: Any, rng: random.Random, count: int) -> list[Asked]:
+    """Retrievals of single steps, of hops and of streams, with and without a filter."""
+    names = [name for name in HOPS if name != "sets" or one.writes_chains]
+    ways = [one, *(hop_by_hop(one, HOPS[name]) for name in names)]
+    ids = [passage.id for passage in one.corpus]
+    asked = []
+    for number in range(count):
+        allow = Only(frozenset(rng.sample(ids, 6))) if rng.random() < 0.3 else None
+        query = Query(str(number), rng.choice(TEXTS))
+        asked.append(Asked(rng.choice(ways), query, rng.choice([1, 3, 7]), allow, rng.random() < 0.3))
+    return asked
+
+
+def same(hits: Sequence[Hit], expected: Sequence[Hit]) -> None:
+    order = lambda hit: (-round(hit.score, 3), hit.id)  # noqa: E731  # nearly equal scores in any order
+    assert [hit.id for hit in sorted(hits, key=order)] == [hit.id for hit in sorted(expected, key=order)]
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+
+
+def check(source: Arrivals, n: int, asked: Asked) -> None:
+    if not asked.streamed:
+        same(source.results[n], asked.retriever.retrieve([asked.query], asked.k, asked.allow)[0])
+        return
+    expected = list(stream_hops(asked.retriever, asked.query, asked.allow, RLock()))
+    assert [hop[0] for hop in source.hops[n]] == [hop.number for hop in expected]
+    for hop, other in zip(source.hops[n], expected, strict=True):
+        same(hop.chain, other.chain)
+        assert (hop.hit and hop.hit.text, hop.done, hop.last) == (
+            other.hit and other.hit.text,
+            other.done,
+            other.last,
+        )
+        assert hop.score == pytest.approx(other.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("seed", range(2))
+def test_retrievals_that_join_get_the_results_of_a_search_of_their_own(
+    kind: str, seed: int, generator: GenerativeRetriever, tmp_path: Path
+) -> None:
+    rng, count = random.Random(seed), 24
+    one = MADE[kind](generator, tmp_path)
+    asked = mixed(one, rng, count)
+    leave = {rng.randrange(count): rng.randrange(30) for _ in range(5)}
+    source = Arrivals(asked, [rng.randrange(25) for _ in range(count)], leave)
+    assert runner_of(one) is one
+    one.run_plans(source)
+    assert not source.errors
+    assert {*source.results} | {*leave} == {*range(count)}
+    for n in source.results:
+        check(source, n, asked[n])
+
+
+def test_the_first_retrievals_of_a_cross_encoder_join(generator: GenerativeRetriever, tmp_path: Path) -> None:
+    encoder = PairScorer.load(str(cross_encoder(tmp_path / "encoder")), "cpu")
+    one = over(generator, encoder, Rereading(3, 0.5))
+    assert runner_of(one) is generator
+    asked = [Asked(one, Query(str(n), text), 2, None, n % 2 == 1) for n, text in enumerate(TEXTS)]
+    source = Arrivals(asked, [0] * len(asked), {})
+    generator.run_plans(source)
+    for n, query in enumerate(asked):
+        check(source, n, query)
+
+
+class Follows(Arrivals):
+    """The second retrieval comes in once the first has made a hop."""
+
+    def waiting(self) -> int:
+        first, second = (len(self.hops.get(n, ())) for n in (0, 1))
+        self.turn += 0 < second <= first < 3  # both are in progress
+        return int(bool(self.later) and (not self.taken or first > 0))
+
+
+def test_requests_in_different_hops_share_a_search(generator: GenerativeRetriever) -> None:
+    chained = hop_by_hop(generator, HopOptions("fixed", 3, chains=1, branch=1))
+    asked = [Asked(chained, Query("0", text), 3, None, True) for text in TEXTS[:2]]
+    source = Follows(asked, [0, 0], {})
+    generator.run_plans(source)
+    assert source.turn > 0
+    for n in (0, 1):
+        check(source, n, asked[n])
+
+
+def test_a_retrieval_that_cannot_be_done_fails_alone(generator: GenerativeRetriever) -> None:
+    texts = [TEXTS[0], "word " * 400, TEXTS[1]]
+    asked = [Asked(generator, Query(str(n), text), 2, None, False) for n, text in enumerate(texts)]
+    asked.append(Asked(generator, Query("3", TEXTS[2]), 2, Only(frozenset(["nowhere"])), False))
+    source = Arrivals(asked, [0] * 4, {})
+    generator.run_plans(source)
+    assert {*source.errors} == {1, 3}
+    assert all(isinstance(error, DataError) for error in source.errors.values())
+    for n in (0, 2):
+        check(source, n, asked[n])
+
+
+def test_kinds_without_a_decoder_in_slots_join_nothing(
+    generator: GenerativeRetriever, tmp_path: Path
+) -> None:
+    corpus: Corpus = generator.corpus
+    words = BM25Retriever(corpus)
+    encoder = PairScorer.load(str(cross_encoder(tmp_path / "encoder")), "cpu")
+    reread = over(generator, encoder, Rereading(3, 0.5))
+    for one in (words, hop_by_hop(words, HOPS["fixed"]), hop_by_hop(reread, HOPS["fixed"])):
+        assert runner_of(one) is None
