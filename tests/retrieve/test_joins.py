@@ -209,6 +209,28 @@ def test_requests_in_different_hops_share_a_search(generator: GenerativeRetrieve
         check(source, n, asked[n])
 
 
+class Hurries(Arrivals):
+    """The last retrieval comes in once the others have made a hop."""
+
+    def waiting(self) -> int:
+        most = len(self.taken) + len(self.later) - 1
+        return len(self.later) - (not all(self.hops.get(n) for n in range(most)))
+
+    def take(self, most: int) -> list[JoiningPlan]:
+        return super().take(min(most, self.waiting()))
+
+
+def test_a_single_step_does_not_wait_for_the_later_hops_of_others(generator: GenerativeRetriever) -> None:
+    chained = hop_by_hop(generator, HopOptions("fixed", 3, chains=4, branch=4))
+    asked = [Asked(chained, Query("0", text), 3, None, True) for text in TEXTS[:4]]
+    asked.append(Asked(generator, Query("0", TEXTS[4]), 3, None, False))
+    source = Hurries(asked, [0] * 5, {})
+    generator.run_plans(source)
+    assert next(iter(source.results)) == 4
+    for n, one in enumerate(asked):
+        check(source, n, one)
+
+
 def test_a_retrieval_that_cannot_be_done_fails_alone(generator: GenerativeRetriever) -> None:
     texts = [TEXTS[0], "word " * 400, TEXTS[1]]
     asked = [Asked(generator, Query(str(n), text), 2, None, False) for n, text in enumerate(texts)]

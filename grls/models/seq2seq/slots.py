@@ -38,6 +38,8 @@ from grls.models.sessions.trees import TreeMemory
 from grls.models.turns import turn
 
 _LEAST_DISTANCES = 64
+_INPUTS = 16
+"""The memory of inputs grows by a multiple of so many tokens."""
 
 
 class _InputCache(Cache):
@@ -159,7 +161,8 @@ class _Reading(SlotMemory):
         super().__init__(model, slots, longest, places)
         self._lengths = np.zeros(slots, dtype=np.int64)
         self._table: Tensor | None = None  # T5's bias by distance
-        self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, L, H c]
+        self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, held, H c]
+        self._held = longest  # tokens of an input for which there is room
         self._heads: int  # H of the cross-attention
         self._input_bias: Tensor  # [S, 1, 1, L]
         self._own_keys: Tensor
@@ -174,6 +177,7 @@ class _Reading(SlotMemory):
     def _loaded(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         generator = self._model.generator
         states, mask = generator.encode(inputs)
+        self._hold(mask.shape[1])
         start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
         into = torch.from_numpy(slots).to(states.device)
         own = _LoadCache(self._own, into, self._new_room)
@@ -181,16 +185,19 @@ class _Reading(SlotMemory):
         first = not self._own
         self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
         if first:
-            self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._longest))
+            self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._held))
         self._heads = crossed.heads
-        bias = self._hidden.new_full((len(inputs), self._longest), -torch.inf)
+        bias = self._hidden.new_full((len(inputs), self._held), -torch.inf)
         bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
         self._input_bias[into, 0, 0] = bias
         self._lengths[slots] = mask.shape[1]
         return np.zeros_like(slots)
 
+    def _hold(self, length: int) -> None:
+        """Make room for inputs of this length, if there is too little."""
+
     def _new_input(self, like: Tensor, width: int) -> KeysValues:
-        return KeysValues(*(like.new_zeros((self._slots, self._longest, width)) for _ in range(2)))
+        return KeysValues(*(like.new_zeros((self._slots, self._held, width)) for _ in range(2)))
 
     def _cache(self, reach: int) -> _SlotCache:
         return _SlotCache(self, [by_head(room, reach, self._heads) for room in self._inputs])
@@ -222,7 +229,28 @@ class _Reading(SlotMemory):
 
 
 class Seq2SeqTreeSession(TreeMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`."""
+    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
+
+    A search that queries join opens a session for the longest possible input, and most inputs are short: to
+    zero the memory of that would take longer than to answer them. So it grows.
+    """
+
+    def __init__(self, model: Seq2SeqTrees, slots: int, longest: int):
+        super().__init__(model, slots, longest)
+        self._held = 0
+
+    def _hold(self, length: int) -> None:
+        if length <= self._held:
+            return
+        held = self._held
+        self._held = max(length, min(self._longest, -(-length // _INPUTS) * _INPUTS))
+        if not self._inputs:
+            return
+        more = self._held - held
+        self._inputs = [
+            KeysValues(*(functional.pad(part, (0, 0, 0, more)) for part in room)) for room in self._inputs
+        ]
+        self._input_bias = functional.pad(self._input_bias, (0, more), value=-torch.inf)
 
 
 class Seq2SeqGridSession(GridMemory, _Reading):

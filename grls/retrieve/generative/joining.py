@@ -1,8 +1,12 @@
 """Retrievals that join a generator's search while it runs.
 
-What a retrieval asks for is read, filtered and decoded when slots are free. What retrievals in progress ask
-for comes first. A retrieval that cannot be done fails alone. It gets what it gets alone, with rescoring and
-priors.
+What a retrieval asks for is read, filtered and decoded when slots are free. A retrieval that cannot be done
+fails alone. It gets what it gets alone, with rescoring and priors.
+
+First hops and single steps come before later hops: their inputs are short, and somebody waits for a first
+passage. The input of a later hop has the evidence, and there is one for each chain, so to read those of a few
+requests takes as long as many searches. They enter a few at a time, when no first hop is in a slot, or after
+some turns; and a part of the slots is kept for first hops.
 """
 
 from __future__ import annotations
@@ -32,6 +36,9 @@ PriorsOf = Callable[[Sequence[Query], Sequence[Sequence[Passage]]], Prior | None
 
 _LEAST_SLOTS, _MOST_SLOTS = 8, 64
 """Inputs in flight of a search that others join, at first and at most; a retriever may have fewer slots."""
+_LATER, _PATIENCE, _KEPT = 4, 16, 4
+"""Later hops that enter together; turns after which they enter beside first hops; one slot in so many is kept
+for first hops."""
 _FILTERS = 64
 """Filters whose passages are known; a search that others join may never end."""
 
@@ -118,6 +125,11 @@ class _Asked(NamedTuple):
     place: int
     what: Decoding
 
+    @property
+    def later(self) -> bool:
+        """Whether it is a later hop."""
+        return bool(self.what.passages)
+
 
 class _Entered(NamedTuple):
     """What a retrieval asked for, with its model input."""
@@ -147,6 +159,8 @@ class _Running:
         self._generator, self._decoder = generator, decoder
         self._source, self._priors_of = source, priors_of
         self._asked: deque[_Asked] = deque()  # waits for a slot
+        self._inside: list[_Asked] = []  # has a slot
+        self._turns = 0  # since later hops entered
         self._decided: list[_Decided] = []
         self._subsets: dict[Filter | None, Subset | None] = {}
         self._slots = 0
@@ -162,24 +176,41 @@ class _Running:
 
     def waiting(self) -> int:
         """The number of inputs that may join now; 0: the search ends, so that a larger one begins."""
+        self._turns += 1
         wanted = self._wanted()
-        most = min(_MOST_SLOTS, self._decoder.slots)
-        return 0 if self._slots < most and wanted > self._slots else wanted
+        if self._slots < min(_MOST_SLOTS, self._decoder.slots) and wanted > self._slots:
+            return 0
+        return wanted - len(self._asked) + self._may_enter()
 
     def take(self, most: int) -> list[JoiningQuery]:
         """At most so many queries; retrievals that cannot be done fail."""
-        while len(self._asked) < most:
-            new = self._source.take(most - len(self._asked))
+        taken: list[_Asked] = []
+        later = min(self._may_enter(), most)
+        while len(taken) + later < most and (new := self._source.take(most - later - len(taken))):
             for plan, owner in new:
-                self._go_on(_InProgress(plan, owner))
-            if not new:
-                break
-        self._forget_gone()
-        taken = [self._asked.popleft() for _ in range(min(most, len(self._asked)))]
+                taken += self._go_on(_InProgress(plan, owner))
+        if later:
+            taken += [self._asked.popleft() for _ in range(later)]
+            self._turns = 0
+        made = self._made(taken)
+        self._inside += [query.owner.asked for query in made]
+        return made
+
+    def _made(self, taken: Sequence[_Asked]) -> list[JoiningQuery]:
+        """The queries; together, or one by one where one of them fails."""
         try:
             return self._queries(taken)
         except GrlsError:
             return [query for one in taken for query in self._alone(one)]
+
+    def _may_enter(self) -> int:
+        """The number of later hops that may enter now."""
+        self._inside = [one for one in self._inside if not self._unwanted(one)]
+        inside = sum(one.later for one in self._inside)
+        first = inside < len(self._inside) or self._source.waiting() > 0
+        if first and self._turns < _PATIENCE:
+            return 0
+        return max(0, min(len(self._asked), _LATER, self._slots - self._slots // _KEPT - inside))
 
     def gone(self, owner: _Entered) -> bool:
         """Whether nobody wants the result of a query any more."""
@@ -187,6 +218,7 @@ class _Running:
 
     def answer(self, owner: _Entered, passages: list[ScoredPassage]) -> None:
         """The result of a query."""
+        self._inside = [one for one in self._inside if one is not owner.asked]
         self._decided.append(_Decided(*owner, passages))
 
     def _wanted(self) -> int:
@@ -212,7 +244,7 @@ class _Running:
                 progress.rankings[place] = passages[: what.k]
                 progress.left -= 1
                 if not progress.left:
-                    self._go_on(progress)
+                    self._asked += self._go_on(progress)
 
     def _ranked(self, decided: Sequence[_Decided]) -> list[list[ScoredPassage]]:
         """The rankings, rescored where the options say so."""
@@ -224,8 +256,8 @@ class _Running:
         odds = self._generator.rescore([one.tokens for one in decided], first)
         return [rescored(*pair, options.rescore_weight) for pair in zip(rankings, odds, strict=True)]
 
-    def _go_on(self, progress: _InProgress) -> None:
-        """Let a retrieval ask for more, or end."""
+    def _go_on(self, progress: _InProgress) -> list[_Asked]:
+        """Let a retrieval ask for more, or end; returns what it asks for."""
         try:
             asked = progress.plan.send(progress.rankings) if progress.rankings else next(progress.plan)
         except StopIteration as end:
@@ -235,7 +267,8 @@ class _Running:
             self._fail(progress, error)
         else:
             progress.rankings, progress.left = [[]] * len(asked), len(asked)
-            self._asked.extend(_Asked(progress, place, what) for place, what in enumerate(asked))
+            return [_Asked(progress, place, what) for place, what in enumerate(asked)]
+        return []
 
     def _fail(self, progress: _InProgress, error: Exception) -> None:
         if not progress.ended:
