@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.codec import DONE_ID
+from grls.data.columns import MetadataColumns
 from grls.data.corpus_table import BATCH, COLUMNS, CachedFacts, read_table, table_of
 from grls.data.types import Passage
 from grls.errors import DataError
@@ -46,6 +47,7 @@ class Corpus:
     def __init__(self, table: datasets.Dataset, source: str = "corpus", facts: CachedFacts | None = None):
         self.table = table
         self.source = source
+        self.columns = MetadataColumns(table)
         self._facts = facts or CachedFacts()
 
     @classmethod
@@ -187,13 +189,17 @@ class Corpus:
     def _metadata_fingerprint(self) -> str:
         digest = hashlib.sha256()
         for start in range(0, len(self), BATCH):
-            digest.update(json.dumps(self.table[start : start + BATCH]["metadata"]).encode())
+            digest.update(json.dumps(self._metadata.slice(start, BATCH).to_pylist()).encode())
         return digest.hexdigest()
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """The metadata of all passages, in order."""
         for start in range(0, len(self), BATCH):
-            yield from map(json.loads, self.table[start : start + BATCH]["metadata"])
+            yield from map(json.loads, self._metadata.slice(start, BATCH).to_pylist())
+
+    @property
+    def _metadata(self) -> pa.ChunkedArray:
+        return self.table.data.column("metadata")
 
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The metadata of the passages with these numbers, in the order of the numbers."""
@@ -216,7 +222,9 @@ class Corpus:
                 "a removed passage is free once the retriever is merged).",
                 passages.source,
             )
-        return Corpus(datasets.concatenate_datasets([self.table, passages.table]), self.source)
+        corpus = Corpus(datasets.concatenate_datasets([self.table, passages.table]), self.source)
+        corpus.columns = self.columns.extended(corpus.table)
+        return corpus
 
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from grls.data.columns import UnknownFieldError
 from grls.data.corpus import Corpus
 from grls.data.filter_options import FilterOptions
 from grls.data.types import Query
@@ -73,17 +74,13 @@ class Where(Filter):
     expression: Expression
 
     def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
-        fields: set[str] = set()
-        kept = []
-        for number, metadata in enumerate(corpus.metadata()):
-            fields.update(metadata)
-            if self.expression.holds(metadata):
-                kept.append(number)
-        for field in self.expression.fields():
-            if field not in fields:
-                there = f"the fields are {', '.join(sorted(fields))}" if fields else "there is no metadata"
-                raise ConfigError(f"no passage of {corpus.source} has the metadata field {field!r}: {there}.")
-        return np.array(kept, dtype=np.int64)
+        try:
+            return corpus.columns.allowed(self.expression)
+        except UnknownFieldError as error:
+            there = f"the fields are {', '.join(error.known)}" if error.known else "there is no metadata"
+            raise ConfigError(
+                f"no passage of {corpus.source} has the metadata field {error.field!r}: {there}."
+            ) from None
 
 
 @dataclass(frozen=True)

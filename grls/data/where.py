@@ -32,10 +32,13 @@ A filter is read in time proportional to its length. The module does not know th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from grls.errors import ConfigError
 
@@ -57,6 +60,9 @@ _UNORDERED = re.compile(r"true|false|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 """Words that their writer does not mean as text, and that have no order."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORDS = ("and", "or", "not", "in")
+
+Mask = npt.NDArray[np.bool_]
+"""``[n]``: whether a filter holds for each passage."""
 
 
 class FilterValue(NamedTuple):
@@ -110,6 +116,10 @@ class Expression(Protocol):
         """The fields that the filter reads."""
         ...
 
+    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:
+        """For which passages the filter holds, from those for which each comparison holds."""
+        ...
+
 
 @dataclass(frozen=True)
 class FieldComparison:
@@ -129,7 +139,13 @@ class FieldComparison:
         yield self.field
 
     def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
-        entry = metadata.get(self.field)
+        return self.accepts(metadata.get(self.field))
+
+    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
+        return of(self)
+
+    def accepts(self, entry: Any) -> bool:
+        """Whether the comparison holds for a value of the field; None: the field is missing or null."""
         if entry is None:
             return False
         elements = entry if isinstance(entry, list) else [entry]
@@ -157,6 +173,9 @@ class Not:
     def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
         return not self.part.holds(metadata)
 
+    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
+        return ~self.part.mask(of)
+
 
 @dataclass(frozen=True)
 class Joined:
@@ -177,6 +196,12 @@ class Joined:
     def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
         held = (part.holds(metadata) for part in self.parts)
         return all(held) if self.every else any(held)
+
+    def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:  # noqa: D102
+        joined = self.parts[0].mask(of).copy()
+        for part in self.parts[1:]:
+            (np.logical_and if self.every else np.logical_or)(joined, part.mask(of), out=joined)
+        return joined
 
 
 def parse_filter(text: str) -> Expression:

@@ -1,0 +1,260 @@
+"""The metadata of a corpus by field, so that a filter does not read all metadata again.
+
+A field that a filter names becomes a column: one small code per passage, and the different values that the
+codes stand for. A comparison is made once per value. Columns and the results of filters are kept up to a
+number of bytes; what was not used for the longest time goes first. A corpus does not change, so nothing that
+is kept grows old; a corpus with more passages takes over the columns of the first one. Threads may share the
+columns. The module does not know the grammar of filters.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.data.where import Expression, FieldComparison, Mask
+
+if TYPE_CHECKING:
+    import datasets
+
+MOST_BYTES = 256 * 2**20
+"""The most bytes of columns and results that a corpus keeps."""
+MOST_VALUES = 2**20
+"""The most different values of a column. A field with more is read by each new filter."""
+_ROWS = 50_000
+"""How many passages are read together."""
+_KEPT = 1024
+"""Bytes that a kept filter takes beside its result."""
+
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+
+
+class FieldColumn(NamedTuple):
+    """One field of all passages.
+
+    Attributes:
+        codes: ``[n]`` places in ``values``.
+        values: The different values; the first is None, of passages that lack the field.
+    """
+
+    codes: Codes
+    values: list[Any]
+
+    def mask(self, comparison: FieldComparison) -> Mask:
+        """For which passages a comparison holds."""
+        holds = np.fromiter(map(comparison.accepts, self.values), dtype=bool, count=len(self.values))
+        allowed: Mask = holds[self.codes]
+        return allowed
+
+    @property
+    def size(self) -> int:
+        """Its bytes in memory, about."""
+        return self.codes.nbytes + sum(8 + sys.getsizeof(value) for value in self.values)
+
+
+class UnknownFieldError(LookupError):
+    """No passage has a field.
+
+    Args:
+        field: The name.
+        known: The names of all fields, sorted.
+    """
+
+    def __init__(self, field: str, known: list[str]):
+        super().__init__(field)
+        self.field = field
+        self.known = known
+
+
+class MetadataColumns:
+    """The columns of a corpus, made when a filter names their fields.
+
+    Args:
+        table: The table of the corpus.
+        most: The most bytes that are kept.
+    """
+
+    def __init__(self, table: datasets.Dataset, most: int = MOST_BYTES):
+        self._table = table
+        self._most = most
+        self._kept = _Kept(most)
+        self._reading = Lock()
+        self._fields: frozenset[str] | None = None  # of all passages; None: not read yet
+        self._large: set[str] = set()  # fields that are too large for a column
+
+    def __reduce__(self) -> tuple[type[MetadataColumns], tuple[datasets.Dataset, int]]:
+        """Locks do not travel to another process, nor what can be read again."""
+        return MetadataColumns, (self._table, self._most)
+
+    def allowed(self, expression: Expression) -> npt.NDArray[np.int64]:
+        """The numbers of the passages for which a filter holds, ascending.
+
+        Raises:
+            UnknownFieldError: No passage has a field of the filter.
+        """
+        bits = self._kept.get(expression)
+        if bits is None:
+            with self._reading:  # one thread reads, the others find what it kept
+                bits = self._kept.get(expression)
+                bits = self._find(expression) if bits is None else bits
+        return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))
+
+    def extended(self, table: datasets.Dataset) -> MetadataColumns:
+        """The columns of a table that begins with the rows of this one; of these none is read again."""
+        longer = MetadataColumns(table, self._most)
+        kept = {name: column for name, column in self._kept.items() if isinstance(column, FieldColumn)}
+        if self._fields is not None:
+            coders = {name: _Coder(column) for name, column in kept.items()}
+            columns, fields = longer._read(coders, len(self._table))
+            longer._fields = self._fields | fields
+            longer._keep(columns)
+        return longer
+
+    def _find(self, expression: Expression) -> npt.NDArray[np.uint8]:
+        columns = self._columns(list(dict.fromkeys(expression.fields())))
+        if columns is None:
+            mask = self._through_all(expression)
+        else:
+            mask = expression.mask(lambda comparison: columns[comparison.field].mask(comparison))
+        bits = np.packbits(mask)
+        self._kept.put(expression, bits, bits.nbytes + _KEPT)
+        return bits
+
+    def _columns(self, names: list[str]) -> dict[str, FieldColumn] | None:
+        """The columns of fields; None: a field is too large for one."""
+        columns = {name: self._kept.get(name) for name in names}
+        missing = [name for name in names if columns[name] is None]
+        if (
+            missing
+            and (self._fields is None or self._fields.issuperset(names))
+            and not self._large & set(names)
+        ):
+            made, self._fields = self._read({name: _Coder() for name in missing})
+            self._keep(made)
+            columns.update(made)
+        for name in missing:
+            if name not in (self._fields or ()):
+                raise UnknownFieldError(name, sorted(self._fields or ()))
+        return None if None in columns.values() else columns
+
+    def _keep(self, columns: dict[str, FieldColumn | None]) -> None:
+        for name, column in columns.items():
+            if name not in (self._fields or ()):
+                continue
+            if column is None or not self._kept.put(name, column, column.size):
+                self._large.add(name)
+
+    def _read(
+        self, coders: dict[str, _Coder], start: int = 0
+    ) -> tuple[dict[str, FieldColumn | None], frozenset[str]]:
+        """Columns from a row on (None: too many values), and the names of the fields from there on."""
+        fields: set[str] = set()
+        for objects, places in self._batches(start):
+            fields.update(*objects)
+            for name, coder in coders.items():
+                coder.add([entry.get(name) for entry in objects], places)
+        return {name: coder.column() for name, coder in coders.items()}, frozenset(fields)
+
+    def _through_all(self, expression: Expression) -> Mask:
+        """For which passages a filter holds, with all metadata read."""
+        parts = [np.empty(0, dtype=bool)]
+        for objects, places in self._batches(0):
+            holds = np.fromiter(map(expression.holds, objects), dtype=bool, count=len(objects))
+            parts.append(holds[places])
+        return np.concatenate(parts)
+
+    def _batches(self, start: int) -> Iterator[tuple[list[dict[str, Any]], npt.NDArray[np.int64]]]:
+        """The different metadata of each batch of passages, and the place of each passage among them."""
+        texts = self._table.data.column("metadata")
+        for first in range(start, len(texts), _ROWS):
+            encoded = texts.slice(first, _ROWS).combine_chunks().dictionary_encode()
+            places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            yield [json.loads(text) for text in encoded.dictionary.to_pylist()], places
+
+
+class _Coder:
+    """Makes a column, batch by batch.
+
+    Args:
+        column: A column that is continued; None: a new one.
+    """
+
+    def __init__(self, column: FieldColumn | None = None):
+        self._values: list[Any] = [None] if column is None else list(column.values)
+        self._codes: list[Codes] = [np.empty(0, dtype=np.uint8) if column is None else column.codes]
+        self._places = {_key(value): place for place, value in enumerate(self._values)}
+
+    def add(self, values: Sequence[Any], places: npt.NDArray[np.int64]) -> None:
+        """Add passages.
+
+        Args:
+            values: Values of the field.
+            places: For each passage, the place of its value among them.
+        """
+        if len(self._values) > MOST_VALUES:
+            return
+        codes = np.empty(len(values), dtype=np.uint32)
+        for number, value in enumerate(values):
+            codes[number] = self._code(value)
+        self._codes.append(codes[places].astype(np.min_scalar_type(int(codes.max(initial=0)))))
+
+    def _code(self, value: Any) -> int:
+        key = _key(value)
+        code = self._places.get(key)
+        if code is None:
+            code = self._places[key] = len(self._values)
+            self._values.append(value)
+        return code
+
+    def column(self) -> FieldColumn | None:
+        """The column; None: it has too many values."""
+        if len(self._values) > MOST_VALUES:
+            return None
+        return FieldColumn(np.concatenate(self._codes), self._values)
+
+
+def _key(value: Any) -> tuple[type, Any]:
+    """Equal for equal values of one type: 1, 1.0 and true differ."""
+    return type(value), json.dumps(value) if isinstance(value, list | dict) else value
+
+
+class _Kept:
+    """Values by key, up to a number of bytes; the one that was not used for the longest time goes first."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._bytes = 0
+        self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Any) -> Any:
+        """A value; None: it is not kept."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Any, value: Any, size: int) -> bool:
+        """Keep a value, unless it takes more than half of all bytes; returns whether it is kept."""
+        if size > self._most // 2:
+            return False
+        with self._lock:
+            self._bytes += size - self._entries.pop(key, (None, 0))[1]
+            self._entries[key] = (value, size)
+            while self._bytes > self._most:
+                self._bytes -= self._entries.popitem(last=False)[1][1]
+        return True
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Keys and values, from the one that was not used for the longest time on."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._entries.items()]
