@@ -109,6 +109,7 @@ container-check:
 # 100,000 requests, a tenth cancelled, with reloads and a worker that is killed
 soak-serve: install
 	$(BIN)/python -m benchmarks.soak runs/quickstart/retriever data/quickstart
+	$(BIN)/python -m benchmarks.soak runs/quickstart/retriever data/quickstart --process true
 
 # 10,000 requests made from the description of the server
 fuzz-serve: install

@@ -3,9 +3,11 @@
     python -m benchmarks.soak FOLDER DATA
 
 Clients send queries without a pause. A part of them hangs up before the answer. Meanwhile the retriever is
-loaded again and again, and the thread that searches is killed: an exception ends it wherever it is. Each
-answer is compared with that of ``retriever.search`` in this process. A request is lost if its connection ends
-without a response. The memory of the server is its resident set. It needs Linux.
+loaded again and again, and the thread that searches is killed: an exception ends it wherever it is. With
+``--process true`` the server has a worker process (``grls serve --worker.process true``), which is killed by
+SIGKILL instead. Each answer is compared with that of ``retriever.search`` in this process. A request is lost
+if its connection ends without a response. The memory of the server is the resident set of its processes. It
+needs Linux.
 """
 
 from __future__ import annotations
@@ -41,14 +43,34 @@ HEADERS = (
 )  # fmt: skip
 
 
-def serve_to_kill(folder: str, port: int, token: str) -> None:
-    """Serve as ``grls serve`` does; the signal USR1 kills the thread of the retriever."""
+def serve_to_kill(folder: str, port: int, token: str, process: bool = False) -> None:
+    """Serve as ``grls serve`` does; the signal USR1 kills the thread, or the process, that searches."""
     from grls.serve.options import AccessOptions, RequestLimits
+
+    limits, access = RequestLimits(queue=1024, seconds=600), AccessOptions(admin=token)
+    if process:
+        from grls.serve.front.run import run_front
+        from grls.serve.front.task import WorkerTask
+
+        signal.signal(signal.SIGUSR1, lambda *_: _kill_children())
+        run_front(WorkerTask((folder,), limits, access, "cpu", "float32"), "127.0.0.1", port)
+        return
     from grls.serve.run import run_server
 
     signal.signal(signal.SIGUSR1, lambda *_: _kill_workers())
-    limits = RequestLimits(queue=1024, seconds=600)
-    run_server([folder], "127.0.0.1", port, limits, AccessOptions(admin=token), "cpu", "float32")
+    run_server([folder], "127.0.0.1", port, limits, access, "cpu", "float32")
+
+
+def _kill_children() -> None:
+    for one in children():
+        os.kill(one, signal.SIGKILL)
+
+
+def children(process: int | None = None) -> list[int]:
+    """The processes that a process has started; None: this one."""
+    number = process or os.getpid()
+    listed = Path(f"/proc/{number}/task/{number}/children").read_text(encoding="utf-8")
+    return [int(one) for one in listed.split()]
 
 
 def _kill_workers() -> None:
@@ -60,9 +82,12 @@ def _kill_workers() -> None:
 
 
 def resident(process: int) -> float:
-    """The resident memory of a process in MiB."""
-    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="utf-8").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    """The resident memory of a process and of those that it has started, in MiB."""
+    pages = [
+        int(Path(f"/proc/{one}/statm").read_text(encoding="utf-8").split()[1])
+        for one in (process, *children(process))
+    ]
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @dataclass
@@ -172,14 +197,16 @@ def soak(
     cancelled: float = 0.1,
     reload: float = 60.0,
     kills: int = 5,
+    process: bool = False,
 ) -> tuple[Soak, float]:
     """Serve a folder, send all requests, and return the counts and the seconds; see :class:`Soak`."""
     expected, _, _ = loop(grls.load(folder, device="cpu"), texts, k)
     with tempfile.TemporaryDirectory() as place:
         token = Path(place, "token")
         token.write_text(TOKEN, encoding="utf-8")
-        with serving(partial(serve_to_kill, token=str(token)), folder) as (address, process):
-            one = Soak(address, process, texts, expected, k, requests, clients, cancelled, reload, kills)
+        target = partial(serve_to_kill, token=str(token), process=process)
+        with serving(target, folder) as (address, number):
+            one = Soak(address, number, texts, expected, k, requests, clients, cancelled, reload, kills)
             begun = time.perf_counter()
             asyncio.run(one.run())
             return one, time.perf_counter() - begun
@@ -196,6 +223,7 @@ def main(
     cancelled: float = 0.1,
     reload: float = 60.0,
     kills: int = 5,
+    process: bool = False,
 ) -> None:
     """Soak a server and print the counts.
 
@@ -210,10 +238,11 @@ def main(
         cancelled: Part of the requests whose clients hang up before the answer.
         reload: Seconds between reloads.
         kills: How often the worker is killed.
+        process: Let a worker process search, and kill that one.
     """
     asked, _ = read_split(data, split)
     texts = [query.text for query in asked[:queries]]
-    one, seconds = soak(folder, texts, k, requests, clients, cancelled, reload, kills)
+    one, seconds = soak(folder, texts, k, requests, clients, cancelled, reload, kills, process)
     counts = [one.counts[name] for name in HEADERS[1:8]]
     row = [
         str(requests),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from grls.models.precision_names import Precision
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.options import (
+    ONE_PROCESS,
     OPEN_ACCESS,
     USUAL_LIMITS,
     AccessOptions,
     RequestLimits,
     ToolTransport,
+    WorkerProcessOptions,
 )
 
 
@@ -21,6 +23,7 @@ def serve(
     limits: RequestLimits = USUAL_LIMITS,
     access: AccessOptions = OPEN_ACCESS,
     answer: AnswerOptions = NO_ANSWERS,
+    worker: WorkerProcessOptions = ONE_PROCESS,
     mcp: ToolTransport | None = None,
     device: str = "auto",
     precision: Precision = "float32",
@@ -42,6 +45,7 @@ def serve(
         limits: The limits of requests.
         access: Who may use the server.
         answer: The language model that answers questions.
+        worker: Where searches run.
         mcp: Offer search, hops and passages as tools of an agent (Model Context Protocol; needs the extra
             mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -60,18 +64,27 @@ def serve(
     require("serve", "grls serve")
     if mcp is not None:
         require("mcp", "grls serve --mcp")
+    if worker.process and mcp != "stdio":
+        from grls.serve.front.run import run_front
+        from grls.serve.front.task import WorkerTask
+
+        searched = (limits, access, device, precision, answer, examples, mcp == "http")
+        run_front(WorkerTask(tuple(folder), *searched), host, port, worker)
+        return
     from grls.serve.run import run_server, run_stdio
 
     if mcp == "stdio":
-        _check_stdio(access, answer)
+        _check_stdio(access, answer, worker)
         run_stdio(folder, limits, device, precision)
         return
     run_server(folder, host, port, limits, access, device, precision, answer, examples, mcp == "http")
 
 
-def _check_stdio(access: AccessOptions, answer: AnswerOptions) -> None:
+def _check_stdio(access: AccessOptions, answer: AnswerOptions, worker: WorkerProcessOptions) -> None:
     from grls.errors import ConfigError
 
+    if worker != ONE_PROCESS:
+        raise ConfigError("--mcp stdio has one process, which its client starts: leave --worker out.")
     if access != OPEN_ACCESS:
         raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
     if answer != NO_ANSWERS:

@@ -1,21 +1,18 @@
-"""The application: addresses, middleware, errors, and the end of a server."""
+"""The application: addresses, errors, and the end of a server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware import Middleware
 
 import grls
-from grls.serve.access import Gate, read_keys
-from grls.serve.bodylimit import BodyLimit
-from grls.serve.hosts import HostCheck
+from grls.serve.guards import guards
 from grls.serve.options import OPEN_ACCESS, AccessOptions
 from grls.serve.problems import add_handlers
-from grls.serve.request_log import RequestLog
 from grls.serve.routes.table import add_addresses
 from grls.serve.schema import described
 from grls.serve.serving import Serving
@@ -27,7 +24,7 @@ def create_app(
     hosts: frozenset[str] | None = None,
     tools: bool = False,
 ) -> FastAPI:
-    """The application of a server.
+    """The application of a server, with all that a request passes before.
 
     Args:
         serving: Its retrievers and limits; its threads end with the application.
@@ -38,7 +35,17 @@ def create_app(
     Raises:
         DataError: A file of keys cannot be used.
     """
-    limits = serving.limits
+    return plain_app(serving, tools, guards(serving.limits, access, hosts, serving.metrics.requests))
+
+
+def plain_app(serving: Serving, tools: bool = False, middleware: Sequence[Middleware] = ()) -> FastAPI:
+    """The application of a server.
+
+    Args:
+        serving: Its retrievers and limits; its threads end with the application.
+        tools: Offer the tools of an agent at /mcp.
+        middleware: What a request passes before.
+    """
     app = FastAPI(
         title="grls",
         version=grls.__version__,
@@ -46,6 +53,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=_ending,
+        middleware=middleware,
     )
     app.state.serving = serving
     if tools:
@@ -53,21 +61,7 @@ def create_app(
     serving.metrics.watch_queues(serving.queues, serving.questions)
     add_addresses(app)
     add_handlers(app)
-    app.openapi = described(app, limits, _tokens(serving))  # type: ignore[method-assign, unused-ignore]
-    app.add_middleware(BodyLimit, most=limits.body, seconds=limits.seconds)
-    # Read here: an application makes its middleware when it starts, too late for an error.
-    keys = None if access.keys is None else read_keys(access.keys)
-    app.add_middleware(Gate, keys=keys, rate=access.rate)
-    if access.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(access.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
-        )
-    if hosts is not None:
-        app.add_middleware(HostCheck, hosts=hosts)
-    app.add_middleware(RequestLog, metrics=serving.metrics)
+    app.openapi = described(app, serving.limits, _tokens(serving))  # type: ignore[method-assign, unused-ignore]
     return app
 
 

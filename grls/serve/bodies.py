@@ -147,7 +147,7 @@ class VersionBody(Body):
 class HealthBody(Body):
     """The state of the server."""
 
-    status: Literal["ok", "ending", "failing"]
+    status: Literal["ok", "ending", "starting"]
     retrievers: list[VersionBody]
 
 

@@ -15,17 +15,37 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
-class Metrics:
-    """The counts of one server."""
+class RequestCounts:
+    """Counts requests.
 
-    def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
+    Args:
+        registry: What reports them; None: nothing does.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None):
         self._requests = Counter(
             "grls_requests", "Requests, by address and status.", ("route", "status"), registry=registry
         )
         self._took = Histogram(
             "grls_request_seconds", "Seconds of a request.", ("route",), buckets=_SECONDS, registry=registry
         )
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._took.labels(route).observe(seconds)
+
+
+class Metrics:
+    """The counts of one server.
+
+    Args:
+        requests: Report requests, too; else the process before this one does.
+    """
+
+    def __init__(self, requests: bool = True) -> None:
+        registry = self._registry = CollectorRegistry()
+        self.requests = RequestCounts(registry if requests else None)
         self._sizes = Histogram(
             "grls_batch_queries",
             "Queries that are searched together.",
@@ -49,11 +69,6 @@ class Metrics:
         )
         self._spent: dict[str, PartCounts] = {}
         registry.register(_Parts(self._spent))
-
-    def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests.labels(route, str(status)).inc()
-        self._took.labels(route).observe(seconds)
 
     def batch(self, retriever: str, queries: int, seconds: float | None = None) -> None:
         """Count queries that are searched together; ``seconds``: of a batch that is done."""

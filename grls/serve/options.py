@@ -88,7 +88,32 @@ class AccessOptions:
                 )
 
 
+@dataclass(frozen=True)
+class WorkerProcessOptions:
+    """Where searches run.
+
+    Args:
+        process: Search in a worker process beside the one that listens. When it dies (out of memory, a crash
+            in native code, kill -9), it is started again, and the requests that it had are searched again.
+            It needs Unix sockets.
+        starts: The number of worker processes in a row that may end before a search is answered; then the
+            server ends.
+
+    Raises:
+        ConfigError: The number is not positive.
+    """
+
+    process: bool = False
+    starts: int = 5
+
+    def __post_init__(self) -> None:
+        if self.starts < 1:
+            raise ConfigError(f"worker.starts must be at least 1, got {self.starts}.")
+
+
 USUAL_LIMITS = RequestLimits()
 """The default limits."""
 OPEN_ACCESS = AccessOptions()
 """No keys, no rate, no other origin."""
+ONE_PROCESS = WorkerProcessOptions()
+"""The server searches in its one process."""

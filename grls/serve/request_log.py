@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from grls.serve.metrics import Metrics
+from grls.serve.metrics import RequestCounts
 from grls.serve.problems import GONE
 
 log = logging.getLogger("grls.serve.requests")
@@ -40,11 +40,11 @@ class RequestLog:
 
     Args:
         app: The application behind it.
-        metrics: The counts.
+        counts: Counts it.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics):
-        self._app, self._metrics = app, metrics
+    def __init__(self, app: ASGIApp, counts: RequestCounts):
+        self._app, self._counts = app, counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, and log it when it ends."""
@@ -67,6 +67,6 @@ class RequestLog:
 
     def _write(self, name: str, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", UNKNOWN)
-        self._metrics.request(route, status, seconds)
+        self._counts.request(route, status, seconds)
         values = {"request": name, "route": route, "status": status, "seconds": round(seconds, 4)}
         log.info("request", extra={"values": values | {"ended": round(time(), 3)}})

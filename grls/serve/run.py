@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from types import MappingProxyType
 from typing import Any
-
-import uvicorn
 
 from grls.serve.access import read_admin_token
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
 from grls.serve.examples import queries_to_try
 from grls.serve.hosts import accepted_hosts
+from grls.serve.listening import listening, log_lines, until_signal
 from grls.serve.metrics import Metrics
 from grls.serve.options import AccessOptions, RequestLimits
-from grls.serve.request_log import JsonLines
 from grls.serve.served import Opened, open_served
 from grls.serve.serving import Serving
-
-_LOGS = ("grls.serve", "uvicorn", "mcp")
 
 
 def run_server(
@@ -58,22 +53,11 @@ def run_server(
     """
     admin = read_admin_token(access.admin)
     tried = () if examples is None else queries_to_try(examples)
-    serving = _opened(folders, limits, device, precision, answer)
+    serving = open_serving(folders, limits, device, precision, answer)
     serving.admin, serving.examples = admin, tried
     app = create_app(serving, access, accepted_hosts(host, access.allowed_hosts), tools)
-    _log_lines()
-    config = uvicorn.Config(
-        app,
-        host,
-        port,
-        log_config=None,
-        lifespan="on",  # an error at the start ends the server
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=math.ceil(limits.seconds),
-    )
-    _serve(uvicorn.Server(config))
+    log_lines()
+    _serve(listening(app, host, port, limits.seconds))
 
 
 def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precision: str) -> None:
@@ -93,38 +77,46 @@ def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precis
     from grls.serve.tools.server import serve_stdio  # late: it needs an extra
 
     with redirect_stdout(sys.stderr):
-        serving = _opened(folders, limits, device, precision, NO_ANSWERS)
-    _log_lines()
+        serving = open_serving(folders, limits, device, precision)
+    log_lines()
     serve_stdio(serving)
 
 
-def _opened(
-    folders: Sequence[str], limits: RequestLimits, device: str, precision: str, answer: AnswerOptions
+def open_serving(
+    folders: Sequence[str],
+    limits: RequestLimits,
+    device: str,
+    precision: str,
+    answer: AnswerOptions = NO_ANSWERS,
+    numbers: Mapping[str, int] = MappingProxyType({}),
+    requests: bool = True,
 ) -> Serving:
-    metrics = Metrics()
-    how, answering = Opened(device, precision, limits, metrics.batch, metrics.parts), None
+    """Open retrievers, to be served.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        limits: The limits of requests.
+        device: The device of models.
+        precision: The precision of retrievers.
+        answer: The language model.
+        numbers: Name -> the number of its last version in a process before this one.
+        requests: Report the counts of requests, too.
+
+    Raises:
+        ConfigError: A name or an option cannot be used.
+        DataError: A folder is no retriever.
+        MismatchError: A folder is damaged.
+    """
+    metrics, answering = Metrics(requests), None
+    how = Opened(device, precision, limits, metrics.batch, metrics.parts)
     if answer.model is not None:
         from grls.serve.answers.answering import Answering  # late: it takes what no search needs
 
         answering = Answering(answer, device, metrics.answers)
         how = how._replace(prepare=answering.prepare)
-    return Serving(open_served(folders, how), limits, metrics=metrics, answering=answering)
+    return Serving(open_served(folders, how, numbers), limits, metrics=metrics, answering=answering)
 
 
 def _serve(server: Any) -> None:
-    """Serve until a signal; a server that a signal ended has finished what ran, which is no error."""
-    try:
+    with until_signal(server):
         server.run()
-    except (KeyboardInterrupt, SystemExit):
-        if not (server.started and server.should_exit):
-            raise
-
-
-def _log_lines() -> None:
-    """Write the log of the server as lines of JSON to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name in _LOGS:
-        log = logging.getLogger(name)
-        log.handlers, log.propagate = [handler], False
-        log.setLevel(logging.WARNING if name == "mcp" else logging.INFO)  # mcp writes what clients send

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
 from time import sleep
+from types import MappingProxyType
 from typing import NamedTuple
 
 from grls.api.opening import load
@@ -105,16 +106,17 @@ class Served:
         name: Its name in requests.
         folder: Its folder, which is read again for a new version.
         how: How it is opened, and how it works.
+        number: The number of its first version.
 
     Raises:
         DataError: There is no retriever.
         MismatchError: The folder is damaged.
     """
 
-    def __init__(self, name: str, folder: str | Path, how: Opened):
+    def __init__(self, name: str, folder: str | Path, how: Opened, number: int = 1):
         self.name, self.folder, self._how = name, Path(folder), how
         self._loading = Lock()
-        self.version = self._load(1)
+        self.version = self._load(number)
 
     def reload(self) -> Version:
         """Load the folder again, and swap the new version in.
@@ -161,19 +163,23 @@ def _try_out(searcher: Searcher) -> None:
     searcher.search(" ".join(f"{first.title} {first.text}".split()[:3]) or "a", 1)
 
 
-def open_served(folders: Sequence[str], how: Opened) -> dict[str, Served]:
+def open_served(
+    folders: Sequence[str], how: Opened, numbers: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Served]:
     """Open folders under their names, in order.
 
     Args:
         folders: Folders, or ``name=folder``.
         how: How they are opened.
+        numbers: Name -> the number of its last version in a process before this one.
 
     Raises:
         ConfigError: A name cannot be used, or stands for two folders.
         DataError: A folder is no retriever.
         MismatchError: A folder is damaged.
     """
-    served = {name: Served(name, folder, how) for name, folder in named_folders(folders).items()}
+    named = named_folders(folders).items()
+    served = {name: Served(name, folder, how, numbers.get(name, 0) + 1) for name, folder in named}
     set_loaded_aside()
     return served
 

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
+from contextvars import ContextVar
 from itertools import takewhile
 from threading import Condition, Thread
 from time import perf_counter
@@ -20,6 +21,9 @@ from grls.errors import GrlsError
 from grls.io.parts import PartCounts, counting
 
 log = logging.getLogger(__name__)
+
+accepted: ContextVar[bool] = ContextVar("accepted", default=False)
+"""Whether the request was accepted before, by a process that died; then no full queue refuses it."""
 
 _TRIES = 2
 """How often a job is begun, if its thread dies."""
@@ -134,7 +138,7 @@ class Worker:
         with self._changed:
             if self._closing:
                 raise ShutdownError
-            if len(self._waiting) >= self._most:
+            if len(self._waiting) >= self._most and not accepted.get():
                 raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
             self._waiting.append(job)
             if self._thread is None:

@@ -14,6 +14,8 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import run
+from grls.serve.front import run as front_run
+from grls.serve.front.counts import FrontCounts
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "serve.md").read_text()
@@ -28,6 +30,7 @@ COMMANDS = [
 def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[tuple[object, ...]] = []
     monkeypatch.setattr(run, "run_server", lambda *options: began.append(options))
+    monkeypatch.setattr(front_run, "run_front", lambda *options: began.append(options))
     monkeypatch.setattr(run, "run_stdio", lambda *options: began.append(options))
     monkeypatch.setattr("grls.commands.serve.require", lambda *_: None, raising=False)
     if "--mcp" in line:
@@ -63,6 +66,11 @@ def test_every_metric_is_named(asked: TestClient) -> None:
     families += ["grls_queue_requests", "grls_answer_queue_questions"]
     assert len(set(families)) >= 8
     for family in families:
+        assert f"`{family}`" in GUIDE, family
+
+
+def test_every_metric_of_the_front_process_is_named() -> None:
+    for family in re.findall(r"^# TYPE (grls_\S+) (?!gauge$)", FrontCounts().text().decode(), re.M):
         assert f"`{family}`" in GUIDE, family
 
 

@@ -86,7 +86,7 @@ def test_the_command_checks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     served = []
     monkeypatch.setattr(run, "_serve", lambda server: served.append(server.config.app))
-    monkeypatch.setattr(run, "_log_lines", lambda: None)
+    monkeypatch.setattr(run, "log_lines", lambda: None)
     assert main(["serve", str(hostile_folder(tmp_path / "one"))]) == 0
     for header, code in (("127.0.0.1:8000", 200), ("evil.example", 400)):
         assert TestClient(served[0]).get("/ready", headers={"Host": header}).status_code == code
