@@ -1,15 +1,19 @@
-"""Files that are appended to, each by one process at a time.
+"""Files that are appended to, and folders of trainings, each written by one process at a time.
 
 Two runs that append to one file (a requeued job whose first copy still runs) would write everything twice. So
 a writer holds a lock on the file itself. The lock ends with the process, however the process ends, and leaves
 nothing behind. Within one process, the object that opened the file last may write it, unless it is told to
-refuse a file that another object has open. The module does not know what is written.
+refuse a file that another object has open. A folder is locked as a whole, by a lock on itself. The module
+does not know what is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 from weakref import WeakValueDictionary
@@ -50,7 +54,7 @@ class LockedFile:
         except OSError as error:
             raise WriteError(f"cannot write {path}: {error.strerror}; choose another place.") from error
         self._number = _number(os.fstat(stream.fileno()))
-        if not _lock(stream):
+        if not _lock(stream.fileno(), self.path):
             stream.close()
             stream = self._taken_over(alone)
         self._stream: BinaryIO | None = stream
@@ -105,19 +109,54 @@ class LockedFile:
         """The stream of an earlier object of this process, which may not write any more."""
         earlier = _held.get(self._number)
         if alone or earlier is None or earlier._stream is None:
-            raise WriteError(
-                f"{self.path} is being written by another run: wait for it or end it, then run the command "
-                "again; or give another output."
-            )
+            raise _written(self.path)
         stream, earlier._stream = earlier._stream, None
         return stream
+
+
+@contextmanager
+def alone_in(folder: str | Path) -> Iterator[None]:
+    """Hold a folder, so that no other run writes it. It is made if missing, and removed if it stays empty.
+
+    The lock ends with the process, and leaves nothing behind.
+
+    Raises:
+        WriteError: Another run holds the folder, or it cannot be made.
+    """
+    place = Path(folder)
+    try:
+        made = [each for each in (place, *place.parents) if not each.exists()]
+        place.mkdir(parents=True, exist_ok=True)
+        held = None if _ALONE is None else os.open(place, os.O_RDONLY)
+    except OSError as error:
+        raise WriteError(f"cannot write {folder}: {error.strerror}; choose another place.") from error
+    if held is not None and not _lock(held, place):
+        os.close(held)
+        raise _written(place)
+    try:
+        yield
+    finally:
+        if held is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(held, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
+            os.close(held)
+        with contextlib.suppress(OSError):  # not empty
+            for each in made:
+                each.rmdir()
+
+
+def _written(path: Path) -> WriteError:
+    return WriteError(
+        f"{path} is being written by another run: wait for it or end it, then run the command again; or give "
+        "another output."
+    )
 
 
 def _number(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _lock(stream: BinaryIO) -> bool:
+def _lock(stream: int, path: Path) -> bool:
     """Whether the lock was acquired; True if the file system has no locks."""
     if _ALONE is None:
         return True
@@ -126,7 +165,5 @@ def _lock(stream: BinaryIO) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        log.warning(
-            "%s cannot be locked here (%s): make sure that no other run writes it.", stream.name, error
-        )
+        log.warning("%s cannot be locked here (%s): make sure that no other run writes it.", path, error)
     return True

@@ -15,6 +15,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +48,7 @@ from grls.train.core.finite import RefuseNaN
 from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.module import GeneratorModule
-from grls.train.core.processes import launched
+from grls.train.core.processes import launched, only_training
 from grls.train.core.sharded import FullyShard
 from grls.train.core.time_limit import TimeLimit
 from grls.train.riches.callbacks import QuoteRecall
@@ -105,7 +106,19 @@ class Trainer(L.Trainer):
 
 
 class TrainCLI(LightningCLI):
-    """LightningCLI with the output folder, the checkpoints, retrieval on dev and the saved model."""
+    """LightningCLI with the output folder, the checkpoints, retrieval on dev and the saved model.
+
+    Args:
+        args: Those of Lightning.
+        kwargs: Those of Lightning.
+
+    Raises:
+        WriteError: Another training writes the output folder.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        with ExitStack() as self._held:  # Lightning trains in here
+            super().__init__(*args, **kwargs)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options that do not belong to trainer, model or data."""
@@ -148,6 +161,7 @@ class TrainCLI(LightningCLI):
         _seed_all(config)
         refuse_unwritable(_checkpoints(config.output), folder=True)
         refuse_foreign(_model(config.output), "config.json")
+        self._held.enter_context(only_training(config.output))
         if config.get("ckpt_path") is None:
             refuse_unfinished(config.output)
         else:

@@ -30,6 +30,7 @@ from grls.train.result import TrainingResult
 with needing("train", "training a bi-encoder"):
     from grls.train.biencoder.fit import check_negatives, fit_biencoder
     from grls.train.core.datamodule import digest
+    from grls.train.core.processes import only_training
 
 
 def run_biencoder(
@@ -74,33 +75,34 @@ def run_biencoder(
         ConfigError: An option cannot work, there is no such model, or the training has diverged.
         DataError: The data set is malformed, or lacks a split.
         MismatchError: The run to resume had other settings or other data.
-        WriteError: The output cannot be written.
+        WriteError: The output cannot be written, or another training writes it.
     """
     quiet()
-    clock = TrainingClock("biencoder", max_seconds, meter)
-    check_negatives(fit.batch_size, fit.hard_negatives)
-    refuse_foreign(Path(output) / "model", MODULES)
-    corpus = Corpus.read(data)
-    train = _split(data, train_split, corpus, "train_split")
-    dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
-    torch.manual_seed(fit.seed)  # for random weights of a new model
-    encoder = _encoder(source, generator, kind, max_tokens)
-    miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
-    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
-    settings: dict[str, Any] = {
-        "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
-        "dev_split": dev_split, "max_tokens": encoder.max_tokens,
-    }  # fmt: skip
-    files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
-    if negatives != BM25:
-        settings["negatives"] = negatives
-    if words := analyzer.settings():
-        settings["analyzer"] = words
-    trained = fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
-    return TrainingResult(
-        Path(output) / "model", Path(output) / LOGS, f"recall@{fit.k}", trained.best, trained.steps,
-        len(examples), clock.seconds, clock.time_is_up,
-    )  # fmt: skip
+    with only_training(output):
+        clock = TrainingClock("biencoder", max_seconds, meter)
+        check_negatives(fit.batch_size, fit.hard_negatives)
+        refuse_foreign(Path(output) / "model", MODULES)
+        corpus = Corpus.read(data)
+        train = _split(data, train_split, corpus, "train_split")
+        dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
+        torch.manual_seed(fit.seed)  # for random weights of a new model
+        encoder = _encoder(source, generator, kind, max_tokens)
+        miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
+        examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
+        settings: dict[str, Any] = {
+            "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
+            "dev_split": dev_split, "max_tokens": encoder.max_tokens,
+        }  # fmt: skip
+        files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+        if negatives != BM25:
+            settings["negatives"] = negatives
+        if words := analyzer.settings():
+            settings["analyzer"] = words
+        trained = fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
+        return TrainingResult(
+            Path(output) / "model", Path(output) / LOGS, f"recall@{fit.k}", trained.best, trained.steps,
+            len(examples), clock.seconds, clock.time_is_up,
+        )  # fmt: skip
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:

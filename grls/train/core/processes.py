@@ -14,14 +14,17 @@ torchrun.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
 from grls.errors import ConfigError
+from grls.io.locks import alone_in
 
 T = TypeVar("T")
 
@@ -51,6 +54,24 @@ def is_first() -> bool:
     if processes() > 1:
         return distributed.get_rank() == 0
     return launched() is None or int(os.environ["RANK"]) == 0
+
+
+_RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+"""The variables by which torchrun, Lightning and SLURM number the processes of a training."""
+
+
+@contextmanager
+def only_training(output: str | Path) -> Iterator[None]:
+    """Let one training at a time write a folder; the first of its processes holds it for all.
+
+    Raises:
+        WriteError: Another training writes it.
+    """
+    if any(os.environ.get(name, "0") not in ("", "0") for name in _RANKS):
+        yield
+        return
+    with alone_in(output):
+        yield
 
 
 def processes() -> int:

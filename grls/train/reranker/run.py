@@ -17,7 +17,7 @@ from grls.io.logs import quiet
 from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 
 with needing("train", "training a reranker"):
-    from grls.train.core.processes import is_first
+    from grls.train.core.processes import is_first, only_training
     from grls.train.reranker.fit import fit_reranker
 
 log = logging.getLogger(__name__)
@@ -63,24 +63,26 @@ def run_reranker(
         ConfigError: An option cannot work, or the training has diverged.
         DataError: A file is malformed, or a passage of an example is not in the corpus.
         MismatchError: The files do not belong together, or the run to resume had other options.
+        WriteError: The output cannot be written, or another training writes it.
     """
     quiet()
     refuse_foreign(f"{output}/model", "config.json")
-    corpus = Corpus.read(data)
-    examples = read_examples(train), read_examples(dev)
-    prefix_tokens = _prefix_tokens(train, dev, corpus, data, prefix_tokens)
-    settings = {
-        "train": sha256(train), "dev": sha256(dev), "data": corpus.fingerprint, "encoder": encoder,
-        "prefix_tokens": prefix_tokens, "max_tokens": max_tokens, **vars(fit),
-    }  # fmt: skip
-    kept = Path(output) / "settings.json"
-    if resume:
-        _refuse_others(kept, settings)
-    torch.manual_seed(fit.seed)  # for the new head of an encoder without one
-    reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
-    if not resume and is_first():
-        write_json(kept, settings)
-    return fit_reranker(reranker, corpus, *examples, output, **vars(fit), resume=resume)
+    with only_training(output):
+        corpus = Corpus.read(data)
+        examples = read_examples(train), read_examples(dev)
+        prefix_tokens = _prefix_tokens(train, dev, corpus, data, prefix_tokens)
+        settings = {
+            "train": sha256(train), "dev": sha256(dev), "data": corpus.fingerprint, "encoder": encoder,
+            "prefix_tokens": prefix_tokens, "max_tokens": max_tokens, **vars(fit),
+        }  # fmt: skip
+        kept = Path(output) / "settings.json"
+        if resume:
+            _refuse_others(kept, settings)
+        torch.manual_seed(fit.seed)  # for the new head of an encoder without one
+        reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
+        if not resume and is_first():
+            write_json(kept, settings)
+        return fit_reranker(reranker, corpus, *examples, output, **vars(fit), resume=resume)
 
 
 def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, wanted: int | None) -> int:
