@@ -158,7 +158,8 @@ def send(writer: asyncio.StreamWriter, body: object, path: str, headers: str = "
     writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
 
 
-def processor_seconds(process: int) -> float:
-    """Seconds of the processors that a process has used; it needs Linux."""
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+def processor_seconds(process: int, first: bool = False) -> float:
+    """Seconds of the processors that a process has used, or its first thread alone; it needs Linux."""
+    place = f"{process}/task/{process}" if first else str(process)
+    fields = Path(f"/proc/{place}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -10,8 +10,8 @@ the clients of the servers in this one. All results are compared with those of t
 
 - ``loop``: ``retriever.search``, one query after the other.
 - ``batched``: the queue and the batches of the server, without HTTP.
-- ``grls serve``: the server. The cost of HTTP is that of a query beside ``batched``, in seconds of the
-  processors that the process used, since clients on the same processors would count in seconds of the clock.
+- ``grls serve``: the server. Processor seconds are those of its process, since clients on the same processors
+  would count in seconds of the clock. Those of HTTP are its first thread's, which does nothing else.
 - ``plain handler``: a search a request, in FastAPI's threads.
 
 The second table has the time to the first event of ``/v1/stream`` with three hops beside that of a
@@ -57,7 +57,7 @@ from grls.data.types import Hit
 
 HEADERS = (
     "", "clients", "queries/s", "of the loop", "p50 ms", "p95 ms", "p99 ms", "processor ms a query",
-    "cost of HTTP", "wrong",
+    "of it HTTP", "HTTP, % of batched", "wrong",
 )  # fmt: skip
 
 
@@ -69,12 +69,14 @@ class Case(NamedTuple):
         took: Seconds of each query.
         seconds: Seconds of all.
         processor: Seconds of the processors that the process of the rival used.
+        http: Those of the thread that does HTTP alone.
     """
 
     rankings: list[Ranking]
     took: list[float]
     seconds: float
     processor: float
+    http: float = 0.0
 
 
 def loop(searcher: Searcher, texts: Sequence[str], k: int) -> tuple[list[Ranking], list[float], float]:
@@ -142,12 +144,16 @@ def row(name: str, clients: int, case: Case, base: Case, wrong: int, beside: Cas
     """A row of the table; ``beside``: the same searches without HTTP."""
     rate, loops = (len(one.took) / one.seconds for one in (case, base))
     percentiles = [f"{1000 * np.percentile(case.took, part):.0f}" for part in (50, 95, 99)]
-    spent = 1000 * case.processor / len(case.took)
-    cost = "" if beside is None else f"{100 * (case.processor / beside.processor - 1):+.0f} %"
+    spent, http = (1000 * part / len(case.took) for part in (case.processor, case.http))
+    cost = ["", ""] if beside is None else [f"{http:.2f}", f"{100 * case.http / beside.processor:.1f}"]
     return [
-        name, str(clients), f"{rate:.1f}", f"{rate / loops:.2f}", *percentiles, f"{spent:.1f}", cost,
+        name, str(clients), f"{rate:.1f}", f"{rate / loops:.2f}", *percentiles, f"{spent:.1f}", *cost,
         str(wrong),
     ]  # fmt: skip
+
+
+_STREAMS = 64
+"""Queries of the second table."""
 
 
 class Rivals:
@@ -192,9 +198,10 @@ class Rivals:
         return list(self.texts) * max(1, -(-4 * clients // len(self.texts)))
 
     def _http(self, address: str, process: int, texts: Sequence[str], clients: int) -> Case:
-        before = processor_seconds(process)
+        before = [processor_seconds(process, first) for first in (False, True)]
         done = asyncio.run(ask_all(address, texts, self.k, clients))
-        return Case(*done, processor_seconds(process) - before)
+        after = [processor_seconds(process, first) for first in (False, True)]
+        return Case(*done, after[0] - before[0], after[1] - before[1])
 
     def _add(self, name: str, clients: int, case: Case, base: Case, beside: Case | None = None) -> None:
         count = len(self.expected)
@@ -203,7 +210,7 @@ class Rivals:
         print(" | ".join(self.rows[-1]), flush=True)
 
     def _first_hops(self, address: str, clients: int) -> None:
-        both = asyncio.run(ask_first_hops(address, self.texts, self.k, clients))
+        both = asyncio.run(ask_first_hops(address, self.texts[:_STREAMS], self.k, clients))
         medians = [1000 * float(np.median(seconds)) for seconds in both]
         tails = [1000 * float(np.percentile(seconds, 95)) for seconds in both]
         self.first_hops.append(
