@@ -261,3 +261,15 @@ def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) ->
     other = Corpus.from_passages([Passage("a", "one"), Passage("b", "two")])
     with pytest.raises(MismatchError, match="index it again"):
         Proposals.open(Rescore([str(root / "dense")]), other, codec, "cpu")
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
+    spoilt.append("--last.every_n_train_steps=1")
+    told = fails(capsys, *chain_options(root, tmp_path / "run", *spoilt))
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    assert f"diverged: the loss is nan at step 3. The checkpoint {last}, from before, is intact." in told
+    assert torch.load(last, weights_only=True)["global_step"] == 2
+    assert not (tmp_path / "run" / "model").exists()

@@ -217,3 +217,17 @@ def test_a_split_without_queries_is_refused(causal: Path, tmp_path: Path, capsys
     (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
     given = options(folder, tmp_path / "run", *generator("causal", folder, causal, tmp_path))
     assert "the split holds no query" in fails(capsys, "train", *given)
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
+    data: Path, causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
+    spoilt.append("--last.every_n_train_steps=1")
+    told = fails(
+        capsys, "train", *options(data, tmp_path / "run", *generator("t5", data, causal, tmp_path), *spoilt)
+    )
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    assert f"diverged: the loss is nan at step 3. The checkpoint {last}, from before, is intact." in told
+    assert torch.load(last, weights_only=True)["global_step"] == 2
+    assert not (tmp_path / "run" / "model").exists()

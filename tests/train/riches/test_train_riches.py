@@ -305,3 +305,15 @@ def test_a_dev_question_that_is_too_long_is_left_out_of_the_measurement(
     write_jsonl(changed / "queries.jsonl", lines)
     assert main(["train", *options(changed, tmp_path / "out", "--trainer.max_epochs=1", causal=causal)]) == 0
     assert len(logged(tmp_path / "out", "dev_recall")) == 1
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
+    spoilt.append("--last.every_n_train_steps=1")
+    told = fails(capsys, "train", *options(data, tmp_path / "run", *spoilt))
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    assert f"diverged: the loss is nan at step 3. The checkpoint {last}, from before, is intact." in told
+    assert torch.load(last, weights_only=True)["global_step"] == 2
+    assert not (tmp_path / "run" / "model").exists()
