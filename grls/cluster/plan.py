@@ -74,6 +74,26 @@ class ShardPlan:
         self.items = items
         self.size = size
 
+    @classmethod
+    def of_rest(
+        cls, folder: Path, settings: dict[str, Any], items: int, done: int, size: int, step: int = 1
+    ) -> ShardPlan:
+        """The items that an output lacks which grows at its end; ``settings["first"]`` is the first of them.
+
+        Args:
+            folder: The folder of the finished shards.
+            settings: The settings that the results depend on.
+            items: Number of items of the whole output.
+            done: Items that it holds. A killed run may have begun at an earlier one, and added shards since.
+            size: Items of a shard; it is raised to a multiple of ``step``.
+            step: Items that are made together, so that the results are those of one process.
+        """
+        plan = _read_plan(folder / PLAN)
+        begun = plan.get("settings") if isinstance(plan, dict) else None
+        earlier = begun.get("first") if isinstance(begun, dict) else None
+        first = earlier if isinstance(earlier, int) and 0 <= earlier <= done else done // step * step
+        return cls(folder, {**settings, "first": first}, items - first, -(-size // step) * step)
+
     @property
     def shards(self) -> list[Shard]:
         """All shards in order."""
@@ -165,6 +185,14 @@ class ShardPlan:
             f"{self.folder}: the shards there were begun with another {', '.join(names) or 'plan'}; give the "
             "options they were begun with, or remove that folder."
         )
+
+
+def _read_plan(file: Path) -> Any:
+    """The plan of a killed run; None: there is none, or :meth:`ShardPlan.begin` refuses it."""
+    try:
+        return read_json(file) if file.is_file() else None
+    except DataError:
+        return None
 
 
 def _again(folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from grls.data.corpus import Corpus
+from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.errors import ConfigError, DataError
 from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
@@ -13,6 +13,7 @@ from grls.io.progress import Progress
 
 if TYPE_CHECKING:
     from grls.answer.riches.proposition_file import Tally
+    from grls.data.corpus import Corpus
 
 
 def propositions(
@@ -29,6 +30,8 @@ def propositions(
     batch_size: int = 8,
     limit: int | None = None,
     device: str = "auto",
+    ray: str | None = None,
+    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Let a language model write propositions of every passage, keys for `grls answer riches`.
 
@@ -50,45 +53,42 @@ def propositions(
         batch_size: Passages read together.
         limit: Number of first passages to write propositions for; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        ray: Address of a Ray cluster whose workers write the propositions: HOST:PORT, auto, or local for a
+            cluster on this machine. All its machines must see the files.
+        workers: How many workers, and their shards.
     """
     from grls.answer.riches.proposition_file import PropositionFile
-    from grls.answer.riches.proposition_prompt import PropositionPrompt
-    from grls.answer.riches.propositions import Propositionizer, batches
-    from grls.data.codec import tokenizer_fingerprint
-    from grls.models.load.language import load_language_model, weights_fingerprint
+    from grls.answer.riches.proposition_work import PropositionWork, propositions_by_workers
+    from grls.cluster.options import workers_of
 
     quiet()
+    sharing = workers_of(ray, workers)
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {limit}.")
     if batch_size < 1:
         raise ConfigError(f"--batch_size must be at least 1, got {batch_size}.")
     refuse_unwritable(output)
-    corpus = Corpus.read(data)
-    loaded, tokenizer = load_language_model(model, device)
-    shown = not loaded.config.is_encoder_decoder if examples is None else examples
-    prompt = PropositionPrompt(shown, chat, template)
-    writer = Propositionizer(loaded, tokenizer, prompt, max_new_tokens, longest, fallback)
-    origin = {
-        "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-        "corpus": corpus.fingerprint, "prompt": prompt.fingerprint(tokenizer),
-        "fallback": fallback, "max_new_tokens": max_new_tokens, "longest": longest,
-        "limit": limit,
-    }  # fmt: skip
-    file = PropositionFile(output, origin)
-    names = sorted(file.tally.passages)
+    reading = (data, model, chat, examples, template, fallback)
+    asked = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)
+    opened = asked.opened()
+    file = PropositionFile(output, opened.origin)
+    _refuse_strange(file.tally, opened.corpus, output)
+    before = len(file.tally.passages)
+    start = perf_counter()
+    if sharing is None:
+        with Progress(opened.count, "propositions", "passages", before) as bar:
+            opened.write(opened.batches, file, bar.update)
+    else:
+        propositions_by_workers(opened, asked, file, sharing)
+    print(_summary(file.tally, opened.count - before, perf_counter() - start))
+
+
+def _refuse_strange(tally: Tally, corpus: Corpus, output: str) -> None:
+    """Refuse a file with passages of another corpus."""
+    names = sorted(tally.passages)
     strange = [name for name, number in zip(names, corpus.numbers(names), strict=True) if number is None]
     if strange:
         raise DataError(f"{strange[0]!r} is no passage of {corpus.source}; give another --output.", output)
-    count = min(len(corpus), limit or len(corpus))
-    before = len(file.tally.passages)
-    start = perf_counter()
-    with Progress(count, "propositions", "passages", before) as bar:
-        for numbers in batches(corpus, count, batch_size):
-            missing = set(corpus.ids(numbers)) - file.tally.passages
-            if missing:
-                file.append(writer.write(corpus.passages(numbers)))
-                bar.update(len(missing))
-    print(_summary(file.tally, count - before, perf_counter() - start))
 
 
 def _summary(tally: Tally, written: int, seconds: float) -> str:

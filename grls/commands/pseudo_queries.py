@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from grls.data.corpus import Corpus
+from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.io.files import atomic_file, refuse_unwritable, sha256, write_json
+from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
 from grls.io.logs import quiet
 from grls.io.progress import Progress
@@ -25,11 +23,8 @@ from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
 if TYPE_CHECKING:
     from grls.io.resumable import GrowingFile
-    from grls.train.doc2query.generate import QueryWriter, Task
     from grls.train.doc2query.round_trip import Sifted
-
-_PORTION = 16
-"""Batches that are written before the file grows; within them, like lengths go together."""
+    from grls.train.doc2query.writing import OpenedQueries
 
 
 def pseudo_queries(
@@ -46,6 +41,8 @@ def pseudo_queries(
     device: str = "auto",
     precision: Numbers = "float32",
     analyzer: Analyzer = USUAL,
+    ray: str | None = None,
+    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Let a query generator write queries for passages, and keep those that lead back to them.
 
@@ -67,67 +64,50 @@ def pseudo_queries(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the query generator: bfloat16 only where the processor has it.
         analyzer: How bm25 splits texts into words: language, stemming and function words.
+        ray: Address of a Ray cluster whose workers write the queries: HOST:PORT, auto, or local for a cluster
+            on this machine. All its machines must see the files.
+        workers: How many workers, and their shards.
     """
-    from grls.answer.writer import TextWriter
-    from grls.data.codec import tokenizer_fingerprint
-    from grls.data.neighbours import Neighbours
+    from grls.cluster.options import workers_of
     from grls.io.resumable import GrowingFile
-    from grls.models.load.language import load_language_model, weights_fingerprint
-    from grls.train.doc2query.form import QueryForm, QueryPrompt
-    from grls.train.doc2query.generate import QueryWriter, tasks
     from grls.train.doc2query.round_trip import sift
+    from grls.train.doc2query.writing import QueryWork, write_by_workers
 
     quiet()
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
+    sharing = workers_of(ray, workers)
     refuse_unwritable(output)
-    corpus = Corpus.read(data)
-    form = QueryForm.read(model)
-    drawing = replace(draw, reads=draw.reads or ("first" if form.passages == "one" else "all"))
+    asked = QueryWork(data, model, draw, links, limit, search.batch_size, device, precision)
+    opened = asked.opened()
+    corpus, tasks = opened.corpus, opened.asked
     judge = None
     if retriever is not None:
         judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")
-    near = None if links is None else Neighbours.read(links, corpus)
-    asked = tasks(_chosen(len(corpus), limit, draw.seed), near, drawing)
-    loaded, tokenizer = load_language_model(model, device, precision)
-    prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
-    origin = {
-        "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-        "form": form._asdict(), "corpus": corpus.fingerprint, "limit": limit,
-        "links": None if links is None else sha256(links), **asdict(drawing),
-    }  # fmt: skip
-    if precision != "float32":
-        origin["precision"] = precision
-    file = GrowingFile(_beside(output, "written.jsonl"), origin)
-    file.refuse_other(("chain", "draw"), ((corpus.ids(task.chain), task.draw) for task in asked))
-    writer = TextWriter(loaded, tokenizer, form.query_tokens + 1, search.batch_size)
-    _write(QueryWriter(writer, prompt, corpus, drawing), asked, file, search.batch_size)
+    file = GrowingFile(_beside(output, "written.jsonl"), opened.origin)
+    file.refuse_other(("chain", "draw"), ((corpus.ids(task.chain), task.draw) for task in tasks))
+    if sharing is None:
+        _write(opened, file)
+    else:
+        write_by_workers(opened, asked, file, sharing, output)
     found = sift(file.records, corpus, judge, k)
-    _keep(output, found, origin, {} if retriever is None else {"k": k, "retriever": retriever})
+    _keep(output, found, opened.origin, {} if retriever is None else {"k": k, "retriever": retriever})
     wanted = draw.queries * min(len(corpus), limit or len(corpus))
-    print(_summary(found, len(file.records), wanted - len(asked), k))
+    print(_summary(found, len(file.records), wanted - len(tasks), k))
 
 
 def _beside(output: str, ending: str) -> Path:
     return Path(output).with_name(f"{Path(output).name}.{ending}")
 
 
-def _chosen(count: int, limit: int | None, seed: int) -> list[int]:
-    """Numbers of the passages that are written for."""
-    if limit is None or limit >= count:
-        return list(range(count))
-    return sorted(random.Random(seed).sample(range(count), limit))
-
-
-def _write(writer: QueryWriter, asked: list[Task], file: GrowingFile, batch_size: int) -> None:
+def _write(opened: OpenedQueries, file: GrowingFile) -> None:
     """Write what the file lacks, and say how long it took."""
-    done = len(file.records)
+    done, total = file.count, len(opened.asked)
     start = perf_counter()
-    with Progress(len(asked), "pseudo-queries", "queries", done) as bar:
-        for first in range(done, len(asked), batch_size * _PORTION):
-            file.add(writer.write(asked[first : first + batch_size * _PORTION], bar.update))
-    if done < len(asked):
+    with Progress(total, "pseudo-queries", "queries", done) as bar:
+        opened.write(done, total, file, bar.update)
+    if done < total:
         seconds = perf_counter() - start
-        print(f"{len(asked) - done:,} queries written in {seconds:.1f} s, {done:,} found in {file.path}")
+        print(f"{total - done:,} queries written in {seconds:.1f} s, {done:,} found in {file.path}")
 
 
 def _keep(output: str, found: Sifted, origin: dict[str, Any], judged: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import Workers
+from grls.cluster.places import other_on_worker, seen_elsewhere, shards_folder
 from grls.cluster.plan import Shard, ShardPlan, Work
 from grls.cluster.work import done_by_workers
 from grls.data.filter_options import FilterOptions
@@ -16,7 +17,6 @@ from grls.data.words import Analyzer
 from grls.errors import MismatchError
 from grls.models.precision_names import Precision
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.shards import other_on_worker, shards_folder
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.registry import BM25
 from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
@@ -64,15 +64,10 @@ class AskedAgain:
     def elsewhere(self) -> AskedAgain:
         """The same with absolute paths: a worker runs in another folder."""
         plain_bm25 = self.retriever == BM25 and not (Path(BM25) / MANIFEST).is_file()
-        retriever = self.retriever if plain_bm25 else _absolute(self.retriever)
-        allow = None if self.filter.allow is None else _absolute(self.filter.allow)
+        retriever = self.retriever if plain_bm25 else seen_elsewhere(self.retriever)
+        allow = None if self.filter.allow is None else seen_elsewhere(self.filter.allow)
         inside = replace(self.filter, allow=allow)
-        return replace(self, retriever=retriever, data=_absolute(self.data), filter=inside)
-
-
-def _absolute(place: str) -> str:
-    """An absolute path; a hub name stays as it is."""
-    return str(Path(place).absolute()) if Path(place).exists() else place
+        return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=inside)
 
 
 @dataclass(frozen=True)

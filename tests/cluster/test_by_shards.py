@@ -1,20 +1,26 @@
 """Work in shards, one after the other in this process: the results of one process, byte for byte."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from encoder_models import tiny_colbert, tiny_splade
 from small_data import small_retriever, tiny_bert, write_small
 
 from grls.cluster.options import WorkerOptions, Workers
 from grls.data.corpus import Corpus
+from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
 from grls.index.options import IndexOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative import shards
+from grls.retrieve.multi_vector import retriever as multi_vector
+from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.sparse import retriever as sparse
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +72,39 @@ def test_embeddings_of_shards_are_those_of_one_process(data: Path, tmp_path: Pat
     assert not shards.shards_folder(tmp_path / "two").exists()
 
 
+@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
+def test_a_killed_encoding_goes_on_where_it_stopped(
+    kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard at a time is on disk and in memory; the bytes do not depend on where the run was killed."""
+    module, name = (sparse, "encode_weights") if kind == "sparse" else (multi_vector, "encode_vectors")
+    model = str({"sparse": tiny_splade, "multi-vector": tiny_colbert}[kind](tmp_path / "model"))
+    monkeypatch.setattr(module, "shard_size", lambda workers: 4)
+    real, asked = getattr(module, name), list[int]()
+
+    def dying(*rest: Any) -> int:
+        asked.append(rest[3].number)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return int(real(*rest))
+
+    how = Building(f"{tmp_path}/r", kind, device="cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, dying)
+        with pytest.raises(KeyboardInterrupt):
+            build(model, str(data), how)
+        build(model, str(data), how)
+    assert asked == [0, 1, 1, 2]
+    build(model, str(data), Building(f"{tmp_path}/whole", kind, device="cpu"))
+    assert contents(tmp_path / "r") == contents(tmp_path / "whole")
+    build(model, str(data), Building(f"{tmp_path}/rest", kind, device="cpu", batch_size=1, workers=here(100)))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model", "r", "rest", "whole"]
+    one, other = (load_retriever(tmp_path / name, Opening("cpu")) for name in ("whole", "rest"))
+    queries = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
+    for hits, same in zip(one.retrieve(queries, 5), other.retrieve(queries, 5), strict=True):
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in same], abs=1e-5)
+
+
 def test_a_killed_build_keeps_its_shards(
     data: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,5 +133,5 @@ def test_what_no_workers_build_is_refused(data: Path, model: str, tmp_path: Path
     flat = Building(f"{tmp_path}/r", "generative", IndexOptions(backend="flat"), workers=here(4))
     with pytest.raises(ConfigError, match="'array' only; got 'flat'"):
         build(model, str(data), flat)
-    with pytest.raises(ConfigError, match="--ray builds no retriever of the kind 'sparse'"):
-        build(model, str(data), Building(f"{tmp_path}/r", "sparse", workers=here(4)))
+    with pytest.raises(ConfigError, match="--ray builds no retriever of the kind 'rescored'"):
+        build(model, str(data), Building(f"{tmp_path}/r", "rescored", workers=here(4)))

@@ -1,23 +1,31 @@
 """A local Ray cluster of two workers, one of which is killed half-way: the results of one process."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dying
 import pytest
+from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
 from small_data import small_retriever, write_small
+from writing_models import writing_model
 
+from grls.answer.riches import proposition_work
 from grls.cli import main
 from grls.cluster import ray_data
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
+from grls.cluster.places import shards_folder
 from grls.index.options import IndexOptions
 from grls.retrieve.build import Building, build
+from grls.retrieve.encoded import shards as encoded
 from grls.retrieve.generative import shards
 from grls.runs.trec import read_run
+from grls.train.doc2query import writing
+from grls.train.doc2query.form import FORM, QueryForm
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
@@ -46,22 +54,85 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ModuleType], None]]:
+    """Lets the worker of shard 1 die once, in the work that a module shares; it has died at the end."""
+    mark = tmp_path / "mark"
+
+    def killing(module: Any) -> None:
+        real = module.done_by_workers
+
+        def killed_once(plan: Any, make: Any, *rest: Any) -> Any:
+            return real(plan, dying.DyingMaker(make, 1, str(mark)), *rest)
+
+        monkeypatch.setattr(module, "done_by_workers", killed_once)
+
+    yield killing
+    assert mark.exists()
+
+
 def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
-    data: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, made: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
 ) -> None:
-    model, mark = str(made / "model"), tmp_path / "mark"
-    real = shards.done_by_workers
-
-    def killed_once(plan: Any, make: Any, *rest: Any) -> Any:
-        return real(plan, dying.DyingMaker(make, 1, str(mark)), *rest)
-
-    monkeypatch.setattr(shards, "done_by_workers", killed_once)
+    model = str(made / "model")
+    killed(shards)
     build(model, str(data), Building(f"{tmp_path}/one", "generative", IndexOptions()))
     workers = Workers(LOCAL, WorkerOptions(shard=3))
     build(model, str(data), Building(f"{tmp_path}/two", "generative", IndexOptions(), workers=workers))
-    assert mark.exists()
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mark", "one", "two"]
+
+
+def test_pseudo_queries_are_those_of_one_process_though_a_worker_is_killed(
+    data: Path, tmp_path: Path, killed: Callable[[ModuleType], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Shards hold whole portions (16 batches of one query), so that queries are padded alike."""
+    model = writing_model(data, tmp_path / "model", positions=128)
+    (model / FORM).write_text(json.dumps(QueryForm("one", 32, 24)._asdict()))
+    given = [
+        "prepare", "pseudo-queries", f"--data={data}", f"--model={model}", "--retriever=null", "--device=cpu",
+        "--draw.temperature=5", "--draw.queries=5", "--search.batch_size=1",
+    ]  # fmt: skip
+    assert main([*given, f"--output={tmp_path}/one"]) == 0
+    lines = (tmp_path / "one.written.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "two.written.jsonl").write_bytes(b"".join(lines[:5]))  # of a run that was killed
+    killed(writing)
+    assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=7"]) == 0
+    assert "of 50 pseudo-queries kept" in capsys.readouterr().out
+    for ending in "", ".written.jsonl", ".manifest.json":
+        one, two = (tmp_path / f"{name}{ending}" for name in ("one", "two"))
+        assert two.read_bytes() == one.read_bytes()
+    assert not shards_folder(tmp_path / "two").exists()
+
+
+def test_propositions_are_those_of_one_process_though_a_worker_is_killed(
+    data: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
+) -> None:
+    model = writing_model(data, tmp_path / "model", positions=2048)
+    given = [
+        "prepare", "propositions", f"--data={data}", f"--model={model}", "--device=cpu",
+        "--max_new_tokens=8", "--batch_size=2", "--examples=false",
+    ]  # fmt: skip
+    assert main([*given, f"--output={tmp_path}/one"]) == 0
+    killed(proposition_work)
+    assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=3"]) == 0
+    for ending in "", ".manifest.json":
+        one, two = (tmp_path / f"{name}{ending}" for name in ("one", "two"))
+        assert two.read_bytes() == one.read_bytes()
+    assert not shards_folder(tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
+def test_encodings_are_those_of_one_process_though_a_worker_is_killed(
+    kind: str, data: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
+) -> None:
+    model = {"sparse": tiny_splade, "multi-vector": tiny_colbert}[kind](tmp_path / "model")
+    how = Building(f"{tmp_path}/one", kind, device="cpu", batch_size=1)
+    build(str(model), str(data), how)
+    killed(encoded)
+    workers = Workers(LOCAL, WorkerOptions(shard=4))
+    build(str(model), str(data), replace(how, output=f"{tmp_path}/two", workers=workers))
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
 def test_a_run_is_that_of_one_process(data: Path, made: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,10 @@ class PropositionFile:
         for unit in units:
             self.tally.add(unit)
 
+    def close(self) -> None:
+        """Let other processes write the file."""
+        self._file.close()
+
     def _refuse_other(self, made: Any, origin: dict[str, Any], manifest: Path) -> None:
         if not isinstance(made, dict) or made.get("format") != FORMAT:
             raise DataError(f"expected a manifest of format {FORMAT}; give another --output.", manifest)
@@ -141,6 +145,18 @@ class PropositionFile:
                 number,
             )
         return line
+
+
+def read_propositions(path: Path) -> Iterator[Propositions]:
+    """The propositions of a whole file, passage by passage."""
+    unit: list[dict[str, Any]] = []
+    with path.open("rb") as stream:
+        for line in map(json.loads, stream):
+            unit.append(line)
+            if line["part"] == line["parts"]:
+                texts = tuple(one["text"] for one in unit if one["part"])
+                yield Propositions(line["passage"], texts, line["by"], unit[0]["dropped"])
+                unit = []
 
 
 def _lines(one: Propositions) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import logging
 import os
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from grls.io.locks import LockedFile
 from grls.io.progress import Progress
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
 from grls.models.text_encoder import passage_text
-from grls.retrieve.encoded.encode import refuse_unusable_corpus
+from grls.retrieve.encoded.encode import refuse_unusable_corpus, settings_sum
 
 log = logging.getLogger(__name__)
 
@@ -106,11 +105,6 @@ def encode_to_disk(
         write_json(folder / PLAN, {**plan, "done": done, "sha256": digest.hexdigest()})
     file.close()
     return file.path
-
-
-def settings_sum(settings: Any) -> str:
-    """SHA-256 of the settings of a bi-encoder."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -36,7 +36,7 @@ from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, work_folder
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
-from grls.retrieve.dense.shards import encode_by_workers, encoder_maker
+from grls.retrieve.dense.shards import encode_by_workers
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
 from grls.retrieve.encoded.folder import REBUILD
 from grls.retrieve.encoded.retriever import EncodedRetriever, refuse_generative
@@ -161,9 +161,7 @@ class DenseRetriever(EncodedRetriever):
         if how.workers is None:
             work = work_folder(how.output)
             return cls.assemble(biencoder, passages, work, how.batch_size, progress=True)
-        opening = (model, kind, how.device, how.limits.input, passages, how.batch_size)
-        maker = encoder_maker(*opening, biencoder.fingerprint())
-        file = encode_by_workers(biencoder, passages, maker, how.workers, how.output)
+        file = encode_by_workers(biencoder, passages, model, kind, how)
         made = cls(biencoder, passages, _open(file), how.batch_size, progress=True)
         made._work, made._encoded_by = file.parent, biencoder.fingerprint()
         return made

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from grls.data.codec import DONE_ID
@@ -29,6 +31,11 @@ def refuse_unusable_corpus(corpus: Corpus) -> None:
         raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
 
 
+def settings_sum(settings: Any) -> str:
+    """SHA-256 of the settings of an encoder."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
+
+
 def encoded_passages(
     encoder: TextEncoder, corpus: Corpus, encode: Any, shard: int, progress: bool = False
 ) -> Iterator[Any]:
@@ -44,12 +51,34 @@ def encoded_passages(
     refuse_unusable_corpus(corpus)
     cut = 0
     with Progress(len(corpus), "embed", "passages", shown=progress) as bar:
-        for first in range(0, len(corpus), shard):
-            numbers = range(first, min(first + shard, len(corpus)))
-            texts = [passage_text(passage) for passage in corpus.passages(numbers)]
-            cut += encoder.count_cut(texts)
-            with encoder.telling(bar.update):
-                encoded = encode(texts)
-            yield encoded
+        for part, short in encoded_range(encoder, corpus, range(len(corpus)), encode, shard, bar.update):
+            cut += short
+            yield part
     if cut:
         log.warning(encoder.cut_notice(cut, len(corpus), "--limits.input (of grls index)"))
+
+
+def encoded_range(
+    encoder: TextEncoder,
+    corpus: Corpus,
+    numbers: range,
+    encode: Any,
+    shard: int,
+    told: Callable[[int], object] = lambda _: None,
+) -> Iterator[tuple[Any, int]]:
+    """Encode a range of passages, a shard at a time, each with the number of passages that were cut.
+
+    Args:
+        encoder: The model.
+        corpus: The passages.
+        numbers: The range.
+        encode: Encodes the texts of passages.
+        shard: Passages at a time.
+        told: Called with the number of passages that are encoded.
+    """
+    for first in range(numbers.start, numbers.stop, shard):
+        some = corpus.passages(range(first, min(first + shard, numbers.stop)))
+        texts = [passage_text(passage) for passage in some]
+        with encoder.telling(told):
+            encoded = encode(texts)
+        yield encoded, encoder.count_cut(texts)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.cluster.options import Workers
+from grls.cluster.places import other_on_worker, seen_elsewhere, shards_folder
 from grls.cluster.plan import ShardPlan, Work
 from grls.cluster.work import done_by_workers
 from grls.data.codec import Codec, Limits
@@ -19,12 +20,6 @@ from grls.index.shard_runs import ShardSorter, index_of_shards
 
 PASSAGES = 1_000_000
 """Passages (or spans) of a shard, unless an option says otherwise."""
-
-
-def shards_folder(output: str | Path) -> Path:
-    """The folder of the shards of an output, beside it."""
-    place = Path(output).absolute()
-    return place.with_name(f".{place.name}.shards")
 
 
 @dataclass(frozen=True)
@@ -68,11 +63,6 @@ class SorterMaker:
         return ShardSorter(corpus if self.spans is None else Spans(corpus, *self.spans), codec, self.memory)
 
 
-def other_on_worker(place: str, what: str) -> str:
-    """The error text for a worker that reads something else under the same name."""
-    return f"{place}: a worker reads another {what} there; all machines must see the same files."
-
-
 def index_by_workers(
     model: str,
     listed: Corpus | Spans,
@@ -111,8 +101,8 @@ def index_by_workers(
     plan = ShardPlan(shards_folder(output), settings, len(listed), workers.options.shard or PASSAGES)
     place = str(corpus_file(corpus.source).absolute())
     maker = SorterMaker(
-        str(Path(model).absolute()) if Path(model).exists() else model,
-        place, codec.limits, codec.causal, spans, memory, settings["codec"], settings["corpus"],
+        seen_elsewhere(model), place, codec.limits, codec.causal, spans, memory, settings["codec"],
+        settings["corpus"],
     )  # fmt: skip
     done = done_by_workers(plan, maker, workers, "sort", "passages")
     return index_of_shards(done, codec, memory, options.form, scratch, progress=True), plan

@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Self, cast
@@ -23,11 +24,11 @@ from typing import Any, Self, cast
 import numpy as np
 from sentence_transformers import MultiVectorEncoder
 
+from grls.cluster.places import seen_elsewhere
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import scratch_folder
 from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.biencoder import Matrix
@@ -38,23 +39,21 @@ from grls.retrieve.build import Building
 from grls.retrieve.encoded.encode import encoded_passages
 from grls.retrieve.encoded.ranking import RanksByScores
 from grls.retrieve.encoded.retriever import refuse_generative
+from grls.retrieve.encoded.shards import PART, Encoding, shard_size
 from grls.retrieve.multi_vector.encode import LateTexts
 from grls.retrieve.multi_vector.search import MaxSimSearch
+from grls.retrieve.multi_vector.shards import encode_vectors, join_vectors
 from grls.retrieve.multi_vector.vectors import (
     TokenVectors,
     bounds_of,
     check_finite,
     check_form,
-    grow_vectors,
     read_vectors,
     write_vectors,
 )
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, Member, relative
-
-SHARD = 1024
-"""Passages encoded between two moves to disk."""
 
 NO_VECTOR = -1e9
 """Score of a passage without a vector (the model leaves all of its tokens out), which is no hit."""
@@ -81,6 +80,7 @@ class MultiVectorRetriever(RanksByScores):
     folders = ("retriever",)
     called = "a multi-vector retriever"
     file = "embeddings.safetensors"
+    built_by_workers = True
     fields = ("retriever", "passages")
     least_score = NO_VECTOR
 
@@ -115,18 +115,15 @@ class MultiVectorRetriever(RanksByScores):
         cls,
         encoder: LateTexts,
         corpus: Corpus,
-        scratch: str | Path | None = None,
         batch_size: int = 32,
         progress: bool = False,
         **options: Any,
     ) -> Self:
-        """Encode a corpus and put everything together.
+        """Encode a corpus and put everything together, in memory.
 
         Args:
             encoder: The model.
             corpus: The passages.
-            scratch: A folder where the vectors lie until the retriever is saved, so that memory stays small;
-                None: in memory.
             batch_size: Texts encoded together.
             progress: Show progress bars.
             options: Other arguments of the constructor.
@@ -135,12 +132,9 @@ class MultiVectorRetriever(RanksByScores):
         def encode(texts: Sequence[str]) -> list[Matrix]:
             return encoder.encode(texts, "passage", batch_size)
 
-        shards = encoded_passages(encoder, corpus, encode, SHARD, progress)
-        if scratch is None:
-            rows = [one for shard in shards for one in shard]
-            tokens = TokenVectors(np.concatenate(rows), bounds_of([len(one) for one in rows]))
-        else:
-            tokens = grow_vectors(shards, Path(scratch) / "vectors.npy", encoder.dimension)
+        shards = encoded_passages(encoder, corpus, encode, PART, progress)
+        rows = [one for shard in shards for one in shard]
+        tokens = TokenVectors(np.concatenate(rows), bounds_of([len(one) for one in rows]))
         made = cls(encoder, corpus, tokens, batch_size, progress=progress, checked=True, **options)
         made._encoded_by = encoder.fingerprint()
         return made
@@ -152,17 +146,22 @@ class MultiVectorRetriever(RanksByScores):
 
     @classmethod
     def build(cls, model: str, corpus: str, how: Building) -> str:
-        """Build a folder; see :func:`grls.retrieve.build.build`."""
+        """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
         refuse_generative(how, "a multi-vector encoder")
         start = perf_counter()
-        encoder = LateTexts.load(model, how.device, how.limits.input)
-        with scratch_folder(how.output) as scratch:
-            made = cls.assemble(encoder, Corpus.read(corpus), scratch, how.batch_size, progress=True)
-            made.save_pretrained(how.output)
-            count, passages = len(made.tokens.vectors), len(made.corpus)
+        place, passages = seen_elsewhere(model), Corpus.read(corpus)
+        load = partial(LateTexts.load, place, how.device, how.limits.input)
+        encoding = Encoding("vectors", load, encode_vectors, place, how.batch_size, how.output, how.workers)
+        encoder = load()
+        encoded = encoding.shards(encoder, passages, len(passages), shard_size(how.workers))
+        made = cls(encoder, passages, join_vectors(encoded, encoder.dimension), checked=True)
+        made._encoded_by = encoder.fingerprint()
+        made.save_pretrained(how.output)
+        encoded.plan.remove()
+        count, dimension = made.tokens.vectors.shape
         return (
-            f"{how.output}: {passages:,} passages, {count / passages:.1f} vectors of {encoder.dimension} "
-            f"dimensions each, {4 * count * encoder.dimension / 2**20:.1f} MiB, "
+            f"{how.output}: {len(passages):,} passages, {count / len(passages):.1f} vectors of {dimension} "
+            f"dimensions each, {4 * count * dimension / 2**20:.1f} MiB, "
             f"{perf_counter() - start:.1f} s"
         )
 

@@ -7,7 +7,6 @@ The file holds ``vectors [T, d]``, and ``bounds [N + 1]`` of the passages in the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +18,10 @@ from grls.errors import DataError, MismatchError
 from grls.index.external_sort.npy import GrowingArray
 from grls.models.biencoder import Matrix
 from grls.retrieve.encoded.folder import REBUILD
+from grls.retrieve.encoded.tensor_file import map_tensors, write_tensors
 
 _BLOCK = 1 << 14
-"""Vectors that are checked or written together."""
+"""Vectors that are checked together."""
 
 
 class TokenVectors(NamedTuple):
@@ -59,18 +59,7 @@ def grow_vectors(shards: Iterator[list[Matrix]], file: Path, dimension: int) -> 
 
 def write_vectors(tokens: TokenVectors, file: Path) -> None:
     """Write vectors as safetensors, a block at a time, so that mapped ones are never whole in memory."""
-    size, bounds = tokens.vectors.nbytes, np.ascontiguousarray(tokens.bounds, dtype="<i8")
-    header = {
-        "vectors": {"dtype": "F32", "shape": list(tokens.vectors.shape), "data_offsets": [0, size]},
-        "bounds": {"dtype": "I64", "shape": [len(bounds)], "data_offsets": [size, size + bounds.nbytes]},
-    }
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)
-    with file.open("wb") as stream:
-        stream.write(len(head).to_bytes(8, "little") + head)
-        for start in range(0, len(tokens.vectors), _BLOCK):
-            stream.write(np.ascontiguousarray(tokens.vectors[start : start + _BLOCK], dtype="<f4").data)
-        stream.write(bounds.data)
+    write_tensors(file, {"vectors": tokens.vectors, "bounds": tokens.bounds})
 
 
 def read_vectors(file: Path) -> TokenVectors:
@@ -79,19 +68,7 @@ def read_vectors(file: Path) -> TokenVectors:
     Raises:
         DataError: The file is damaged.
     """
-    try:
-        with file.open("rb") as stream:
-            head = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(head))
-        mapped = np.memmap(file, np.uint8, "r", offset=8 + head).view(np.ndarray)
-        parts = {}
-        for name, kind, dtype in (("vectors", "F32", "<f4"), ("bounds", "I64", "<i8")):
-            if header[name]["dtype"] != kind:
-                raise ValueError(f"{name} is {header[name]['dtype']}, not {kind}")
-            first, last = header[name]["data_offsets"]
-            parts[name] = mapped[first:last].view(dtype).reshape(header[name]["shape"])
-    except (ValueError, KeyError, TypeError, OverflowError, MemoryError) as error:
-        raise DataError(f"the vectors cannot be read ({error}); {REBUILD}", file) from None
+    parts = map_tensors(file, {"vectors": ("F32",), "bounds": ("I64",)})
     return TokenVectors(parts["vectors"], np.array(parts["bounds"]))
 
 

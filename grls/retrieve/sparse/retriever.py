@@ -6,12 +6,13 @@ The model is a ``SparseEncoder`` of sentence-transformers, such as SPLADE (Forma
 2107.05720). The score of a passage is the inner product of its weights and the query's, or the cosine where
 the model compares by cosine. As in an inverted index, a passage with a score of 0 or less has no common word
 with the query and is not a hit. The folder (:mod:`grls.retrieve.encoded.folder`) keeps the weights as
-``embeddings.safetensors``.
+``embeddings.safetensors``, memory-mapped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
@@ -20,6 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 from sentence_transformers import SparseEncoder
 
+from grls.cluster.places import seen_elsewhere
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbers
 from grls.data.types import Passage, Query
@@ -34,11 +36,10 @@ from grls.retrieve.encoded.encode import encoded_passages
 from grls.retrieve.encoded.folder import REBUILD
 from grls.retrieve.encoded.ranking import RanksByScores, top
 from grls.retrieve.encoded.retriever import refuse_generative
+from grls.retrieve.encoded.shards import PART, Encoding, shard_size
 from grls.retrieve.sparse.encode import SparseTexts
-from grls.retrieve.sparse.search import InvertedIndex, read_weights
-
-SHARD = 1024
-"""Passages encoded between two moves into the sparse matrix."""
+from grls.retrieve.sparse.search import InvertedIndex, all_finite, read_index
+from grls.retrieve.sparse.shards import WEIGHTS, encode_weights, merge_weights
 
 
 class SparseRetriever(RanksByScores):
@@ -59,7 +60,8 @@ class SparseRetriever(RanksByScores):
 
     kind = "sparse"
     called = "a sparse retriever"
-    file = "embeddings.safetensors"
+    file = WEIGHTS
+    built_by_workers = True
     least_score = 0.0
 
     encoder: SparseTexts
@@ -80,14 +82,14 @@ class SparseRetriever(RanksByScores):
                 f"expected weights of {expected[0]:,} passages in {expected[1]:,} dimensions, got those of "
                 f"{weights.shape}: they belong to another corpus or model; {REBUILD}"
             )
-        if not np.isfinite(weights.data).all():
+        if not all_finite(weights.data):
             raise DataError(f"a weight of a passage is not finite; {REBUILD}")
         self._index = InvertedIndex.of(weights)
 
     @property
     def weights(self) -> csr_array:
         """``[N, V]`` of the passages."""
-        return self._index.weights
+        return csr_array(self._index.weights)
 
     @property
     def temperature(self) -> float:
@@ -116,7 +118,7 @@ class SparseRetriever(RanksByScores):
         def encode(texts: Sequence[str]) -> csr_array:
             return encoder.encode(texts, "passage", batch_size)
 
-        shards = list(encoded_passages(encoder, corpus, encode, SHARD, progress))
+        shards = list(encoded_passages(encoder, corpus, encode, PART, progress))
         weights = csr_array(vstack(shards, format="csr", dtype=np.float32))
         made = cls(encoder, corpus, weights, batch_size, progress=progress, **options)
         made._encoded_by = encoder.fingerprint()
@@ -129,12 +131,19 @@ class SparseRetriever(RanksByScores):
 
     @classmethod
     def build(cls, model: str, corpus: str, how: Building) -> str:
-        """Build a folder; see :func:`grls.retrieve.build.build`."""
+        """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
         refuse_generative(how, "a sparse encoder")
         start = perf_counter()
-        encoder = SparseTexts.load(model, how.device, how.limits.input)
-        made = cls.assemble(encoder, Corpus.read(corpus), how.batch_size, progress=True)
+        place, passages = seen_elsewhere(model), Corpus.read(corpus)
+        load = partial(SparseTexts.load, place, how.device, how.limits.input)
+        encoding = Encoding("weights", load, encode_weights, place, how.batch_size, how.output, how.workers)
+        encoder = load()
+        encoded = encoding.shards(encoder, passages, len(passages), shard_size(how.workers))
+        file = merge_weights(encoded, len(passages), encoder.dimension)
+        made = cls(encoder, passages, read_index(file, len(passages), encoder.dimension).weights)
+        made._encoded_by = encoder.fingerprint()
         made.save_pretrained(how.output)
+        encoded.plan.remove()
         count = len(made._index)
         return (
             f"{how.output}: {len(made.corpus):,} passages, {count / len(made.corpus):.1f} of "
@@ -150,7 +159,7 @@ class SparseRetriever(RanksByScores):
     def _made(
         cls, encoder: SparseTexts, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
     ) -> Self:
-        return cls(encoder, corpus, read_weights(file, len(corpus), encoder.dimension), **options)
+        return cls(encoder, corpus, read_index(file, len(corpus), encoder.dimension).weights, **options)
 
     def _again(self, numbers: list[int]) -> tuple[Floats, Floats]:
         texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]

@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
 from grls.errors import DataError
 from grls.models.base import Floats
 from grls.retrieve.encoded.folder import REBUILD
+from grls.retrieve.encoded.tensor_file import map_tensors, write_tensors
+
+_KINDS = {"data": ("F32",), "numbers": ("I32", "I64"), "bounds": ("I32", "I64")}
+"""The arrays of a file, and the types that they may have."""
+_BLOCK = 1 << 20
+"""Weights that are checked together."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,9 @@ class InvertedIndex:
         return int(self.rows.nnz)
 
     @property
-    def weights(self) -> csr_array:
-        """``[N, V]`` of the passages."""
-        return csr_array(self.rows.T.tocsr())
+    def weights(self) -> Any:
+        """``[N, V]`` of the passages, by dimension."""
+        return self.rows.T
 
     def scores(self, queries: csr_array, query: int) -> Floats:
         """``[N]`` inner products of all passages with one query, a row of ``[n, V]`` weights.
@@ -62,22 +66,29 @@ class InvertedIndex:
         return scores
 
     def write(self, file: Path) -> None:
-        """Write the weights as safetensors."""
+        """Write the weights as safetensors, which may be memory-mapped, a block at a time."""
         arrays = {"data": self.rows.data, "numbers": self.rows.indices, "bounds": self.rows.indptr}
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, file)
+        widest = sorted(arrays, key=lambda name: -arrays[name].itemsize)
+        write_tensors(file, {name: arrays[name] for name in widest})
 
 
-def read_weights(file: Path, passages: int, dimensions: int) -> Any:
-    """The ``[N, V]`` weights of a file that :meth:`InvertedIndex.write` wrote.
+def read_index(file: Path, passages: int, dimensions: int) -> InvertedIndex:
+    """The index of a file that :meth:`InvertedIndex.write` wrote, memory-mapped.
 
     Raises:
         DataError: The file is damaged.
     """
+    arrays = map_tensors(file, _KINDS)
     try:
-        arrays = load_file(file)
         parts = (arrays["data"], arrays["numbers"], arrays["bounds"])
         by_dimension = csr_array(parts, shape=(dimensions, passages))
         by_dimension.check_format(full_check=True)
-    except (SafetensorError, KeyError, ValueError) as error:
+    except ValueError as error:
         raise DataError(f"the weights cannot be read ({error}); {REBUILD}", file) from None
-    return by_dimension.T
+    return InvertedIndex(by_dimension)
+
+
+def all_finite(numbers: Any) -> bool:
+    """Whether all numbers of a long array are finite; a block is read at a time."""
+    blocks = (numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK))
+    return all(bool(np.isfinite(block).all()) for block in blocks)

@@ -11,7 +11,6 @@ from failing import fails
 from small_data import passages, queries, small_retriever, write_small
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import grls.commands.pseudo_queries as command
 from grls.answer.writer import TextWriter
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -22,6 +21,7 @@ from grls.errors import ConfigError
 from grls.models.load.build import train_tokenizer
 from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
+from grls.train.doc2query import writing
 from grls.train.doc2query.form import FORM, QueryForm, QueryPrompt
 from grls.train.doc2query.generate import Drawing, QueryWriter, Task, tasks
 from grls.train.doc2query.round_trip import sift
@@ -297,7 +297,7 @@ def test_a_run_that_was_ended_goes_on(
         "--search.batch_size=2",
         "--limit=7",
     ]
-    monkeypatch.setattr(command, "_PORTION", 2)
+    monkeypatch.setattr(writing, "PORTION", 2)
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     assert main(options(data, model, whole, *wild)) == 0
     assert main(options(data, model, cut, *wild)) == 0
