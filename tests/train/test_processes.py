@@ -1,6 +1,5 @@
 """Every training on two and three processes: the losses of one process, and a run that is resumed."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,8 +8,8 @@ from pathlib import Path
 import biencoder_helpers
 import pytest
 import torch
+from models_without_dropout import still_bert
 from process_group import together
-from small_data import tiny_bert
 from train_helpers import arguments, chain_options, logged, write_chain_parts
 
 from grls.answer.ralm.reranker import Reranker, RerankExample
@@ -20,6 +19,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.train.core.processes import averaged, by_first, gathered, summed, weighed
 from grls.train.reranker.fit import fit_reranker
+from grls.train.reranker.options import RerankerOptions
 
 GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=2"]
 """30 examples, 8 a batch: the last one has 6, and three processes have 3, 3 and 2 of 8."""
@@ -68,17 +68,8 @@ def test_chains_with_rescoring_have_the_losses_of_one_process(root: Path, tmp_pa
     same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss", "dev_recall")
 
 
-def bert(folder: Path) -> Path:
-    """A random encoder without dropout."""
-    torch.manual_seed(0)
-    config = tiny_bert(folder) / "config.json"
-    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config.write_text(json.dumps({**json.loads(config.read_text()), **still}))
-    return folder
-
-
 def test_the_passages_of_all_processes_are_negatives_of_a_bi_encoder(root: Path, tmp_path: Path) -> None:
-    bert(root / "bert")
+    still_bert(root / "bert")
 
     def options(name: str, *more: str) -> list[str]:
         given = ["--fit.batch_size=8", "--fit.hard_negatives=1", "--fit.epochs=2", "--fit.learning_rate=1e-3"]
@@ -104,7 +95,7 @@ def examples(count: int) -> list[RerankExample]:
 
 
 def test_a_reranker_has_the_losses_of_one_process(tmp_path: Path) -> None:
-    bert(tmp_path / "bert")
+    still_bert(tmp_path / "bert")
     animals = Corpus.from_passages(
         [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
     )
@@ -112,7 +103,9 @@ def test_a_reranker_has_the_losses_of_one_process(tmp_path: Path) -> None:
     def fit(name: str) -> None:
         torch.manual_seed(0)
         reranker = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
-        fit_reranker(reranker, animals, examples(13), examples(5), tmp_path / name, 6, 4, 1e-3)
+        fit_reranker(
+            reranker, animals, examples(13), examples(5), tmp_path / name, RerankerOptions(6, 4, 1e-3)
+        )
 
     fit("one")
     assert together(2, lambda: fit("two")) == [0, 0]

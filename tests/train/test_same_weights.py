@@ -16,6 +16,7 @@ from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.train.reranker.fit import fit_reranker
+from grls.train.reranker.options import RerankerOptions
 
 SHORT = ("--trainer.max_steps=3", "--trainer.limit_val_batches=0", "--data.workers=0")
 
@@ -60,7 +61,9 @@ def reranker(root: Path, output: Path) -> None:
     examples = [RerankExample(f"is the {n} calm", names, (-1.0, -2.0, -9.0, -9.0)) for n in ("otter", "lynx")]
     torch.manual_seed(0)
     new = Reranker.load(str(root / "bert"), 8, 32, "cpu")
-    fit_reranker(new, Corpus.from_passages(passages()), examples, examples, output, 2, 1, 1e-3)
+    fit_reranker(
+        new, Corpus.from_passages(passages()), examples, examples, output, RerankerOptions(2, 1, 1e-3)
+    )
 
 
 TRAININGS = {

@@ -1,14 +1,28 @@
 """Sharded trainings on two and three processes: the losses of one, kill and resume, and what is refused."""
 
+import os
 from pathlib import Path
+from typing import Any
 
+import biencoder_helpers
 import pytest
+import torch
 from failing import fails
+from models_without_dropout import still_bert
 from process_group import together
 from train_helpers import arguments, chain_options, logged, write_chain_parts
 
+from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.errors import ConfigError
+from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import Pretrained
+from grls.train.biencoder.trainer import BiEncoderTrainer
+from grls.train.reranker.fit import fit_reranker
+from grls.train.reranker.module import RerankerModule
+from grls.train.reranker.options import RerankerOptions
 
 FSDP = ["--trainer.strategy=fsdp", "--model.gradient_checkpointing=true", "--trainer.gradient_clip_val=0.5"]
 GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=2"]
@@ -82,3 +96,109 @@ def test_what_needs_whole_weights_is_refused(
 ) -> None:
     options = arguments("retrieve", root / "data", tmp_path, *FSDP, "--model.optimizer=adafactor")
     assert "set --model.optimizer adamw" in fails(capsys, "train", *options)
+
+
+def biencoder(root: Path, output: Path, *more: str) -> list[str]:
+    if not (root / "bert").exists():
+        still_bert(root / "bert")
+    given = ["--fit.batch_size=8", "--fit.epochs=2", "--fit.learning_rate=1e-3", "--fit.clip=0.5"]
+    return biencoder_helpers.options(root, output, *given, *more)
+
+
+def ended_after_a_checkpoint(options: list[str]) -> None:
+    """A training whose processes are killed when their first checkpoint is written."""
+    save = BiEncoderTrainer._save_checkpoint
+
+    def dying(self: Any, *rest: Any) -> None:
+        save(self, *rest)
+        torch.distributed.barrier()
+        os._exit(9)
+
+    BiEncoderTrainer._save_checkpoint = dying  # type: ignore[method-assign]
+    main(options)
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_a_bi_encoder_in_shards_has_the_losses_of_one_process_and_resumes_on_another_number(
+    lora: int, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def options(name: str, *more: str) -> list[str]:
+        return biencoder(root, tmp_path / name, f"--fit.lora_rank={lora}", *more)
+
+    shards = ["--fit.strategy=fsdp", "--fit.gradient_checkpointing=true"]
+    torch.manual_seed(0)
+    assert main(options("one")) == 0
+    expected = biencoder_helpers.logged(tmp_path / "one", "loss")
+    assert len(expected) == 2 * 4
+    assert together(2, lambda: ended_after_a_checkpoint(options("two", *shards))) == [9, 9]
+    assert "--resume true" in fails(capsys, *options("two", *shards))
+    assert "had strategy 'fsdp', now it is 'ddp'" in fails(capsys, *options("two", "--resume=true"))
+    assert together(3, lambda: main(options("two", *shards, "--resume=true"))) == [0, 0, 0]
+    assert biencoder_helpers.logged(tmp_path / "two", "loss") == pytest.approx(expected, abs=5e-4)
+    recalls = [biencoder_helpers.logged(tmp_path / name, "dev_recall@1") for name in ("one", "two")]
+    assert recalls[0] == recalls[1]
+    one, two = (BiEncoderModel.load(str(tmp_path / name / "model"), device="cpu") for name in ("one", "two"))
+    for name, weight in two.model.state_dict().items():
+        assert weight == pytest.approx(one.model.state_dict()[name], abs=2e-3), name
+
+
+def test_a_bi_encoder_in_bfloat16_shards_without_dev(root: Path, tmp_path: Path) -> None:
+    options = biencoder(root, tmp_path / "two", "--fit.strategy=fsdp", "--fit.precision=bfloat16")
+    assert together(2, lambda: main([*options, "--dev_split=null", "--fit.epochs=1"])) == [0, 0]
+    losses = biencoder_helpers.logged(tmp_path / "two", "loss")
+    assert all(0 < loss < 9 for loss in losses.values())
+    BiEncoderModel.load(str(tmp_path / "two" / "model"), device="cpu")
+
+
+def test_what_a_bi_encoder_cannot_shard_is_refused(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = biencoder(root, tmp_path / "r", "--fit.strategy=fsdp", "--fit.optimizer=adafactor")
+    assert "set optimizer to adamw" in fails(capsys, *options)
+    assert "lora_rank of at least 0" in fails(capsys, *biencoder(root, tmp_path / "r", "--fit.lora_rank=-1"))
+
+
+def reranked(count: int) -> list[RerankExample]:
+    names = ["otter", "heron", "badger", "lynx"]
+    orders = [tuple(names[n % 4 :] + names[: n % 4]) for n in range(count)]
+    scores = [tuple(-1.0 if name == "heron" else -9.0 for name in order) for order in orders]
+    return [RerankExample(f"is the {names[n % 4]} calm", orders[n], scores[n]) for n in range(count)]
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_another_number(
+    lora: int, root: Path, tmp_path: Path
+) -> None:
+    still_bert(tmp_path / "bert")
+    animals = Corpus.from_passages(
+        [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
+    )
+
+    def fit(name: str, strategy: Any, resume: bool = False, killed: bool = False) -> None:
+        torch.manual_seed(0)
+        reranker = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
+        sharded = strategy != "ddp"
+        options = RerankerOptions(
+            3, 4, 1e-3, strategy=strategy, gradient_checkpointing=sharded, lora_rank=lora
+        )
+        if killed:
+            RerankerModule.training_step = dying  # type: ignore[method-assign]
+        fit_reranker(reranker, animals, reranked(13), reranked(5), tmp_path / name, options, resume)
+
+    step = RerankerModule.training_step
+
+    def dying(self: Any, batch: Any, batch_idx: int) -> Any:
+        if self.current_epoch == 1 and batch_idx == 2:
+            os._exit(9)
+        return step(self, batch, batch_idx)
+
+    fit("one", "ddp")
+    assert any(together(2, lambda: fit("two", "fsdp", killed=True)))
+    assert not (tmp_path / "two" / "model").exists()
+    with pytest.raises(ConfigError, match="is sharded"):
+        fit("two", "ddp", resume=True)
+    assert together(3, lambda: fit("two", "fsdp", resume=True)) == [0, 0, 0]
+    same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss", version=1)
+    one, two = (Reranker.load(str(tmp_path / name / "model"), device="cpu").model for name in ("one", "two"))
+    for name, weight in two.state_dict().items():
+        assert weight == pytest.approx(one.state_dict()[name], abs=2e-3), name

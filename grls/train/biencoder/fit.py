@@ -28,6 +28,7 @@ from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions as BiEncoderOptions
 from grls.train.biencoder.resume import FILES, LOGS, begin_anew, checkpoint_to_resume
 from grls.train.biencoder.trainer import BiEncoderTrainer, refuse_broken
+from grls.train.biencoder.weights import TrainedWeights
 from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import folder_damage
 from grls.train.core.processes import by_first
@@ -114,8 +115,11 @@ def fit_biencoder(
     start = by_first(lambda: checkpoint_to_resume(folder, known) if resume else begin_anew(folder))
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
+    weights = TrainedWeights(encoder.model, options.strategy, options.lora_rank, options.lora_dropout)
+    weights.shard(args.device, bool(args.bf16))
     trainer = BiEncoderTrainer(
         encoder,
+        weights,
         examples,
         loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=encoder.scores),
         args=args,
@@ -140,7 +144,7 @@ def _best(trainer: BiEncoderTrainer, encoder: BiEncoderModel, checkpoints: Path)
     """The model of the best epoch; that of the last step where there is none, or none that can be read."""
     best = trainer.state.best_model_checkpoint
     if best is None:
-        return encoder
+        return _last(trainer, encoder)
     place = checkpoints / Path(best).name  # the folder may have been moved before the run was resumed
     damage = folder_damage(place) if place.is_dir() else "it is gone"
     if damage is not None:
@@ -149,10 +153,16 @@ def _best(trainer: BiEncoderTrainer, encoder: BiEncoderModel, checkpoints: Path)
             place,
             damage,
         )
-        return encoder
+        return _last(trainer, encoder)
     trained = BiEncoderModel.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
     trained.compare_by(encoder.similarity)
     return trained
+
+
+def _last(trainer: BiEncoderTrainer, encoder: BiEncoderModel) -> BiEncoderModel:
+    """The model of the last step; other processes than the first of a sharded run have no use for it."""
+    encoder.model = trainer.weights.plain() or encoder.model
+    return encoder
 
 
 def _scale(encoder: BiEncoderModel, options: BiEncoderOptions) -> float:
@@ -204,4 +214,6 @@ def _arguments(
     # With several GPUs the library would multiply the batch, and each GPU would have only its own negatives.
     # One GPU is the first one.
     made._n_gpu = min(made.n_gpu, 1)
+    if options.strategy != "ddp":
+        made.place_model_on_device = False  # the shards are moved, not the whole model
     return made

@@ -68,6 +68,11 @@ class BiEncoderOptions(PairOptions):
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         precision: ``float32``; ``bfloat16``: mixed precision; ``auto``: mixed precision where the processor
             has instructions for it. Weights are always float32.
+        strategy: Of several processes: ``ddp``, all weights in each; ``fsdp``, weights, gradients and
+            states of the optimizer in shards; ``fsdp_cpu_offload``, the shards in main memory. With adamw.
+        lora_rank: Rank of low-rank adapters beside every linear layer. Only the adapters are trained, and
+            merged into the saved model. 0: no adapters, all weights are trained.
+        lora_dropout: Dropout of the adapters' inputs (0 to 1).
         device: ``cpu``, or ``auto``: the first GPU if there is one (CUDA_VISIBLE_DEVICES chooses it).
         dev_size: Largest number of dev queries whose recall is measured after each epoch.
         dev_passages: Passages that they are searched in, the gold ones among them; null: the whole corpus.
@@ -91,6 +96,9 @@ class BiEncoderOptions(PairOptions):
     length_pool: int = 1
     gradient_checkpointing: bool = False
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = "ddp"
+    lora_rank: int = 0
+    lora_dropout: float = 0.0
     device: Literal["auto", "cpu"] = "auto"
     dev_size: int = 500
     dev_passages: int | None = None
@@ -112,6 +120,13 @@ class BiEncoderOptions(PairOptions):
                 "expected a learning_rate above 0 and a warmup of at least 0 and below 1, got "
                 f"{self.learning_rate} and {self.warmup}."
             )
+        if self.lora_rank < 0 or not 0 <= self.lora_dropout < 1:
+            raise ConfigError(
+                "expected a lora_rank of at least 0 and a lora_dropout of at least 0 and below 1, got "
+                f"{self.lora_rank} and {self.lora_dropout}."
+            )
+        if self.strategy != "ddp" and self.optimizer != "adamw":
+            raise ConfigError(f"strategy {self.strategy}: set optimizer to adamw, got {self.optimizer}.")
         if self.scale is not None and not self.scale > 0:
             raise ConfigError(f"scale must be above 0, got {self.scale}.")
 

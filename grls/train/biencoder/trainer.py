@@ -6,6 +6,7 @@ It does not know what an example means. The best checkpoint is read in :mod:`grl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, TrainerState
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from grls.errors import ConfigError, WriteError
@@ -28,6 +31,7 @@ from grls.train.biencoder.callbacks import WriteLog
 from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.resume import STATE
+from grls.train.biencoder.weights import TrainedWeights
 from grls.train.core.batching import LengthBucketedSampler
 from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import HASHES, write_hashes
@@ -54,6 +58,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
 
     Args:
         encoder: The bi-encoder; it is trained in place.
+        weights: Its weights, whole or in shards.
         examples: The training pairs.
         loss: The loss of embeddings and labels; labels are n keys and G gold keys for each example.
         args: The settings of the library.
@@ -68,6 +73,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
     def __init__(
         self,
         encoder: BiEncoderModel,
+        weights: TrainedWeights,
         examples: BiEncoderExamples,
         loss: nn.Module,
         args: SentenceTransformerTrainingArguments,
@@ -78,6 +84,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         settings: Mapping[str, Any],
         clock: TrainingClock | None = None,
     ):
+        self.weights = weights
         self._clock = clock or TrainingClock("biencoder")
         quiet = self._clock.meter is not None
         self._lengths = examples.lengths()
@@ -137,8 +144,11 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ConfigError: The loss is not finite.
         """
         longest = max(value.shape[-1] for name, value in inputs.items() if name.endswith("_input_ids"))
+        work, within = partial(super().compute_loss, **kwargs), self.weights.within
         with plain_attention(model, longest):
-            loss: Any = super().compute_loss(model, inputs, *args, **kwargs)
+            loss: Any = (
+                work(model, inputs, *args) if within is None else within(work, self.model, inputs, *args)
+            )
         # Checked before the backward pass, so that a GPU has work while the next batch is made.
         if not bool(torch.isfinite(loss)):
             refuse_broken(model, self.state.global_step)
@@ -152,7 +162,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ConfigError: A weight is not finite.
         """
         refuse_broken(self.model, self.state.global_step)
-        with self._clock.measuring():
+        with self._clock.measuring(), self.weights.whole():
             measures: dict[str, float] = super().evaluate(*args, **kwargs)
         return measures
 
@@ -178,6 +188,53 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()
         by_first(lambda: write_hashes(folder))
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write a plain model, and its adapters beside it."""
+        plain, trained = self.weights.plain(), self.model
+        try:
+            self.model = plain or trained
+            super().save_model(output_dir, _internal_call)
+        finally:
+            self.model = trained
+        self.weights.save_adapters(str(output_dir))
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        """The library's weights of a checkpoint, also into shards, or beside adapters."""
+        if self.weights.within is None and not self.weights.adapted:
+            super()._load_from_checkpoint(checkpoint_path)
+            return
+        read = None if self.weights.adapted else BiEncoderModel.load(checkpoint_path, device="cpu")
+        self.weights.load(checkpoint_path, read and read.model.state_dict())
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """The library's states; those of a sharded run are whole."""
+        if not self.weights.sharding:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        self.weights.save_optimizer(self.optimizer.optimizer, Path(output_dir) / OPTIMIZER_NAME)
+        if self.args.should_save:
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """The library's states; those of a sharded run were written by any number of processes."""
+        if not self.weights.sharding or checkpoint is None:
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        self.weights.load_optimizer(self.optimizer.optimizer, Path(checkpoint) / OPTIMIZER_NAME)
+        schedule = torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True)
+        self.lr_scheduler.load_state_dict(schedule)
+
+    def _wrap_model(self, model: Any, training: bool = True, dataloader: Any = None) -> Any:
+        """A sharded model is wrapped in no other way."""
+        if self.weights.within is not None:
+            return self.weights.within
+        return super()._wrap_model(model, training, dataloader)
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        """The norm of the whole gradient."""
+        norm = super()._clip_grad_norm(model)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add no model card: it would quote the training data."""

@@ -5,7 +5,7 @@ to the GPU layer by layer. A process has the whole weights of one layer at a tim
 which each process writes its shards; a run resumes from it on any number of processes. It holds pickles, as
 torch writes them, so do not share it.
 
-The module does not know what is trained: :class:`grls.train.core.module.GeneratorModule` computes its loss
+The module does not know what is trained: a LightningModule, or the trainer of a bi-encoder, computes its loss
 within :class:`Within`, so that all of the loss, the head included, sees whole weights.
 """
 
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -72,18 +73,8 @@ class FullyShard(ModelParallelStrategy):
 
     def shard(self, model: nn.Module) -> Within:
         """Shard the layers of a model and the rest of it; the model is changed in place."""
-        whole = Within(model)
-        mesh = self.device_mesh["data_parallel"]
         low = str(self.precision_plugin.precision).startswith("bf16")
-        kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
-        offload: dict[str, Any] = {"offload_policy": CPUOffloadPolicy()} if self.cpu_offload else {}
-        policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums)
-        for layer in layers_of(model):
-            fully_shard(layer, mesh=mesh, mp_policy=policy, **offload)
-        # Targets and weights of the loss pass through, which must not be rounded.
-        exact = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums, cast_forward_inputs=False)
-        fully_shard(whole, mesh=mesh, mp_policy=exact, reshard_after_forward=True, **offload)
-        return whole
+        return shard_model(model, self.device_mesh["data_parallel"], low, self.cpu_offload)
 
     def model_to_device(self) -> None:
         """Move what is not sharded; the shards are where they belong."""
@@ -133,6 +124,30 @@ class FullyShard(ModelParallelStrategy):
         return int(torch.load(Path(path) / META, weights_only=True)["global_step"])
 
 
+def shard_model(model: nn.Module, mesh: DeviceMesh, low: bool, cpu_offload: bool) -> Within:
+    """Shard the layers of a model and the rest of it over processes; the model is changed in place.
+
+    Args:
+        model: The model.
+        mesh: The processes.
+        low: Compute and communicate in bfloat16; the shards keep their precision.
+        cpu_offload: Keep the shards in main memory.
+
+    Raises:
+        ConfigError: The model has no list of layers.
+    """
+    whole = Within(model)
+    kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
+    offload: dict[str, Any] = {"offload_policy": CPUOffloadPolicy()} if cpu_offload else {}
+    policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums)
+    for layer in layers_of(model):
+        fully_shard(layer, mesh=mesh, mp_policy=policy, **offload)
+    # Targets and weights of the loss pass through, which must not be rounded.
+    exact = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums, cast_forward_inputs=False)
+    fully_shard(whole, mesh=mesh, mp_policy=exact, reshard_after_forward=True, **offload)
+    return whole
+
+
 def layers_of(model: nn.Module) -> list[nn.Module]:
     """The layers of a model of transformers, in order: the members of its lists of layers.
 
@@ -146,9 +161,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     ]
     outer = [part for part in lists if not any(part in set(other.modules()) - {other} for other in lists)]
     if not outer:
-        raise ConfigError(
-            f"{type(model).__name__} has no list of layers to shard: take --trainer.strategy ddp."
-        )
+        raise ConfigError(f"{type(model).__name__} has no list of layers to shard: take the strategy ddp.")
     return [layer for part in outer for layer in part]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -11,14 +12,17 @@ from lightning.pytorch.loggers import CSVLogger
 
 from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.io.files import atomic_folder
+from grls.models.precision import has_bfloat16, warn_of_emulation
 from grls.train.core.checkpoints import AtomicCheckpointIO, check_checkpoint, read_checkpoint
 from grls.train.core.finite import RERANKER, RefuseNaN
 from grls.train.core.lines import TrainingLines
 from grls.train.core.processes import Launched, by_first, launched
+from grls.train.core.sharded import FullyShard
 from grls.train.reranker.data import rerank_loader
 from grls.train.reranker.module import RerankerModule
+from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 
 
 def fit_reranker(
@@ -27,10 +31,7 @@ def fit_reranker(
     train: Sequence[RerankExample],
     dev: Sequence[RerankExample],
     output: str | Path,
-    epochs: int = 3,
-    batch_size: int = 4,
-    learning_rate: float = 2e-5,
-    seed: int = 0,
+    options: RerankerOptions = USUAL_FIT,
     resume: bool = False,
 ) -> float:
     """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model.
@@ -41,50 +42,63 @@ def fit_reranker(
         train: The training examples.
         dev: Examples for the choice of the best epoch.
         output: Folder for model, checkpoints and logs.
-        epochs: Passes over the examples.
-        batch_size: Prefixes in a batch, each with all its candidates.
-        learning_rate: Peak learning rate.
-        seed: Seed of order and dropout.
+        options: The options of the training.
         resume: Resume from OUTPUT/checkpoints/last.ckpt.
 
     Returns:
         The best dev loss (nats a stride).
 
     Raises:
-        ConfigError: A number is not positive, or there is no checkpoint to resume from.
+        ConfigError: There is no checkpoint to resume from, or the model cannot be sharded.
         DataError: A passage of an example is not in the corpus.
     """
-    if min(epochs, batch_size) < 1 or learning_rate <= 0:
-        raise ConfigError(
-            f"epochs, batch_size and learning_rate must be positive, got {epochs}, {batch_size}, "
-            f"{learning_rate}."
-        )
     for examples in (train, dev):
         _refuse_unknown(corpus, examples)
     folder = Path(output)
     last = folder / "checkpoints" / "last.ckpt"
+    sharded = options.strategy != "ddp"
     if resume:
-        check_checkpoint(str(last))
+        check_checkpoint(str(last), shards=sharded)
     best = ModelCheckpoint(
         folder / "checkpoints", "best", monitor="dev_loss", mode="min", enable_version_counter=False
     )
     latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
-    started = launched() or Launched(1, 1)
-    trainer = L.Trainer(
-        max_epochs=epochs, accelerator=reranker.model.device.type, devices=started.devices,
-        num_nodes=started.nodes, strategy="auto" if started == (1, 1) else "ddp",
-        use_distributed_sampler=False,
-        callbacks=[RefuseNaN(RERANKER), TrainingLines(), best, latest],
-        plugins=[AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
-        enable_model_summary=False, log_every_n_steps=10,
+    trainer = _trainer(reranker, options, folder, [best, latest])
+    module = RerankerModule(reranker, corpus, options)
+    loaders = (
+        rerank_loader(train, options.batch_size, options.seed), rerank_loader(dev, options.batch_size, None)
     )  # fmt: skip
-    module = RerankerModule(reranker, corpus, learning_rate, seed)
-    loaders = rerank_loader(train, batch_size, seed), rerank_loader(dev, batch_size, None)
-    trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=True)
-    state = read_checkpoint(best.best_model_path)
-    module.load_state_dict(state["state_dict"])
+    trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=not sharded)
+    if isinstance(trainer.strategy, FullyShard):
+        trainer.strategy.load_weights(best.best_model_path)
+    else:
+        module.load_state_dict(read_checkpoint(best.best_model_path)["state_dict"])
+    reranker.model = module.plain_model() or reranker.model
     by_first(lambda: _save(reranker, folder / "model"))
     return float(best.best_model_score or 0.0)
+
+
+def _trainer(
+    reranker: Reranker, options: RerankerOptions, folder: Path, checkpoints: Sequence[ModelCheckpoint]
+) -> L.Trainer:
+    started, device = launched() or Launched(1, 1), reranker.model.device
+    strategy: Any = "auto" if started == (1, 1) else "ddp"
+    if options.strategy != "ddp":
+        strategy = FullyShard(cpu_offload="offload" in options.strategy)
+    elif options.lora_rank and strategy == "ddp":
+        strategy = "ddp_find_unused_parameters_true"
+    if options.precision == "bfloat16":
+        warn_of_emulation(device, "--fit.precision float32 or auto")
+    low = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
+    plugins = [] if options.strategy != "ddp" else [AtomicCheckpointIO()]
+    return L.Trainer(
+        max_epochs=options.epochs, accelerator=device.type, devices=started.devices,
+        num_nodes=started.nodes, strategy=strategy, precision="bf16-mixed" if low else "32-true",
+        use_distributed_sampler=False, inference_mode=options.strategy == "ddp",
+        callbacks=[RefuseNaN(RERANKER), TrainingLines(), *checkpoints],
+        plugins=plugins, logger=CSVLogger(folder, name="logs"),
+        enable_model_summary=False, log_every_n_steps=10,
+    )  # fmt: skip
 
 
 def _save(reranker: Reranker, folder: Path) -> None:

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+from grls.errors import ConfigError
+
+LATER = {
+    "strategy": "ddp", "precision": "float32", "gradient_checkpointing": False, "lora_rank": 0,
+    "lora_dropout": 0.0,
+}  # fmt: skip
+"""Options that runs of earlier versions do not record, and what they were then."""
 
 
 @dataclass(frozen=True)
@@ -14,12 +23,41 @@ class RerankerOptions:
         batch_size: Prefixes in a batch of all processes together, each with all its candidates.
         learning_rate: Peak learning rate.
         seed: Seed of the order, of dropout, and of new weights on top of the encoder.
+        strategy: Of several processes: ``ddp``, all weights in each; ``fsdp``, weights, gradients and
+            states of the optimizer in shards; ``fsdp_cpu_offload``, the shards in main memory.
+        precision: ``float32``; ``bfloat16``: mixed precision; ``auto``: mixed precision where the processor
+            has instructions for it. Weights are always float32.
+        gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
+        lora_rank: Rank of low-rank adapters beside every linear layer of the encoder. Only these and the head
+            are trained; the adapters are merged into the saved model. 0: no adapters, all weights are
+            trained.
+        lora_dropout: Dropout of the adapters' inputs (0 to 1).
+
+    Raises:
+        ConfigError: A number is out of range.
     """
 
     epochs: int = 3
     batch_size: int = 4
     learning_rate: float = 2e-5
     seed: int = 0
+    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = "ddp"
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    gradient_checkpointing: bool = False
+    lora_rank: int = 0
+    lora_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.batch_size) < 1 or self.learning_rate <= 0:
+            raise ConfigError(
+                "epochs, batch_size and learning_rate must be positive, got "
+                f"{self.epochs}, {self.batch_size}, {self.learning_rate}."
+            )
+        if self.lora_rank < 0 or not 0 <= self.lora_dropout < 1:
+            raise ConfigError(
+                "expected a lora_rank of at least 0 and a lora_dropout of at least 0 and below 1, got "
+                f"{self.lora_rank} and {self.lora_dropout}."
+            )
 
 
 USUAL_FIT = RerankerOptions()

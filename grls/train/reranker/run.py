@@ -14,7 +14,7 @@ from grls.errors import MismatchError
 from grls.io.extras import needing
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
 from grls.io.logs import quiet
-from grls.train.reranker.options import USUAL_FIT, RerankerOptions
+from grls.train.reranker.options import LATER, USUAL_FIT, RerankerOptions
 
 with needing("train", "training a reranker"):
     from grls.train.core.processes import is_first, only_training
@@ -82,7 +82,7 @@ def run_reranker(
         reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
         if not resume and is_first():
             write_json(kept, settings)
-        return fit_reranker(reranker, corpus, *examples, output, **vars(fit), resume=resume)
+        return fit_reranker(reranker, corpus, *examples, output, fit, resume)
 
 
 def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, wanted: int | None) -> int:
@@ -125,8 +125,9 @@ def _refuse_others(kept: Path, settings: dict[str, Any]) -> None:
     if not kept.is_file():  # a run of an earlier version, or no run; then the checkpoint is missing as well
         log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
         return
-    before = read_json(kept)
-    others = [name for name in settings if not isinstance(before, dict) or before.get(name) != settings[name]]
+    read = read_json(kept)
+    before = {**LATER, **read} if isinstance(read, dict) else {}
+    others = [name for name in settings if before.get(name) != settings[name]]
     if others:
         nested = vars(USUAL_FIT)
         options = ", ".join(f"--fit.{name}" if name in nested else f"--{name}" for name in others)

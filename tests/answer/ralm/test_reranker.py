@@ -18,6 +18,7 @@ from grls.errors import ConfigError, DataError
 from grls.train.reranker.fit import fit_reranker
 from grls.train.reranker.loss import rerank_loss
 from grls.train.reranker.module import RerankerModule
+from grls.train.reranker.options import RerankerOptions
 
 ANIMALS = Corpus.from_passages(
     [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
@@ -44,7 +45,9 @@ def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
 def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    best = fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", 25, 4, 3e-3)
+    best = fit_reranker(
+        encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(25, 4, 3e-3)
+    )
     assert best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
     again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
     assert (again.prefix_tokens, again.max_tokens) == (8, 32)
@@ -61,7 +64,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
     monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower --learning_rate"):
-        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", 9, 4, 1e-3)
+        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(9, 4, 1e-3))
     state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
     assert state["global_step"] == 3
 
@@ -74,7 +77,15 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
     def run(folder: str, epochs: int, resume: bool = False) -> list[float]:
         torch.manual_seed(0)
         encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / folder, epochs, 4, 1e-3, 0, resume)
+        fit_reranker(
+            encoder,
+            ANIMALS,
+            examples(),
+            examples(4),
+            tmp_path / folder,
+            RerankerOptions(epochs, 4, 1e-3),
+            resume,
+        )
         return [float(p.detach().sum()) for p in encoder.model.parameters()]
 
     torch.manual_seed(1)
@@ -92,7 +103,9 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(
     def run(folder: str, resume: bool = False) -> list[float]:
         torch.manual_seed(9 if resume else 0)  # the head is drawn anew, and then read from the checkpoint
         encoder = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
-        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / folder, 3, 4, 1e-2, 0, resume)
+        fit_reranker(
+            encoder, ANIMALS, examples(), examples(4), tmp_path / folder, RerankerOptions(3, 4, 1e-2), resume
+        )
         return [float(p.detach().abs().sum()) for p in encoder.model.parameters()]
 
     def step(self: RerankerModule, batch: list[RerankExample], batch_idx: int) -> torch.Tensor:
