@@ -68,27 +68,33 @@ class Cluster:
         Raises:
             ConfigError: A machine cannot do the work, or the cluster has no machine that is large enough.
         """
+        mark = folder / f"seen-{uuid.uuid4().hex[:8]}"
+        mark.write_text("", encoding="utf-8")
+        try:
+            self.check_sees(mark)
+        finally:
+            mark.unlink(missing_ok=True)
+
+    def check_sees(self, mark: Path) -> None:
+        """Check every machine as :meth:`check` does; it must see a file that is there.
+
+        Raises:
+            ConfigError: A machine cannot do the work, or the cluster has no machine that is large enough.
+        """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         self._refuse_small(nodes)
-        mark = folder / f"seen-{uuid.uuid4().hex[:8]}"
-        mark.write_text("", encoding="utf-8")
-        try:
-            probe = ray.remote(num_cpus=1, max_retries=0)(_complaint)
-            asked = {}
-            for node in nodes:
-                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                remote = probe.options(scheduling_strategy=there)
-                asked[remote.remote(_versions(), str(mark))] = node["NodeManagerAddress"]
-            for reply, name in asked.items():
-                if complaint := _answer(reply):
-                    raise ConfigError(
-                        f"the machine {name} of the Ray cluster cannot do the work: {complaint}"
-                    )
-        finally:
-            mark.unlink(missing_ok=True)
+        probe = ray.remote(num_cpus=1, max_retries=0)(_complaint)
+        asked = {}
+        for node in nodes:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            remote = probe.options(scheduling_strategy=there)
+            asked[remote.remote(_versions(), str(mark.absolute()))] = node["NodeManagerAddress"]
+        for reply, name in asked.items():
+            if complaint := _answer(reply):
+                raise ConfigError(f"the machine {name} of the Ray cluster cannot do the work: {complaint}")
 
     def do(self, plan: ShardPlan, shards: Sequence[Shard], make: Maker) -> Iterator[int]:
         """Do shards of a plan; yields the number of items of each as it is done.
@@ -264,8 +270,8 @@ def _complaint(expected: dict[str, str], mark: str) -> str:
             )
     if not Path(mark).is_file():
         return (
-            f"it does not see {Path(mark).parent}: the output must be in a folder that all machines share "
-            "under one name."
+            f"it does not see {Path(mark).parent}: it must be a folder that all machines share under one "
+            "name."
         )
     return ""
 

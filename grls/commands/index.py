@@ -72,7 +72,9 @@ def make_index(
     print(build(model, corpus, Building(output, kind, index, limits, batch_size, device, sharing)))
 
 
-def split_index(retriever: str, *, output: str, parts: int = 2, processes: bool = True) -> None:
+def split_index(
+    retriever: str, *, output: str, parts: int = 2, processes: bool = True, ray: str | None = None
+) -> None:
     """Cut the index of a generative retriever into prefix ranges that one beam searches together.
 
     Every search finds the same passages with the same scores. Passages are added and merged in the retriever
@@ -84,7 +86,10 @@ def split_index(retriever: str, *, output: str, parts: int = 2, processes: bool 
         parts: Number of ranges, of as many tokens each.
         processes: Start a process for each range whenever the retriever is opened; false: all ranges are in
             one process.
+        ray: Address of a Ray cluster on whose machines the ranges are opened instead, spread over all that
+            see the folder: HOST:PORT, auto, or local.
     """
+    from grls.cluster.options import workers_of
     from grls.index.ranges.cut import PrefixRanges
     from grls.io.files import refuse_foreign, refuse_unwritable
     from grls.io.logs import quiet
@@ -94,9 +99,11 @@ def split_index(retriever: str, *, output: str, parts: int = 2, processes: bool 
     quiet()
     refuse_foreign(output, MANIFEST)
     refuse_unwritable(output, folder=True)
+    workers_of(ray, USUAL_WORKERS)
     opened = GenerativeRetriever.from_pretrained(str(followed(retriever)), "cpu")
-    opened.save_pretrained(output, PrefixRanges(parts, processes))
+    opened.save_pretrained(output, PrefixRanges(parts, processes and ray is None, ray))
     where = "a process each" if processes else "in one process"
+    where = where if ray is None else f"on the Ray cluster {ray}"
     print(f"{output}: {len(opened.corpus):,} passages in {parts} prefix ranges, {where}")
 
 

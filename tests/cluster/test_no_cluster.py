@@ -40,4 +40,4 @@ def test_a_machine_says_what_it_lacks(tmp_path: Path) -> None:
     other = ray_data._complaint({**here, "tokenizers": "0.1"}, str(seen))
     assert other.startswith(f"it has tokenizers {here['tokenizers']} and this machine 0.1; install the same")
     gone = ray_data._complaint(here, str(tmp_path / "nowhere" / "seen"))
-    assert gone.startswith(f"it does not see {tmp_path / 'nowhere'}: the output must be in a folder")
+    assert gone.startswith(f"it does not see {tmp_path / 'nowhere'}: it must be a folder")

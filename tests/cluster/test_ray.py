@@ -20,9 +20,13 @@ from grls.cluster import ray_data
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.places import shards_folder
 from grls.index.options import IndexOptions
+from grls.index.ranges.on_ray import PartsOnRay
+from grls.index.ranges.ranged import RangedIndex
 from grls.retrieve.build import Building, build
 from grls.retrieve.encoded import shards as encoded
 from grls.retrieve.generative import shards
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.runs.trec import read_run
 from grls.train.doc2query import writing
 from grls.train.doc2query.form import FORM, QueryForm
@@ -148,6 +152,23 @@ def test_a_run_is_that_of_one_process(data: Path, made: Path, tmp_path: Path) ->
     rounded = ("seconds", "files")  # scores are those of one process up to the rounding of float32
     assert len({json.dumps({name: i[name] for name in i if name not in rounded}) for i in infos}) == 1
     assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith(".")) == []
+
+
+def test_ranges_on_the_cluster_find_what_the_whole_index_finds(made: Path, tmp_path: Path) -> None:
+    texts = ["is the otter calm ?", "is the lynx proud ?", "something"]
+    split = tmp_path / "split"
+    assert main(["index", "split", f"{made}", f"--output={split}", "--parts=3", "--ray=local"]) == 0
+    one, two = (GenerativeRetriever.from_pretrained(folder, "cpu") for folder in (made, split))
+    assert isinstance(two.index, RangedIndex)
+    parts = two.index.rows.parts
+    assert isinstance(parts, PartsOnRay)
+    for beams in (1, 4):
+        one.options = two.options = SearchOptions(beams=beams)
+        assert two.retrieve(texts, beams) == one.retrieve(texts, beams)
+    ray.kill(parts._actors[1])
+    with pytest.raises(ray_data.ConfigError, match="the actor of part 1 of the index has ended"):
+        two.retrieve(texts, 4)
+    parts.close()
 
 
 def test_a_machine_that_differs_is_refused_before_the_work(

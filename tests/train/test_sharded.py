@@ -10,6 +10,7 @@ import torch
 from failing import fails
 from models_without_dropout import still_bert
 from process_group import together
+from small_data import write_small
 from train_helpers import arguments, chain_options, logged, write_chain_parts
 
 from grls.answer.ralm.reranker import Reranker, RerankExample
@@ -98,9 +99,16 @@ def test_what_needs_whole_weights_is_refused(
     assert "set --model.optimizer adamw" in fails(capsys, "train", *options)
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data and the model of a bi-encoder."""
+    folder = tmp_path_factory.mktemp("encoder")
+    write_small(folder / "data")
+    still_bert(folder / "bert")
+    return folder
+
+
 def biencoder(root: Path, output: Path, *more: str) -> list[str]:
-    if not (root / "bert").exists():
-        still_bert(root / "bert")
     given = ["--fit.batch_size=8", "--fit.epochs=2", "--fit.learning_rate=1e-3", "--fit.clip=0.5"]
     return biencoder_helpers.options(root, output, *given, *more)
 
@@ -120,10 +128,10 @@ def ended_after_a_checkpoint(options: list[str]) -> None:
 
 @pytest.mark.parametrize("lora", [0, 2])
 def test_a_bi_encoder_in_shards_has_the_losses_of_one_process_and_resumes_on_another_number(
-    lora: int, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lora: int, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def options(name: str, *more: str) -> list[str]:
-        return biencoder(root, tmp_path / name, f"--fit.lora_rank={lora}", *more)
+        return biencoder(place, tmp_path / name, f"--fit.lora_rank={lora}", *more)
 
     shards = ["--fit.strategy=fsdp", "--fit.gradient_checkpointing=true"]
     torch.manual_seed(0)
@@ -142,8 +150,8 @@ def test_a_bi_encoder_in_shards_has_the_losses_of_one_process_and_resumes_on_ano
         assert weight == pytest.approx(one.model.state_dict()[name], abs=2e-3), name
 
 
-def test_a_bi_encoder_in_bfloat16_shards_without_dev(root: Path, tmp_path: Path) -> None:
-    options = biencoder(root, tmp_path / "two", "--fit.strategy=fsdp", "--fit.precision=bfloat16")
+def test_a_bi_encoder_in_bfloat16_shards_without_dev(place: Path, tmp_path: Path) -> None:
+    options = biencoder(place, tmp_path / "two", "--fit.strategy=fsdp", "--fit.precision=bfloat16")
     assert together(2, lambda: main([*options, "--dev_split=null", "--fit.epochs=1"])) == [0, 0]
     losses = biencoder_helpers.logged(tmp_path / "two", "loss")
     assert all(0 < loss < 9 for loss in losses.values())
@@ -151,11 +159,11 @@ def test_a_bi_encoder_in_bfloat16_shards_without_dev(root: Path, tmp_path: Path)
 
 
 def test_what_a_bi_encoder_cannot_shard_is_refused(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = biencoder(root, tmp_path / "r", "--fit.strategy=fsdp", "--fit.optimizer=adafactor")
+    options = biencoder(place, tmp_path / "r", "--fit.strategy=fsdp", "--fit.optimizer=adafactor")
     assert "set optimizer to adamw" in fails(capsys, *options)
-    assert "lora_rank of at least 0" in fails(capsys, *biencoder(root, tmp_path / "r", "--fit.lora_rank=-1"))
+    assert "lora_rank of at least 0" in fails(capsys, *biencoder(place, tmp_path / "r", "--fit.lora_rank=-1"))
 
 
 def reranked(count: int) -> list[RerankExample]:

@@ -1,9 +1,9 @@
 """Cuts an index into prefix ranges, and opens them.
 
-The folder holds ``ranges.json`` (format, number of parts, whether parts run in processes, fingerprints) and a
-folder for each part, ``part-0``, ``part-1`` and so on: an index of consecutive rows. It numbers its passages
-from 0; ``numbers-0.npy`` and so on hold their numbers in the whole index. A part names the whole and its
-place as its corpus, so that it is not taken for a whole index.
+The folder holds ``ranges.json`` (format, number of parts, whether they run in processes or on Ray,
+fingerprints) and a folder for each part, ``part-0``, ``part-1`` and so on: an index of consecutive rows. It
+numbers its passages from 0; ``numbers-0.npy`` and so on hold their numbers in the whole index. A part names
+the whole and its place as its corpus, so that it is not taken for a whole index.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grls.cluster.options import USUAL_WORKERS, workers_of
 from grls.errors import ConfigError, IndexFormatError, MismatchError
 from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays
 from grls.index.base import ConstraintIndex
-from grls.index.ranges.parts import PartsHere, RangePart
+from grls.index.ranges.parts import IndexParts, PartsHere, RangePart
 from grls.index.ranges.ranged import MOST_PARTS, RangedIndex
 from grls.index.ranges.remote import PartsElsewhere
 from grls.index.rows import Ints, Offsets, Rows, shared_prefixes, unsigned
@@ -35,10 +36,12 @@ class PrefixRanges(NamedTuple):
     Attributes:
         parts: Number of parts.
         processes: Whether a process for each part is started whenever the index is opened.
+        ray: Address of a Ray cluster on whose machines the parts are opened instead; None: on this machine.
     """
 
     parts: int
     processes: bool = False
+    ray: str | None = None
 
 
 def part_of(index: ArrayIndex, low: int, high: int) -> RangePart:
@@ -144,7 +147,18 @@ def open_ranges(
         for number, (place, file) in enumerate(places)
     ]
     _refuse_other_numbers(parts, folder)
-    return RangedIndex(PartsElsewhere(places) if record["processes"] else PartsHere(parts))
+    return RangedIndex(_served(record, places, parts))
+
+
+def _served(
+    record: dict[str, Any], places: Sequence[tuple[Path, Path]], parts: Sequence[RangePart]
+) -> IndexParts:
+    """The parts in this process, in other ones, or on other machines."""
+    if record["ray"] is not None:
+        from grls.index.ranges.on_ray import PartsOnRay
+
+        return PartsOnRay(places, record["ray"])
+    return PartsElsewhere(places) if record["processes"] else PartsHere(parts)
 
 
 def _refuse_other_numbers(parts: Sequence[RangePart], folder: Path) -> None:
@@ -173,6 +187,9 @@ def _read(file: Path) -> dict[str, Any]:
         raise IndexFormatError(
             f"{file}: expected 1 to {MOST_PARTS:,} parts, got {record['parts']:,}; {REBUILD}"
         )
+    address = record.setdefault("ray", None)  # folders of earlier versions
+    if address is not None:
+        workers_of(address if isinstance(address, str) else "", USUAL_WORKERS)
     files = record["files"]
     if missing := [n for n in range(record["parts"]) if not is_entry(files.get(f"numbers-{n}"))]:
         raise IndexFormatError(f"{file}: it names no file numbers-{missing[0]}.npy; {REBUILD}")

@@ -82,28 +82,49 @@ class PartsElsewhere(IndexParts):
         )
 
 
+class ServedPart:
+    """A part that answers messages in another process.
+
+    Args:
+        folder: Its folder, which was checked.
+        numbers: The file of its numbers.
+    """
+
+    def __init__(self, folder: str, numbers: str):
+        self._part: RangePart | None = None
+        self._error = ""
+        try:
+            mapped = np.load(numbers, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+            self._part = RangePart(load_index(folder, verify=False), mapped)
+        except (GrlsError, OSError, ValueError) as error:
+            self._error = str(error)
+
+    def facts(self) -> bytes:
+        """A message with its size, or why it cannot be opened."""
+        if self._part is None:
+            return packed({"error": self._error}, ())
+        return packed({"facts": facts_of(self._part)._asdict()}, ())
+
+    def answer(self, message: bytes) -> bytes:
+        """The answer to a question."""
+        if self._part is None:
+            return packed({"error": self._error}, ())
+        head, arrays = unpacked(message)
+        try:
+            return packed({}, ANSWERS[head["what"]](self._part, arrays))
+        except GrlsError as error:
+            return packed({"error": str(error)}, ())
+
+
 def serve_part(pipe: Connection, folder: str, numbers: str) -> None:
     """Open a part and answer until the pipe closes; this is what a part process runs."""
-    try:
-        mapped = np.load(numbers, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-        part = RangePart(load_index(folder, verify=False), mapped)
-    except GrlsError as error:
-        pipe.send_bytes(packed({"error": str(error)}, ()))
-        return
-    pipe.send_bytes(packed({"facts": facts_of(part)._asdict()}, ()))
+    part = ServedPart(folder, numbers)
+    pipe.send_bytes(part.facts())
     while True:
         try:
-            head, arrays = unpacked(pipe.recv_bytes())
-            pipe.send_bytes(_reply(part, head["what"], arrays))
+            pipe.send_bytes(part.answer(pipe.recv_bytes()))
         except (EOFError, OSError, KeyboardInterrupt):
             return
-
-
-def _reply(part: RangePart, what: str, arrays: Arrays) -> bytes:
-    try:
-        return packed({}, ANSWERS[what](part, arrays))
-    except GrlsError as error:
-        return packed({"error": str(error)}, ())
 
 
 def packed(head: dict[str, Any], arrays: Arrays) -> bytes:

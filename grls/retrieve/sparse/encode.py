@@ -49,6 +49,14 @@ class SparseTexts(TextEncoder):
                 "take another model."
             )
 
+        if self._undecided:
+            self.model.encode_query(["x"], show_progress_bar=False)  # the library learns it from a text
+
+    @property
+    def _undecided(self) -> bool:
+        """Whether a part of the model does not know its dimension yet."""
+        return any(getattr(part, "embedding_dimension", 0) is None for part in self.model)
+
     @classmethod
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
         """Open a model: of the library, or a masked language model, which is read as SPLADE reads it.

@@ -214,6 +214,4 @@ def _arguments(
     # With several GPUs the library would multiply the batch, and each GPU would have only its own negatives.
     # One GPU is the first one.
     made._n_gpu = min(made.n_gpu, 1)
-    if options.strategy != "ddp":
-        made.place_model_on_device = False  # the shards are moved, not the whole model
     return made

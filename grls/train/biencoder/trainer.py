@@ -225,6 +225,11 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         schedule = torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True)
         self.lr_scheduler.load_state_dict(schedule)
 
+    def _move_model_to_device(self, model: Any, device: Any) -> None:
+        """Shards are where they belong."""
+        if self.weights.within is None:
+            super()._move_model_to_device(model, device)
+
     def _wrap_model(self, model: Any, training: bool = True, dataloader: Any = None) -> Any:
         """A sharded model is wrapped in no other way."""
         if self.weights.within is not None:

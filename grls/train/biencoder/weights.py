@@ -76,7 +76,9 @@ class TrainedWeights:
         """
         if not self.sharding or processes() == 1:
             return
-        self._plain = deepcopy(self.model) if is_first() else None
+        if is_first():
+            self._plain = deepcopy(self.model)
+            self._plain.model_card_data.model = self._plain  # else the card of a copy is that of the shards
         mesh = init_device_mesh(device.type, (processes(),))
         offload = self.strategy == "fsdp_cpu_offload" and device.type != "cpu"
         self.within = shard_model(self.model, mesh, low, offload)
@@ -134,7 +136,7 @@ class TrainedWeights:
     def load_optimizer(self, optimizer: torch.optim.Optimizer, file: Path) -> None:
         """Read what :meth:`save_optimizer` wrote, on any number of processes."""
         states = torch.load(file, map_location="cpu", weights_only=True)
-        options = StateDictOptions(full_state_dict=True)
+        options = StateDictOptions(full_state_dict=True, strict=False)  # a part may have no gradient
         set_optimizer_state_dict(self.model, optimizer, states, options=options)
 
 
