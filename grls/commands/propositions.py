@@ -76,11 +76,11 @@ def propositions(
     before = len(file.tally.passages)
     start = perf_counter()
     if sharing is None:
-        with Progress(opened.count, "propositions", "passages", before) as bar:
+        with Progress(opened.passages, "propositions", "passages", before) as bar:
             opened.write(opened.batches, file, bar.update)
     else:
         propositions_by_workers(opened, asked, file, sharing)
-    print(_summary(file.tally, opened.count - before, perf_counter() - start))
+    print(_summary(file.tally, opened.passages - before, perf_counter() - start))
 
 
 def _refuse_strange(tally: Tally, corpus: Corpus, output: str) -> None:

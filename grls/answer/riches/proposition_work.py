@@ -44,7 +44,7 @@ class OpenedPropositions(NamedTuple):
     origin: dict[str, Any]
 
     @property
-    def count(self) -> int:
+    def passages(self) -> int:
         """Number of passages."""
         return sum(map(len, self.batches))
 
@@ -156,8 +156,10 @@ def propositions_by_workers(
     """
     settings = {"what": "propositions", "batch_size": asked.batch_size, **opened.origin}
     done, size = len(file.tally.passages), workers.options.shard or SHARD
-    plan = ShardPlan.of_rest(shards_folder(file.path), settings, opened.count, done, size, asked.batch_size)
-    if done < opened.count:
+    plan = ShardPlan.of_rest(
+        shards_folder(file.path), settings, opened.passages, done, size, asked.batch_size
+    )
+    if done < opened.passages:
         maker = PropositionMaker(asked.elsewhere(), opened.origin, plan.settings["first"])
         for one in done_by_workers(plan, maker, workers, "propositions", "passages"):
             file.append(read_propositions(one.folder / _WRITTEN))

@@ -54,4 +54,4 @@ def join_vectors(encoded: Encoded, dimension: int) -> TokenVectors:
         for folder in folders:
             growing.append(np.load(folder / _VECTORS, mmap_mode="r"))
     lengths = np.concatenate([np.load(folder / _LENGTHS) for folder in folders])
-    return TokenVectors(np.load(file, mmap_mode="r").view(np.ndarray), bounds_of(lengths))
+    return TokenVectors(np.load(file, mmap_mode="r").view(np.ndarray), bounds_of(lengths.tolist()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import datasets
 import torch
@@ -144,7 +144,8 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ConfigError: The loss is not finite.
         """
         longest = max(value.shape[-1] for name, value in inputs.items() if name.endswith("_input_ids"))
-        work, within = partial(super().compute_loss, **kwargs), self.weights.within
+        whole: Any = super().compute_loss
+        work, within = partial(whole, **kwargs), self.weights.within
         with plain_attention(model, longest):
             loss: Any = (
                 work(model, inputs, *args) if within is None else within(work, self.model, inputs, *args)
@@ -199,31 +200,32 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             self.model = trained
         self.weights.save_adapters(str(output_dir))
 
-    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         """The library's weights of a checkpoint, also into shards, or beside adapters."""
         if self.weights.within is None and not self.weights.adapted:
             super()._load_from_checkpoint(checkpoint_path)
             return
         read = None if self.weights.adapted else BiEncoderModel.load(checkpoint_path, device="cpu")
-        self.weights.load(checkpoint_path, read and read.model.state_dict())
+        self.weights.load(checkpoint_path, None if read is None else read.model.state_dict())
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         """The library's states; those of a sharded run are whole."""
         if not self.weights.sharding:
             super()._save_optimizer_and_scheduler(output_dir)
             return
-        self.weights.save_optimizer(self.optimizer.optimizer, Path(output_dir) / OPTIMIZER_NAME)
+        optimizer, schedule = cast(Any, self.optimizer), cast(Any, self.lr_scheduler)
+        self.weights.save_optimizer(optimizer.optimizer, Path(output_dir) / OPTIMIZER_NAME)
         if self.args.should_save:
-            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
+            torch.save(schedule.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """The library's states; those of a sharded run were written by any number of processes."""
         if not self.weights.sharding or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        self.weights.load_optimizer(self.optimizer.optimizer, Path(checkpoint) / OPTIMIZER_NAME)
-        schedule = torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True)
-        self.lr_scheduler.load_state_dict(schedule)
+        optimizer, schedule = cast(Any, self.optimizer), cast(Any, self.lr_scheduler)
+        self.weights.load_optimizer(optimizer.optimizer, Path(checkpoint) / OPTIMIZER_NAME)
+        schedule.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True))
 
     def _move_model_to_device(self, model: Any, device: Any) -> None:
         """Shards are where they belong."""

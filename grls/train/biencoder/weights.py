@@ -123,7 +123,9 @@ class TrainedWeights:
             checkpoint: Its folder.
             weights: Its weights by name, which have an effect without adapters.
         """
-        known = load_file(Path(checkpoint) / ADAPTERS) if self.adapted else dict(weights or {})
+        known: dict[str, Any] = (
+            load_file(Path(checkpoint) / ADAPTERS) if self.adapted else dict(weights or {})
+        )
         options = StateDictOptions(full_state_dict=True, strict=not self.adapted)
         set_model_state_dict(self.model, known, options=options)
 

@@ -90,7 +90,7 @@ def _trainer(
     if options.precision == "bfloat16":
         warn_of_emulation(device, "--fit.precision float32 or auto")
     low = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
-    plugins = [] if options.strategy != "ddp" else [AtomicCheckpointIO()]
+    plugins: list[Any] = [] if options.strategy != "ddp" else [AtomicCheckpointIO()]
     return L.Trainer(
         max_epochs=options.epochs, accelerator=device.type, devices=started.devices,
         num_nodes=started.nodes, strategy=strategy, precision="bf16-mixed" if low else "32-true",
