@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+_ENDING = 15.0
+"""Seconds that are kept for the end of a run, at most a tenth of its budget."""
+
 _AIM = 0.97
 """The share of a budget that is aimed at: stages end a little late."""
+
+
+class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is done already is compared
+    """A stage has used all the time of the run."""
 
 
 class FitClock:
@@ -33,6 +40,12 @@ class FitClock:
     def left(self) -> float | None:
         """Seconds that are left; None: there is no limit."""
         return None if self.budget is None else max(0.0, _AIM * self.budget - self.seconds)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the time that is left is needed for the end of the run."""
+        left = self.left
+        return left is not None and left < min(_ENDING, 0.1 * (self.budget or 0.0))
 
     def allowance(self, estimate: float, later: float) -> float | None:
         """Seconds that a stage may take; None: there is no limit.

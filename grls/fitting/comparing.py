@@ -32,6 +32,9 @@ DEPTH = 20
 _TIMED = 4
 """Queries that are timed."""
 
+_TIMING = 0.05
+"""The share of the time that timing one system may take."""
+
 _LEAST = 10
 """Queries of a split, at least, where there is no time for more."""
 
@@ -58,13 +61,24 @@ def open_system(work: FitWork, system: str, precision: str) -> Retriever:
     return load_retriever(work.member(system), Opening(work.options.device, precision))
 
 
-def timed(work: FitWork, system: str, queries: Sequence[Query], precision: str) -> Pace:
-    """Time a system on a few queries."""
+def timed(work: FitWork, system: str, queries: Sequence[Query], precision: str, seconds: float) -> Pace:
+    """Time a system on a few queries; on one alone if that takes long.
+
+    Args:
+        work: The run.
+        system: The system.
+        queries: The queries.
+        precision: Of its models.
+        seconds: The time for all of the comparison.
+    """
     begun = perf_counter()
     opened = open_system(work, system, precision)
+    half = perf_counter()
     opened.retrieve(queries[:1], DEPTH)
-    opening = perf_counter() - begun
+    opening, first = perf_counter() - begun, perf_counter() - half
     asked = list(queries[1 : 1 + _TIMED]) or list(queries[:1])
+    if first * len(asked) > _TIMING * seconds:
+        return Pace(opening, first)
     begun = perf_counter()
     opened.retrieve(asked, DEPTH)
     return Pace(opening, (perf_counter() - begun) / len(asked))

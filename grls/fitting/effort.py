@@ -24,6 +24,9 @@ ENCODER_BATCH = 32
 ENCODER_EPOCHS = 3
 WRITER_EPOCHS = 5
 
+_WORD_HOPS = 0.05
+"""The effort from which BM25 is ranked by hops, too: the least of all is done without."""
+
 
 class Level(NamedTuple):
     """Which systems there are.
@@ -63,6 +66,7 @@ class Effort:
         writer_steps: Training steps of the generator.
         writer_dev: Dev queries that choose its best epoch.
         rescore: Whether the generator learns to rescore.
+        word_hops: Whether BM25 is ranked by hops, too (where the data ask for it).
         hops: The most hops of the generator's search; 1: a single step.
         chains: Chains that are kept in it.
         dev: Dev queries that tune and choose.
@@ -75,6 +79,7 @@ class Effort:
     writer_steps: int
     writer_dev: int
     rescore: bool
+    word_hops: bool
     hops: int
     chains: int
     dev: int
@@ -135,6 +140,7 @@ def effort_at(level: Level, share: float, facts: DataFacts, gpu: bool, tight: bo
         writer_steps=_Range(min(writer, max(80, 0.45 * writer)), writer, 0.7).at(share),
         writer_dev=_Range(min(dev, 20), min(dev, 60), 0.7).at(share),
         rescore=facts.short and level.writer,
+        word_hops=facts.hops and share >= _WORD_HOPS,
         hops=_Range(min(hops, usual), hops, 0.8).at(share),
         chains=_Range(2, 5, 1.0).at(share),
         dev=_Range(min(dev, least_dev), min(dev, 200), 0.8).at(share),
@@ -150,12 +156,12 @@ def kept_effort(new: Effort, old: Effort, done: Collection[str]) -> Effort:
         old: The effort until now.
         done: The keys of the stages that are done.
     """
-    kept: dict[str, Any] = {}
+    kept: dict[str, Any] = {"word_hops": old.word_hops} if done else {}
     if "biencoder dense" in done:
         kept |= {"encoder_steps": old.encoder_steps, "encoder_passages": old.encoder_passages}
     if "generator hybrid" in done:
         kept |= {"writer_steps": old.writer_steps, "writer_dev": old.writer_dev, "rescore": old.rescore}
-    if any(key.startswith("tune ") for key in done):
+    if any(key.startswith("tune ") and key != "tune bm25-hops" for key in done):
         kept["dev"] = old.dev
     if "tune hybrid" in done:
         kept |= {"hops": old.hops, "chains": old.chains}

@@ -9,6 +9,7 @@ from typing import Any
 from grls.data.corpus import Corpus
 from grls.fitting import comparing, folders
 from grls.fitting.choose import Candidate, KeptSystem, choose_system
+from grls.fitting.clock import TimeIsUp
 from grls.fitting.fusing import make_fusion_folder, save_fusion, system_run, tuned_fusion
 from grls.fitting.model_card import write_card
 from grls.fitting.page import write_page
@@ -68,7 +69,7 @@ class FitEnding:
         compare = self.stages["compare"]
         folders.search_as_hybrid(self.work)
         names = [name for name in compare.options["systems"] if self.work.member(name).is_dir()]
-        shared = self.steps.step("share", {"systems": names}, lambda: self._share(names))
+        shared = self.steps.step("share", {"systems": names}, lambda: self._share(names), limited=True)
         self.splits: dict[str, str] = shared["splits"]
         names = shared["systems"]
         each = compare.seconds / max(1, len(names))
@@ -80,8 +81,10 @@ class FitEnding:
                 lambda name=name: comparing.rank_splits(  # type: ignore[misc]
                     self.work, name, list(self.splits.values()), corpus, self.precision
                 ),
-                lambda _, name=name: self._ranked(name),  # type: ignore[misc]
+                lambda result, name=name: LEFT_OUT in result or self._ranked(name),  # type: ignore[misc]
+                limited=name != names[0],
             )
+        names = [name for name in names if LEFT_OUT not in self.steps.results[f"compare {name}"]]
         self.golds = {split: comparing.read_gold(self.work, name) for split, name in self.splits.items()}
         return list(names)
 
@@ -103,12 +106,22 @@ class FitEnding:
         share = comparing.Share(list(names), counts)
         if seconds is not None:
             begun = self.steps.clock.seconds
-            asked = comparing.read_gold(self.work, DEV).queries
-            paces = {name: comparing.timed(self.work, name, asked, self.precision) for name in names}
+            paces = self._paces(names, seconds)
             left = seconds - (self.steps.clock.seconds - begun)
             share = comparing.affordable(paces, counts, left)
         splits = {name: comparing.sampled_split(self.work, name, n) for name, n in share.counts.items()}
         return {"systems": share.systems, "splits": splits}
+
+    def _paces(self, names: Sequence[str], seconds: float) -> dict[str, comparing.Pace]:
+        """How fast the systems are; those that there is no time to ask are missing, the first one apart."""
+        paces = {names[0]: comparing.Pace(0.0, 0.0)}
+        asked = comparing.read_gold(self.work, DEV).queries
+        for name in names:
+            try:
+                paces[name] = comparing.timed(self.work, name, asked, self.precision, seconds)
+            except TimeIsUp:
+                continue
+        return paces
 
     def _fuse(self, names: Sequence[str], corpus: Corpus) -> list[FittedSystem]:
         """Fuse systems; returns the fusions that no member does without."""
@@ -157,10 +170,9 @@ class FitEnding:
         write_link(self.work.output, self.work.member(kept.folder))
 
     def _report(self, systems: Sequence[FittedSystem], kept: FittedSystem) -> dict[str, Any]:
-        shown = [one for one in systems if len(one.parts) == 1 or one.name == kept.name]
         split = self.splits[self.divided.reported]
         title = f"grls fit: {len(systems)} systems over {self.plan.facts.passages:,} passages"
-        write_page(self.work, shown, split, kept, title)
+        write_page(self.work, systems, split, kept, title)
         return {"page": "report.html"}
 
     def _write(self, systems: Sequence[FittedSystem], kept: FittedSystem) -> Fitted:

@@ -14,9 +14,12 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions
 from grls.retrieve.registry import BM25, Opening, create
-from grls.retrieve.spec import is_retriever, read_spec, recorded, update_spec
+from grls.retrieve.spec import is_retriever, read_spec, recorded, relative, update_spec
 
 DENSE, DENSE_HOPS, GENERATIVE, HYBRID = "dense", "dense-hops", "generator", "hybrid"
+BM25_HOPS = "bm25-hops"
+RANKED = {DENSE_HOPS: DENSE, BM25_HOPS: BM25}
+"""The systems that are another one, ranked by hops."""
 
 
 def make_words(work: FitWork) -> dict[str, Any]:
@@ -91,9 +94,9 @@ def search_as_hybrid(work: FitWork) -> None:
 
 
 def make_hops_system(work: FitWork, stage: Stage) -> dict[str, Any]:
-    """The bi-encoder, ranked by hops as the options of its tuning say."""
-    folder = work.member(DENSE_HOPS)
+    """BM25 or the bi-encoder, ranked by hops as the options of its tuning say."""
+    folder = work.member(stage.system)
     hops = recorded(section(HopOptions, stage_tree(stage), "hops"))
-    content = {"retriever": work.named(DENSE, folder), "hops": hops}
+    content = {"retriever": relative(work.member(RANKED[stage.system]), folder), "hops": hops}
     create(folder, "hops", content, Opening(work.options.device))
-    return {"folder": DENSE_HOPS}
+    return {"folder": stage.system}

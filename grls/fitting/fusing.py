@@ -45,7 +45,11 @@ def save_fusion(
         runs = [Run.load(f"{work.run(gold.split, part)}.jsonl") for part in system.parts]
         how = RunFusion.of(runs, DEPTH, "mean")
         asked = QuerySet(work.data, gold.split, corpus, gold.queries)
-        save_for(how.ensemble(runs, fusion, system.name, {}), str(work.run(gold.split, system.folder)), asked)
+        files = {
+            "runs": [f"{part}.jsonl" for part in system.parts]
+        }  # beside the run, wherever both are moved
+        fused = how.ensemble(runs, fusion, system.name, files)
+        save_for(fused, str(work.run(gold.split, system.folder)), asked)
 
 
 def make_fusion_folder(work: FitWork, system: FittedSystem, fusion: Fusion) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Query
+from grls.fitting.clock import TimeIsUp
 from grls.fitting.effort import ENCODER_BATCH, writer_batch
 from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
@@ -69,9 +70,18 @@ class Bench:
         facts: What the data are like.
         machine: What the machine can do.
         options: What the user has chosen.
+        limit: Seconds after which no model is measured any further; None: no limit.
     """
 
-    def __init__(self, sample: str | Path, facts: DataFacts, machine: Machine, options: FitOptions):
+    def __init__(
+        self,
+        sample: str | Path,
+        facts: DataFacts,
+        machine: Machine,
+        options: FitOptions,
+        limit: float | None = None,
+    ):
+        self._end = None if limit is None else time.perf_counter() + limit
         self.sample = str(sample)
         self.facts = facts
         self.options = options
@@ -82,7 +92,16 @@ class Bench:
         self.queries, self.qrels = read_split(sample, SPLIT, self.corpus)
 
     def seconds(self, work: Callable[[], Any], times: int = 1) -> float:
-        """The mean time of some work."""
+        """The mean time of some work.
+
+        Raises:
+            TimeIsUp: The time of measuring is over.
+        """
+        if self._end is not None and time.perf_counter() > self._end:
+            raise TimeIsUp
+        return self._timed(work, times)
+
+    def _timed(self, work: Callable[[], Any], times: int = 1) -> float:
         self._wait()
         begun = time.perf_counter()
         for _ in range(times):
@@ -95,8 +114,8 @@ class Bench:
         few = Corpus.from_passages(self.corpus.passages(range(min(20, len(self.corpus)))))
         BM25Retriever(few).retrieve(self.queries[:1], 10)  # what it compiles and imports
         made: list[BM25Retriever] = []
-        built = self.seconds(lambda: made.append(BM25Retriever(self.corpus)))
-        asked = self.seconds(lambda: made[0].retrieve(self.queries, 100))
+        built = self._timed(lambda: made.append(BM25Retriever(self.corpus)))
+        asked = self._timed(lambda: made[0].retrieve(self.queries, 100))
         return built / len(self.corpus), asked / len(self.queries)
 
     def encoder(self, model: BaseModel) -> EncoderSpeeds:
@@ -137,8 +156,13 @@ class Bench:
 
         return self._step(encoder.model, batch_loss, ENCODER_BATCH)
 
-    def writer(self, model: BaseModel) -> WriterSpeeds:
-        """Of the generator."""
+    def writer(self, model: BaseModel, source: str | None = None) -> WriterSpeeds:
+        """Of the generator.
+
+        Args:
+            model: The model that it begins with.
+            source: What it is opened by; None: its name.
+        """
         kind: type[GeneratorSpec] = CausalLM if model.causal else Pretrained
         options = recipe(writer_recipes(self.facts))
         modules: list[RetrieveChains] = []
@@ -146,7 +170,7 @@ class Bench:
         module_options["freeze_layers"] = frozen_layers(self.facts, model)
         load = self.seconds(
             lambda: modules.append(
-                RetrieveChains(kind(name_or_path=model.name), **module_options)  # type: ignore[call-arg]
+                RetrieveChains(kind(name_or_path=source or model.name), **module_options)  # type: ignore[call-arg]
             )
         )
         (module,) = modules

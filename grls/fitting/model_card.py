@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.fitting.models import licence_of, title_of
 from grls.fitting.result import Fitted
 from grls.io.files import atomic_file
 from grls.io.progress import duration
@@ -53,11 +54,15 @@ def _notes(fitted: Fitted, content: dict[str, Any], models: Sequence[str]) -> li
     lines += ["## Data", f"Queries: {queries}."]
     lines += ["\n".join(f"- {note}" for note in data["notes"])] if data["notes"] else []
     lines += ["## How it was made", _recipe(content)]
-    lines += ["Begun from " + ", ".join(f"`{name}`" for name in models) + "."] if models else []
-    lines.append(
-        "## Licence\n\nThat of the base models and of the texts, whose holders decide; this card names none."
-    )
+    lines += ["Begun from " + ", ".join(map(_begun, models)) + "."] if models else []
+    lines.append("## Licence\n\nThat of the base models and of the texts, whose holders decide.")
     return lines
+
+
+def _begun(model: str) -> str:
+    """A base model with its licence, where that is known; of a folder no path of this machine."""
+    licence = licence_of(model)
+    return f"`{title_of(model)}`" + ("" if licence is None else f" (licence: {licence})")
 
 
 def _recipe(content: dict[str, Any]) -> str:

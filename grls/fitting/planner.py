@@ -26,6 +26,7 @@ from grls.fitting.facts import LEAST_QUERIES, DataFacts, data_facts
 from grls.fitting.machine import Machine, this_machine
 from grls.fitting.models import BaseModels, base_models
 from grls.fitting.options import FitOptions
+from grls.fitting.plain import copy_size
 from grls.fitting.plan import Plan, Skipped, Stage
 from grls.fitting.speeds import Speeds
 from grls.fitting.stages import StageMaker
@@ -53,7 +54,7 @@ _LEFT_OUT = 0.05
 """The share of its estimate that a stage takes at least, if it was not left out."""
 
 
-def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan:
+def make_plan(data: str | Path, output: str | Path, options: FitOptions, copies: bool = False) -> Plan:
     """Look at data, machine and models, measure a few steps, and choose what is done.
 
     Measurements are kept in ``output``, so the plan of a run that goes on is the same.
@@ -62,6 +63,7 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan
         data: Data set folder in BEIR's layout, with queries to learn from and dev queries.
         output: Where the run writes.
         options: What the user has chosen.
+        copies: Keep plain weights of the generator in ``output``: a run follows.
 
     Raises:
         ConfigError: There is no such model, or the budget is too short for anything.
@@ -79,7 +81,7 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions) -> Plan
         room = (1 - MARGIN) * (options.seconds or math.inf) - spent
         return _most(partial(at, _levels(maker)[0]), maker.stages, room) is not None
 
-    speeds, measured = known_speeds(data, output, facts, machine, models, options, enough)
+    speeds, measured = known_speeds(data, output, facts, machine, models, options, enough, copies)
     return chosen_plan(facts, machine, models, speeds, options, measured)
 
 
@@ -88,10 +90,11 @@ def models_that_fit(models: BaseModels, machine: Machine, facts: DataFacts) -> B
     memory; or that has too few queries to learn from.
     """
     index = facts.rows * _ROW_BYTES / 2**30
+    needed = _DISK + (0.0 if models.generator is None else copy_size(models.generator.name))
     if facts.few:
         why = _few(facts)
-    elif machine.disk < _DISK:
-        why = f"{machine.disk:.1f} GiB of disk are free, and its checkpoints take {_DISK:.0f}: free some"
+    elif machine.disk < needed:
+        why = f"{machine.disk:.1f} GiB of disk are free, and its training takes {needed:.0f}: free some"
     elif index > machine.room:
         why = f"the index of all spans takes {index:.0f} GiB, and {machine.room:.0f} of memory are free"
     else:
@@ -296,7 +299,7 @@ def _levels_skipped(
     return skipped
 
 
-_PARTS = ("steps of the bi-encoder", "steps of the generator", "dev queries", "test queries")
+_PARTS = ("hops of BM25", "steps of the bi-encoder", "steps of the generator", "dev queries", "test queries")
 _NO_TIME = "not measured, since the budget is far too short for it"
 
 
@@ -310,6 +313,8 @@ def _what(level: Level) -> str:
 def _parts_skipped(maker: StageMaker, effort: Effort) -> list[Skipped]:
     facts, level = maker.facts, effort.level
     skipped = []
+    if facts.hops and "bm25-hops" not in maker.systems(effort):
+        skipped.append(Skipped(_PARTS[0], "for want of time"))
     encoder, writer = whole_steps(facts, bool(maker.machine.gpu))
     dev, test = facts.splits[facts.dev].queries, facts.splits[facts.test].queries
     amounts = [
@@ -318,7 +323,7 @@ def _parts_skipped(maker: StageMaker, effort: Effort) -> list[Skipped]:
         (effort.dev, min(dev, 200), True),
         (effort.test, test, facts.test != facts.dev),
     ]
-    for name, (chosen, whole, there) in zip(_PARTS, amounts, strict=True):
+    for name, (chosen, whole, there) in zip(_PARTS[1:], amounts, strict=True):
         if there and chosen < whole:
             skipped.append(Skipped(name, f"{chosen:,} of {whole:,}, for want of time"))
     if facts.few and level.encoder == "frozen":

@@ -7,13 +7,14 @@ its log, ``stages/NAME.log``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import IO
 
+from grls.fitting.clock import TimeIsUp
 from grls.io.progress import EVERY, Progress, duration, reporting
 
 _REDRAWN = 0.5
@@ -40,6 +41,7 @@ class FitProgress:
         self._share: float | None = None
         self._loop: Progress | None = None
         self._what = ""
+        self._is_up: Callable[[], bool] | None = None
 
     def expect(self, left: Mapping[str, float]) -> None:
         """Say which stages are left, each with the estimate of its seconds."""
@@ -52,11 +54,18 @@ class FitProgress:
             print(text, flush=True)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """The context of a stage: its output goes into its log, its loops into the line."""
+    def stage(self, name: str, is_up: Callable[[], bool] | None = None) -> Iterator[None]:
+        """The context of a stage: its output goes into its log, its loops into the line.
+
+        Args:
+            name: Its name.
+            is_up: Asked whenever a loop of the stage goes on, until :meth:`at` is called; True ends the stage
+                with :class:`~grls.fitting.clock.TimeIsUp`. None: it may take as long as it does.
+        """
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._begun = name, monotonic()
         self.at(None, "")
+        self._is_up = is_up
         ended = Event()
         teller = Thread(target=self._tell, args=(ended,), daemon=True)
         log = self.logs / f"{name.replace(' ', '-')}.log"
@@ -76,13 +85,13 @@ class FitProgress:
             self._done += 1
 
     def at(self, share: float | None, what: str) -> None:
-        """Say how far the stage is.
+        """Say how far the stage is; one that does keeps to its time itself.
 
         Args:
             share: The share of the whole stage that is done, in [0, 1]; None: unknown.
             what: The same in words.
         """
-        self._share, self._what, self._loop = share, what, None
+        self._share, self._what, self._loop, self._is_up = share, what, None, None
 
     def line(self) -> str:
         """The line of progress."""
@@ -94,8 +103,9 @@ class FitProgress:
 
     def _heard(self, loop: Progress) -> None:
         """A loop of the stage, which may have others after it."""
-        self.at(None, loop.standing())
-        self._loop = loop
+        self._share, self._what, self._loop = None, loop.standing(), loop
+        if self._is_up is not None and self._is_up():
+            raise TimeIsUp
 
     def _remaining(self) -> float:
         """Seconds to the end of the run."""

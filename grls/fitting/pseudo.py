@@ -35,7 +35,7 @@ def sentence_queries(corpus: Corpus, count: int, seed: int, taken: Collection[st
     """
     draw = random.Random(seed)
     numbers = sorted(draw.sample(range(len(corpus)), min(count, len(corpus))))
-    ids = _free_ids(taken)
+    ids = free_ids(taken)
     made = []
     for passage in corpus.passages(numbers):
         text = _query(passage, draw)
@@ -56,7 +56,8 @@ def _query(passage: Passage, draw: random.Random) -> str:
     return " ".join(words[place] for place in kept)
 
 
-def _free_ids(taken: Collection[str]) -> Iterator[str]:
+def free_ids(taken: Collection[str]) -> Iterator[str]:
+    """Ids of pseudo-queries that no other query has."""
     number = 0
     while True:
         number += 1

@@ -15,11 +15,23 @@ from grls.fitting.clock import FitClock
 from grls.fitting.ending import FitEnding
 from grls.fitting.journal import FitJournal
 from grls.fitting.options import FitOptions
+from grls.fitting.plain import remove_copy
 from grls.fitting.plan import Plan, Stage
 from grls.fitting.planner import make_plan, revised_plan
 from grls.fitting.progress import FitProgress
+from grls.fitting.query_writer import WrittenQueries, refuse_no_query_writer, written_queries
 from grls.fitting.result import RESULT, Fitted
-from grls.fitting.splits import TEST, TRAIN, DividedData, SourceData, divide, read_source, write_divided
+from grls.fitting.splits import (
+    PSEUDO,
+    TEST,
+    TRAIN,
+    DividedData,
+    SourceData,
+    divide,
+    lacks_training,
+    read_source,
+    write_divided,
+)
 from grls.fitting.steps import FitSteps
 from grls.fitting.work import FitWork
 from grls.io.extras import require
@@ -28,6 +40,9 @@ from grls.io.logs import quiet
 
 _ENDING = ("compare", "fusion", "report")
 """Stages of the comparison."""
+
+_WRITING = 0.15
+"""The share of a budget in which a query generator writes."""
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> Plan:
@@ -43,10 +58,26 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> Plan:
         DataError: The data set is missing or has faults.
     """
     source = read_source(data, options)
+    _refuse_pseudo_model(options)
     divided = divide(source, options.seed)
     with scratch_folder(output) as scratch:
         write_divided(source, divided, scratch / "data")
-        return make_plan(scratch / "data", output, _named(options, divided))
+        plan = make_plan(scratch / "data", output, _named(options, divided))
+        return replace(plan, notes=(*divided.notes, *_of_pseudo_model(source, options)))
+
+
+def _refuse_pseudo_model(options: FitOptions) -> None:
+    if options.pseudo_model is not None:
+        refuse_no_query_writer(options.pseudo_model)
+
+
+def _of_pseudo_model(source: SourceData, options: FitOptions) -> list[str]:
+    """What a plan says of a query generator, which works in the run alone."""
+    if options.pseudo_model is None:
+        return []
+    if not lacks_training(source):
+        return [f"{options.pseudo_model} writes nothing: there are training queries"]
+    return [f"the run lets {options.pseudo_model} write queries in place of the parts of sentences"]
 
 
 def _named(options: FitOptions, divided: DividedData) -> FitOptions:
@@ -79,7 +110,8 @@ def fit_dataset(
     require("report", "grls fit, whose page compares all systems,")
     source = read_source(data, options, name)
     place = Path(output)
-    journal = FitJournal(place, {"data": source.fingerprint(), **asdict(options)})
+    _refuse_pseudo_model(options)
+    journal = FitJournal(place, {"data": source.fingerprint(), **options.record()})
     try:
         if journal.ended and (place / RESULT).is_file():
             return _read(place, shown)
@@ -120,7 +152,7 @@ class _FitRun:
     def run(self) -> Fitted:
         """Do what is left of the run."""
         self.journal.begin()
-        divided = divide(self.source, self.options.seed)
+        divided = divide(self.source, self.options.seed, self._written())
         steps = self._steps(divided)
         self._data(steps, divided)
         plan = self._plan(steps, divided)
@@ -130,6 +162,27 @@ class _FitRun:
         plan, stages = self._train(steps, plan)
         ending = FitEnding(steps, self.source, divided, plan, stages)
         return ending.end()
+
+    def _written(self) -> WrittenQueries | None:
+        """The queries of the query generator; None: there is none, or it is not needed."""
+        name, seed = self.options.pseudo_model, self.options.seed
+        if name is None or not lacks_training(self.source):
+            return None
+        depends = {"model": name, "seed": seed}
+        record = self.journal.done("pseudo-queries", depends)
+        if record is None:
+            taken = {query.id for query in self.source.queries}
+            limit = None if self.options.seconds is None else _WRITING * self.options.seconds
+            begun = self.clock.seconds
+            with self.progress.stage("pseudo-queries"):
+                made = written_queries(
+                    name, self.source.corpus, PSEUDO, seed, taken, self.options.device, limit
+                )
+            record = made.record()
+            self.journal.add(
+                "pseudo-queries", {"model": name, "seed": seed}, self.clock.seconds - begun, record
+            )
+        return WrittenQueries.of_record(name, record)
 
     def _steps(self, divided: DividedData) -> FitSteps:
         work = FitWork(self.output, self.options, divided.tune, self.progress)
@@ -142,14 +195,15 @@ class _FitRun:
 
         there = self.output / "data" / "corpus.jsonl"
         result = steps.step("data", {}, write, lambda _: there.is_file())
-        for note in result["notes"]:
+        unused = [] if lacks_training(self.source) else _of_pseudo_model(self.source, self.options)
+        for note in (*result["notes"], *unused):
             self.progress.say(f"  {note}")
 
     def _plan(self, steps: FitSteps, divided: DividedData) -> Plan:
         """The plan; what it measured is kept, so that it is the same in a run that goes on."""
         named = _named(self.options, divided)
         with self.progress.stage("plan"):
-            plan = make_plan(steps.work.data, self.output, named)
+            plan = make_plan(steps.work.data, self.output, named, copies=True)
         self.progress.say(f"\n{plan.text()}\n")
         return plan
 
@@ -162,8 +216,11 @@ class _FitRun:
             self.progress.expect({one.key: one.seconds for one in (stage, *stages)})
             later = sum(one.seconds for one in stages)
             steps.do(stage, self.clock.allowance(stage.seconds, later))
+            if stage.name == "generator":
+                remove_copy(self.output)
             took[stage.key] = self.journal.of(stage.key)
             plan, stages = self._revised(steps, plan, stages, took)
+        remove_copy(self.output)
         return plan, stages
 
     def _revised(

@@ -26,6 +26,7 @@ from grls.data.types import Query
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
 from grls.fitting.pseudo import sentence_queries
+from grls.fitting.query_writer import WrittenQueries
 
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
 
@@ -35,7 +36,7 @@ _DEV_MOST = 200
 _LARGE = 300
 """Dev queries from which one half tunes and the other chooses; of fewer, all do both."""
 
-_PSEUDO = 2000
+PSEUDO = 2000
 """Passages that pseudo-queries are written for, at most."""
 
 
@@ -143,8 +144,18 @@ def _refuse_empty(corpus: Corpus) -> None:
         )
 
 
-def divide(source: SourceData, seed: int) -> DividedData:
+def lacks_training(source: SourceData) -> bool:
+    """Whether pseudo-queries have to stand in for training queries."""
+    return TRAIN not in source.qrels
+
+
+def divide(source: SourceData, seed: int, written: WrittenQueries | None = None) -> DividedData:
     """Make the splits that a run needs of those that there are; the same for the same seed.
+
+    Args:
+        source: The data set.
+        seed: Seed of all draws.
+        written: The queries of a query generator, where training queries are lacking.
 
     Raises:
         DataError: No query can be had, not even from the sentences of passages.
@@ -152,15 +163,13 @@ def divide(source: SourceData, seed: int) -> DividedData:
     queries, qrels = list(source.queries), {**source.qrels}
     notes, pseudo = _without_repeats(qrels), tuple[str, ...]()
     if TRAIN not in qrels:
-        written = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in queries})
-        if not written:
-            raise DataError("no passage has a sentence, so no query can be made of them.", source.folder)
-        queries += written
-        qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in written}
+        made, origin = _pseudo_queries(source, seed, written)
+        queries += made
+        qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in made}
         pseudo = (TRAIN,)
         notes.append(
-            f"no training queries: {len(written):,} pseudo-queries, parts of sentences of the passages, "
-            "stand in for them, and results are worse than with real ones"
+            f"no training queries: {len(made):,} pseudo-queries, {origin}, stand in for them, and results "
+            "are worse than with real ones"
         )
     if DEV not in qrels:
         pseudo += (DEV,) if pseudo else ()
@@ -171,6 +180,21 @@ def divide(source: SourceData, seed: int) -> DividedData:
         notes.append("no test queries: the report is on dev, which the choice was made on")
     order = [name for name in (TRAIN, TUNE, DEV, TEST) if name in qrels]
     return DividedData(queries, {name: qrels[name] for name in order}, tuple(notes), pseudo)
+
+
+def _pseudo_queries(source: SourceData, seed: int, written: WrittenQueries | None) -> tuple[list[Query], str]:
+    """Queries to learn from, and where they come from.
+
+    Raises:
+        DataError: None can be made.
+    """
+    if written is not None and written.queries:
+        return written.queries, f"written by {written.model}"
+    made = sentence_queries(source.corpus, PSEUDO, seed, {query.id for query in source.queries})
+    if not made:
+        raise DataError("no passage has a sentence, so no query can be made of them.", source.folder)
+    lost = "" if written is None else f" (of those of {written.model} none led back to its passage)"
+    return made, f"parts of sentences of the passages{lost}"
 
 
 def _without_repeats(qrels: dict[str, Qrels]) -> list[str]:

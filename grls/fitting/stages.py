@@ -30,12 +30,18 @@ _START = 3.0
 """Seconds that every stage takes beside its work."""
 
 _BEAMS = 10
-_DENSE_CHAINS = 5
+_DENSE_CHAINS = _WORD_CHAINS = 5
+_WORD_TEMPERATURES = [1.0, 0.5, 0.25]
+"""Factors of the usual temperature of BM25's hops: below it the chain that the question names counts most."""
+_WORD_SEARCHES = 1.5
+"""Searches of the dev queries that tune BM25's hops: other temperatures meet most chains again."""
+_LONGER = 3.0
+"""How much longer a query of BM25 with evidence takes than the question alone."""
 _RESCORED = 20
 """Passages that a generator rescores, on short passages."""
 
 _ALONE = 0.05
-"""The share of the budget that comparing the generator alone may take."""
+"""The share of the budget that comparing the generator alone, or BM25 ranked by hops, may take."""
 
 _PRIOR_ROW = 4e-8
 """Seconds of both priors for a row of the index and an input."""
@@ -97,7 +103,8 @@ class StageMaker:
     def stages(self, effort: Effort) -> list[Stage]:
         """All stages, in order."""
         level = effort.level
-        stages = [self._biencoder(effort)] if level.encoder == "trained" else []
+        stages = [self._tune_words(effort)] if self._word_hops(effort) else []
+        stages += [self._biencoder(effort)] if level.encoder == "trained" else []
         stages += [self._dense(effort)] if level.encoder != "none" else []
         if level.encoder == "trained" and self.facts.hops:
             stages.append(self._tune_dense(effort))
@@ -112,16 +119,33 @@ class StageMaker:
     def systems(self, effort: Effort) -> list[str]:
         """The systems that are compared, without their fusion."""
         level = effort.level
-        systems = ["bm25"] + (["dense"] if level.encoder != "none" else [])
+        systems = ["bm25"] + (["bm25-hops"] if self._word_hops(effort) else [])
+        systems += ["dense"] if level.encoder != "none" else []
         systems += ["dense-hops"] if level.encoder == "trained" and self.facts.hops else []
         systems += ["generator"] if level.writer and self._cheap_alone(effort) else []
         return systems + (["hybrid"] if level.writer else [])
 
     def _cheap_alone(self, effort: Effort) -> bool:
         """Whether the generator is compared alone, too: where that is a small part of the budget."""
+        return self._is_cheap("generator", effort)
+
+    def _word_hops(self, effort: Effort) -> bool:
+        """Whether BM25 is ranked by hops, too: the same rule."""
+        return effort.word_hops and self._is_cheap("bm25-hops", effort)
+
+    def _is_cheap(self, system: str, effort: Effort) -> bool:
         facts, budget = self.facts, self.options.seconds
         queries = sum(facts.splits[split].queries for split in {facts.dev, facts.test})
-        return budget is None or queries * self._query("generator", effort) <= _ALONE * budget
+        return budget is None or queries * self._query(system, effort) <= _ALONE * budget
+
+    def _tune_words(self, effort: Effort) -> Stage:
+        hops = self.facts.most_hops
+        options = {**self._tuned(effort), "hops.steps": "ranked", "hops.max": hops}
+        options |= {"grid.hops": [*range(1, hops + 1)], "grid.hop_temperatures": _WORD_TEMPERATURES}
+        seconds = effort.dev * self._query("bm25-hops", effort) * _WORD_SEARCHES
+        seconds += _START + self.facts.passages * self.speeds.bm25_passage
+        what = f"hops of BM25, on {effort.dev:,} dev queries"
+        return Stage("tune", what, options, seconds, system="bm25-hops")
 
     def _biencoder(self, effort: Effort) -> Stage:
         facts, speeds, model = self.facts, self._encoder, self.models.biencoder
@@ -148,7 +172,7 @@ class StageMaker:
             "fit.precision": self.options.precision,
             "fit.device": "cpu" if self.options.device == "cpu" else "auto",
         }
-        what = f"fine-tune {model.name}, {effort.encoder_steps:,} steps of {ENCODER_BATCH}"
+        what = f"fine-tune {model.title}, {effort.encoder_steps:,} steps of {ENCODER_BATCH}"
         what += " hops" if facts.hops else " queries"
         seconds = _START + speeds.load + effort.encoder_steps * step + looked
         return Stage("biencoder", what, options, seconds, encoder_recipes(facts), "dense")
@@ -196,7 +220,7 @@ class StageMaker:
         }
         options |= {"data.teacher": "dense"} if effort.level.encoder != "none" else {}
         options |= self._rescoring(effort, model)
-        what = f"fine-tune {model.name} to write spans, {epochs * each:,} steps of {batch} queries"
+        what = f"fine-tune {model.title} to write spans, {epochs * each:,} steps of {batch} queries"
         what += ", and to rescore" if effort.rescore else ""
         seconds = self._writer_seconds(effort, epochs, epochs * each)
         return Stage("generator", what, options, seconds, writer_recipes(facts), "hybrid")
@@ -300,6 +324,9 @@ class StageMaker:
         facts = self.facts
         if system == "bm25":
             return self.speeds.bm25_query + facts.passages * _SCORED
+        if system == "bm25-hops":
+            inputs = ranked_inputs(facts.most_hops, _WORD_CHAINS)
+            return inputs * _LONGER * self._query("bm25", effort)
         if system == "dense":
             return self._dense_query
         if system == "dense-hops":

@@ -12,7 +12,7 @@ from typing import Any
 
 from grls.errors import GrlsError, out_of_memory
 from grls.fitting import folders, trainings, tuning
-from grls.fitting.clock import FitClock
+from grls.fitting.clock import FitClock, TimeIsUp
 from grls.fitting.journal import FitJournal
 from grls.fitting.plan import Stage
 from grls.fitting.work import FitWork
@@ -22,7 +22,10 @@ LEFT_OUT = "left_out"
 """The field of a result that says why a step was not done."""
 
 _WORTHWHILE = 0.2
-"""The share of its estimate below which a stage is not begun."""
+"""The share of its estimate below which a stage that can do less is not begun."""
+
+_WHOLE = 0.5
+"""The same of a stage that does all or nothing: estimates are rough, and may be twice too high."""
 
 
 class FitSteps:
@@ -50,6 +53,7 @@ class FitSteps:
         make: Callable[[], Any],
         there: Callable[[Any], bool] = lambda _: True,
         tell: Callable[[Any, float], str] | None = None,
+        limited: bool = False,
     ) -> Any:
         """The result of a step: from the journal, or else it is done now.
 
@@ -59,18 +63,27 @@ class FitSteps:
             make: Does it; returns JSON values.
             there: Whether the files of a result are there.
             tell: A result and its seconds -> a line for people; None: no line.
+            limited: Leave it out when the time of the run is up.
         """
         known = self.journal.done(name, options, there)
         if known is None:
             begun = perf_counter()
-            with self.work.progress.stage(name):
-                known = make()
+            known = self._made(name, make, limited)
             seconds = perf_counter() - begun
             self.journal.add(name, options, seconds, known)
             if tell is not None:
                 self.work.progress.say(f"{name}: {tell(known, seconds)}")
         self.results[name] = known
         return known
+
+    def _made(self, name: str, make: Callable[[], Any], limited: bool) -> Any:
+        """The result of a step; where the time is up before, why there is none."""
+        is_up = (lambda: self.clock.is_up) if limited else None
+        try:
+            with self.work.progress.stage(name, is_up):
+                return make()
+        except TimeIsUp:
+            return {LEFT_OUT: "the time was up before it was done"}
 
     def words(self) -> dict[str, Any]:
         """The folder of BM25."""
@@ -85,7 +98,7 @@ class FitSteps:
         """
         options = {"options": dict(stage.options), "recipes": list(stage.recipes)}
         make, tell = self._maker(stage, seconds)
-        self.step(stage.key, options, make, self._there, tell)
+        self.step(stage.key, options, make, self._there, tell, limited=True)
 
     def _there(self, result: Any) -> bool:
         """Whether model and folder of a result are there."""
@@ -117,7 +130,7 @@ class FitSteps:
         return makers[stage.name], _told
 
     def _tuned(self, stage: Stage, share: float) -> dict[str, Any]:
-        if stage.system == folders.DENSE_HOPS:
+        if stage.system in folders.RANKED:
             folders.make_hops_system(self.work, stage)
         return tuning.tune_system(self.work, stage, share)
 
@@ -136,15 +149,22 @@ class FitSteps:
             return None if work.member(folders.DENSE).is_dir() else "there is no bi-encoder to teach it"
         if stage.name == "hybrid" and not work.member(folders.GENERATIVE).is_dir():
             return "there is no generator"
-        of = folders.DENSE if stage.system == folders.DENSE_HOPS else stage.system
+        of = folders.RANKED.get(stage.system, stage.system)
         if stage.name == "tune" and not work.member(of).is_dir():
             return f"there is no {of}"
         return None
 
     def _too_late(self, stage: Stage, seconds: float | None) -> bool:
-        """Whether a stage has so little time that it is not worth beginning."""
+        """Whether a stage has so little time that it is not worth beginning.
+
+        Trainings and tuning do less in less time; other stages do all or nothing.
+        """
+        if seconds is None:
+            return False
         elastic = stage.name in ("biencoder", "generator", "tune")
-        return elastic and seconds is not None and seconds < max(1.0, _WORTHWHILE * stage.seconds)
+        return self.clock.is_up or seconds < max(
+            1.0 if elastic else 0.0, (_WORTHWHILE if elastic else _WHOLE) * stage.seconds
+        )
 
 
 def _tried(train: Callable[[], dict[str, Any]]) -> dict[str, Any]:

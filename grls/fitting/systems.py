@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from grls.fitting.folders import DENSE, DENSE_HOPS, GENERATIVE, HYBRID
+from grls.fitting.folders import BM25_HOPS, DENSE, DENSE_HOPS, GENERATIVE, HYBRID, RANKED
 from grls.retrieve.registry import BM25
 
-_COSTS = {BM25: 1.0, DENSE: 2.0, DENSE_HOPS: 20.0, GENERATIVE: 100.0, HYBRID: 200.0}
-"""A decoder of a language model is slower than an encoder, and hops are several searches."""
+_COSTS = {BM25: 1.0, DENSE: 2.0, BM25_HOPS: 4.0, DENSE_HOPS: 20.0, GENERATIVE: 100.0, HYBRID: 200.0}
+"""A decoder of a language model is slower than an encoder, and hops are several searches (those of BM25 need
+no model)."""
 
-_MEMBERS = {DENSE_HOPS: (DENSE,), HYBRID: (GENERATIVE, DENSE, BM25)}
+_MEMBERS = {**{name: (of,) for name, of in RANKED.items()}, HYBRID: (GENERATIVE, DENSE, BM25)}
 """Systems that another one is made of."""
 
 _ENCODER, _WRITER = "biencoder", "generator"
 _MODELS = {
     BM25: (),
+    BM25_HOPS: (),
     DENSE: (_ENCODER,),
     DENSE_HOPS: (_ENCODER,),
     GENERATIVE: (_WRITER,),
@@ -26,8 +28,8 @@ _MODELS = {
 """The models that a system searches with."""
 
 
-ALIKE = ((DENSE, DENSE_HOPS), (GENERATIVE, HYBRID))
-"""Systems of one model, the better of which is fused."""
+ALIKE = ((BM25, BM25_HOPS), (DENSE, DENSE_HOPS), (GENERATIVE, HYBRID))
+"""Systems of one model, or of none, the better of which is fused."""
 
 
 class FittedSystem(NamedTuple):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from grls.errors import DataError
+from grls.fitting.clock import TimeIsUp
 from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
+from grls.fitting.plain import make_copy, opened_name
 from grls.fitting.sample import write_sample
 from grls.fitting.speeds import Speeds, quickest_parts
 from grls.io.files import read_json, write_json
@@ -27,6 +30,9 @@ _WRITER_BUDGET = 240.0
 _AGAIN = 0.05
 """The share of a budget that measuring may take where it is repeated."""
 
+_MEASURING = 0.25
+"""The share of a budget after which nothing more is measured."""
+
 _TIMES = 3
 """The most measurements."""
 
@@ -39,6 +45,7 @@ def known_speeds(
     models: BaseModels,
     options: FitOptions,
     enough: Callable[[Speeds, float], bool] = lambda speeds, took: True,
+    copies: bool = False,
 ) -> tuple[Speeds, float]:
     """The speeds that ``output`` holds, or else measured and written there.
 
@@ -53,6 +60,7 @@ def known_speeds(
         models: The models to begin with.
         options: What the user has chosen.
         enough: Whether nothing is left out at some speeds, after some seconds of measuring.
+        copies: Keep plain weights of a generator in ``output``, for the run that follows.
 
     Returns:
         The speeds, and the seconds that measuring them took.
@@ -66,12 +74,13 @@ def known_speeds(
     if known is not None:
         return known
     begun = perf_counter()
-    speeds = measured_speeds(data, facts, machine, models, options)
+    place = Path(output) if copies else None
+    speeds = measured_speeds(data, facts, machine, models, options, place)
     one = took = perf_counter() - begun
     for _ in range(_TIMES - 1):
         if options.seconds is None or took + one > _AGAIN * options.seconds or enough(speeds, took):
             break
-        speeds = quickest_parts(speeds, measured_speeds(data, facts, machine, models, options))
+        speeds = quickest_parts(speeds, measured_speeds(data, facts, machine, models, options, place))
         took = perf_counter() - begun
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, {"settings": settings, "speeds": speeds.record(), "seconds": took})
@@ -79,9 +88,16 @@ def known_speeds(
 
 
 def measured_speeds(
-    data: str | Path, facts: DataFacts, machine: Machine, models: BaseModels, options: FitOptions
+    data: str | Path,
+    facts: DataFacts,
+    machine: Machine,
+    models: BaseModels,
+    options: FitOptions,
+    copies: Path | None = None,
 ) -> Speeds:
     """Measure a few steps on a sample of the data.
+
+    ``copies`` is the output of the run that keeps plain weights of the generator; None: none are kept.
 
     Raises:
         ConfigError: A model cannot be opened, or not be trained.
@@ -92,12 +108,16 @@ def measured_speeds(
     with tempfile.TemporaryDirectory(prefix="grls-fit-") as folder, without_warnings():
         sample = Path(folder) / "sample"
         write_sample(data, facts.train, sample, options.seed)
-        bench = Bench(sample, facts, machine, options)
-        encoder = None if models.biencoder is None else bench.encoder(models.biencoder)
-        writer = None
-        if models.generator is not None and writer_may_fit(machine, options):
-            writer = bench.writer(models.generator)
-        return Speeds(*bench.bm25(), encoder, writer)
+        limit = None if options.seconds is None else _MEASURING * options.seconds
+        bench = Bench(sample, facts, machine, options, limit)
+        words, encoder, writer = bench.bm25(), None, None
+        with suppress(TimeIsUp):  # there is no time for a model of which not even a step can be measured
+            encoder = None if models.biencoder is None else bench.encoder(models.biencoder)
+            if models.generator is not None and writer_may_fit(machine, options):
+                if copies is not None:
+                    make_copy(models.generator.name, copies)
+                writer = bench.writer(models.generator, opened_name(models.generator.name, copies))
+        return Speeds(*words, encoder, writer)
 
 
 def writer_may_fit(machine: Machine, options: FitOptions) -> bool:

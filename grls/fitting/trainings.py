@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.errors import ConfigError, MismatchError
+from grls.fitting.plain import opened_name
 from grls.fitting.plan import Stage
 from grls.fitting.work import FitWork, section, stage_tree
 from grls.io.progress import duration
@@ -42,7 +45,12 @@ def train_encoder(work: FitWork, stage: Stage, seconds: float | None) -> dict[st
             resume=resume, max_seconds=seconds, meter=meter, **usual,
         )  # fmt: skip
 
-    return _trained(work, output, run)
+    most = fit.dev_passages
+    return _trained(work, output, run) | {"on": _measured_on(work, fit.dev_size, _by_hop(fit), most)}
+
+
+def _by_hop(fit: BiEncoderOptions) -> bool:
+    return fit.by_hop and bool(fit.multistep)
 
 
 def train_writer(work: FitWork, stage: Stage, seconds: float | None) -> dict[str, Any]:
@@ -52,12 +60,38 @@ def train_writer(work: FitWork, stage: Stage, seconds: float | None) -> dict[str
     output = work.stage(GENERATOR)
     splits = {"data.train_split": "train", "data.dev_split": work.tune}
     options = {**splits, **work.placed(stage.options), "data.data": work.data, "output": str(output)}
+    options["model.generator"] = _opened(options["model.generator"], work)
 
     def run(resume: bool, meter: Meter) -> TrainingResult:
         given = {**options, "resume": resume}
         return run_stage("chains", given, stage.recipes, max_seconds=seconds, meter=meter)
 
-    return _trained(work, output, run)
+    by_hop = stage_tree(stage)["data"]["init_args"].get("by_hop") and stage.options["data.multistep"]
+    on = _measured_on(work, stage.options["data.dev_size"], bool(by_hop))
+    return _trained(work, output, run) | {"on": on}
+
+
+def _opened(generator: dict[str, Any], work: FitWork) -> dict[str, Any]:
+    """The generator, opened from its plain weights if the run has them."""
+    known = generator["init_args"]
+    source = opened_name(known["name_or_path"], work.output)
+    return {**generator, "init_args": {**known, "name_or_path": source}}
+
+
+def _measured_on(work: FitWork, queries: int, by_hop: bool, passages: int | None = None) -> str:
+    """What the recall of a training is measured on, where the table at the end has another one.
+
+    Args:
+        work: The run.
+        queries: The most dev queries.
+        by_hop: Whether every hop counts, with the gold passages before it.
+        passages: The passages that are searched; None: all of them.
+    """
+    count = min(queries, len(read_split(work.data, work.tune)[0]))
+    every = len(Corpus.read(work.data))
+    on = f"{count:,} dev quer{'y' if count == 1 else 'ies'}"
+    on += ", each hop with the gold passages before it" if by_hop else ""
+    return on + (f", in {passages:,} of {every:,} passages" if passages and passages < every else "")
 
 
 def _trained(work: FitWork, output: Path, run: Training) -> dict[str, Any]:
@@ -84,7 +118,7 @@ def _result(work: FitWork, trained: TrainingResult) -> dict[str, Any]:
         "model": trained.model.relative_to(work.output).as_posix(),
         "steps": trained.steps,
         "examples": trained.examples,
-        "measure": trained.monitor,
+        "measure": f"recall@{work.options.k}",
         "best": None if trained.best is None else round(trained.best, 4),
         "time_is_up": trained.time_is_up,
     }
@@ -92,6 +126,10 @@ def _result(work: FitWork, trained: TrainingResult) -> dict[str, Any]:
 
 def training_line(result: dict[str, Any], seconds: float) -> str:
     """What a training came to, for people."""
-    measured = "" if result["best"] is None else f", {result['measure']} {100 * result['best']:.1f}"
+    measured = (
+        ""
+        if result["best"] is None
+        else f", {result['measure']} {100 * result['best']:.1f} on {result['on']}"
+    )
     ended = ", ended by the time that there is" if result["time_is_up"] else ""
     return f"{result['steps']:,} steps{measured}{ended}, {duration(seconds)}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from grls.fitting.clock import TimeIsUp
 from grls.fitting.plan import Stage
 from grls.fitting.work import FitWork, section, stage_tree
 from grls.retrieve.base import untuned_fingerprint
@@ -42,7 +44,11 @@ def tune_system(work: FitWork, stage: Stage, share: float) -> dict[str, Any]:
     single = hops.steps == "single"
     options |= {} if single else {"hops": recorded(hops)}
     grid = section(TuneOptions, tree, "grid")
-    chosen = tune_folder(folder, dev, grid, Opening(device, precision), made_of, options, single)
+    try:
+        chosen = tune_folder(folder, dev, grid, Opening(device, precision), made_of, options, single)
+    except TimeIsUp:
+        Path(f"{folder}.tune.jsonl").unlink(missing_ok=True)  # this run does not come back to it
+        raise
     return {
         "queries": len(dev.queries),
         "choices": [

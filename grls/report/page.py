@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 
 from grls.errors import ConfigError
@@ -38,6 +39,7 @@ def build_page(
     seed: int = 0,
     title: str = "Retrieval runs",
     tested: Sequence[str] = TESTED,
+    place: str | Path | None = None,
 ) -> Page:
     """Put a page together.
 
@@ -50,6 +52,7 @@ def build_page(
         seed: Seed of the resampling.
         title: The page's heading.
         tested: Standard measures whose differences are tested, in addition to R@k and set F1.
+        place: The folder from which the files of runs are named; None: they are named as they were given.
 
     Raises:
         ConfigError: ``baseline`` is no label of a run, or a cut-off or count is out of range.
@@ -63,7 +66,9 @@ def build_page(
     sections = [_data_section(group, ks, k, baseline, proofs, seed, tested) for group in groups]
     if len(groups) > 1:
         sections.insert(0, Section("All data sets", _common_parts(groups, ks, k)))
-    sections.append(Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups))),)))
+    sections.append(
+        Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups, place))),))
+    )
     names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
     counted = f"{len(labels)} run{'s' if len(labels) > 1 else ''} on {names}."
     rules = (

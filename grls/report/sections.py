@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from grls.evaluation.graph import GraphErrors
 from grls.report.blocks import Column, Row, Table, Value, printed, value_table
@@ -37,8 +38,8 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
     return [(name, table) for name, table in tables if table is not None]
 
 
-def run_table(groups: Sequence[MeasuredGroup]) -> Table:
-    """The runs with the facts of their manifests."""
+def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) -> Table:
+    """The runs with the facts of their manifests; files below ``place`` are named from there."""
     heads = (
         "stages", "members", "score mode", "seconds", "queries/s",
         "judged", "unanswered", "not judged", "options", "file",
@@ -49,7 +50,7 @@ def run_table(groups: Sequence[MeasuredGroup]) -> Table:
         for h in heads
     ]
     rows: list[Row] = [
-        ((*identity(run), group.group.name, group.group.split), _facts(run))
+        ((*identity(run), group.group.name, group.group.split), _facts(run, place))
         for group in groups
         for run in group.runs
     ]
@@ -64,12 +65,15 @@ def run_table(groups: Sequence[MeasuredGroup]) -> Table:
     )
 
 
-def _facts(run: Measured) -> list[Value]:
+def _facts(run: Measured, place: str | Path | None) -> list[Value]:
+    file = run.entry.file
+    if place is not None and file.is_relative_to(place):
+        file = file.relative_to(place)
     info, counts = run.entry.info, run.report["queries"]
     rest: list[Value] = [counts["judged"], counts["unanswered"], counts["unjudged"]]
     mode = run.entry.run.score_mode
     if info is None:
-        return [None, None, mode, None, None, *rest, "no manifest", str(run.entry.file)]
+        return [None, None, mode, None, None, *rest, "no manifest", str(file)]
     asked = len(run.entry.run.rankings)
     options = ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None)
     return [
@@ -80,7 +84,7 @@ def _facts(run: Measured) -> list[Value]:
         asked / info.seconds if info.seconds else None,
         *rest,
         options,
-        str(run.entry.file),
+        str(file),
     ]
 
 

@@ -81,9 +81,9 @@ def without_times(output: Path) -> Any:
 
 def test_a_run_makes_systems_compares_them_and_opens_as_the_best(place: Path, whole: Fitted) -> None:
     output = place / "whole"
-    assert [*whole.metrics][:5] == ["bm25", "dense", "dense-hops", "generator", "hybrid"]
+    assert [*whole.metrics][:6] == ["bm25", "bm25-hops", "dense", "dense-hops", "generator", "hybrid"]
     assert (whole.queries, whole.notes) == ({"dev": 4, "test": 3}, ())
-    for name in ("dense", "dense-hops", "generator", "hybrid"):
+    for name in ("bm25-hops", "dense", "dense-hops", "generator", "hybrid"):
         load_retriever(output / "members" / name, Opening("cpu"))
     kept = json.loads((output / "fit.json").read_text())
     assert (kept["kept"], output / kept["retriever"]) == (whole.kept, followed(output))
@@ -138,6 +138,37 @@ def test_the_folder_of_a_fusion_ranks_as_its_run_does(
         run = system_run(work, "dev", system)
         for query, hits in zip(gold.queries, opened.retrieve(gold.queries, 5), strict=True):
             assert [hit.id for hit in hits] == [hit.id for hit in run.rankings[query.id]][:5]
+
+
+def test_nothing_that_is_shown_or_saved_names_a_path_of_the_machine(
+    place: Path, whole: Fitted, tmp_path: Path
+) -> None:
+    output = place / "whole"
+    for name in ("README.md", "grls.json", "report.html", "report.md"):
+        assert str(place) not in (output / name).read_text(), name
+    for member in (output / "members").iterdir():
+        saved = grls.load(member, device="cpu").save(tmp_path / member.name)
+        for file in (file for file in saved.rglob("*") if file.is_file()):
+            assert str(place).encode() not in file.read_bytes(), file
+
+
+def test_an_output_and_its_copy_open_wherever_they_are_moved(
+    place: Path, whole: Fitted, tmp_path: Path
+) -> None:
+    expected = grls.load(place / "whole", device="cpu").search("is the otter calm ?", 3)
+    output = Path(shutil.copytree(place / "whole", tmp_path / "moved"))
+    saved = grls.load(output, device="cpu").save(tmp_path / "saved")
+    assert grls.load(output, device="cpu").search("is the otter calm ?", 3) == expected
+    shutil.rmtree(output)
+    shutil.move(saved, tmp_path / "elsewhere")
+    assert grls.load(tmp_path / "elsewhere", device="cpu").search("is the otter calm ?", 3) == expected
+
+
+def test_the_page_shows_every_system_of_the_table(place: Path, whole: Fitted) -> None:
+    """The fusions, too, whether one is kept or not."""
+    page = (place / "whole" / "report.md").read_text()
+    assert f"{len(whole.metrics)} systems over" in page
+    assert f"{len(whole.metrics)} runs on" in page
 
 
 def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
@@ -198,6 +229,7 @@ def test_a_killed_run_goes_on_to_the_same_result(
 ) -> None:
     steps = [
         "data",
+        "tune bm25-hops",
         "biencoder dense",
         "dense dense",
         "tune dense-hops",
@@ -234,9 +266,10 @@ def test_a_card_names_the_models_of_what_is_kept(
     named = {"bm25": [], "dense": [options.biencoder], "hybrid": [options.biencoder, options.generator]}[kept]
     assert fitted.kept == kept
     assert json.loads((tmp_path / "out" / "fit.json").read_text())["base_models"] == named
-    assert [f"`{model}`" in card for model in (options.biencoder, options.generator)] == [
+    assert [f"`{Path(model).name}`" in card for model in (options.biencoder, options.generator)] == [
         model in named for model in (options.biencoder, options.generator)
     ]
+    assert str(place) not in card
 
 
 def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
