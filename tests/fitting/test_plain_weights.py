@@ -8,7 +8,7 @@ import pytest
 from fit_helpers import fit_options, write_fit_data, write_fit_models
 from test_run_fit import Killed, killed_in_training
 
-from grls.fitting import plain, timing, trainings
+from grls.fitting import plain, trainings
 from grls.fitting.machine import Machine
 from grls.fitting.measure import Bench
 from grls.fitting.models import BaseModel, BaseModels
@@ -89,7 +89,7 @@ def test_a_run_opens_the_copy_and_names_the_model(
         opened.append(trainings.opened_name(compressed, work.output))
         return train(work, *more)
 
-    monkeypatch.setattr(timing.Bench, "writer", measured)
+    monkeypatch.setattr(Bench, "writer", measured)
     monkeypatch.setattr(trainings, "train_writer", trained)
     killed_in_training(monkeypatch, 1)
     options = fit_options(biencoder="none", generator=compressed)

@@ -284,9 +284,9 @@ def test_without_models_there_is_bm25(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fitted = fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
-    assert (fitted.kept, [*fitted.metrics]) == ("bm25", ["bm25"])
+    assert (fitted.kept, [*fitted.metrics][:2]) == ("bm25", ["bm25", "bm25-hops"])
     assert load_retriever(tmp_path / "out").kind == "bm25"
-    assert fitted.why == "the best: recall 87.5 on 4 dev queries"
+    assert "recall 87.5 on 4 dev queries" in fitted.why
     captured = capsys.readouterr()
     assert "kept: bm25" in captured.out
     assert captured.err == ""

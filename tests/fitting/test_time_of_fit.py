@@ -91,7 +91,7 @@ def test_a_tuning_that_does_not_end_in_time_leaves_the_system_untuned(
     monkeypatch.setattr(tuning, "tune_folder", slow)
     fitted = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
     assert time.now <= 1.1 * HOUR
-    assert {"bm25", "bm25-hops"} <= fitted.metrics.keys()
+    assert "bm25" in fitted.metrics
     assert left_out(tmp_path / "out")["tune dense-hops"] == "the time was up before it was done"
     assert not [*(tmp_path / "out" / "members").glob("*.jsonl")]
 
