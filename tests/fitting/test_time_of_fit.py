@@ -120,8 +120,12 @@ def test_a_training_keeps_to_its_time_itself(tmp_path: Path) -> None:
         progress.at(0.0, "train step 0")
         with Progress(1, "retrieve", "inputs", shown=None) as bar:
             bar.update()
-    with pytest.raises(TimeIsUp), progress.stage("dense", lambda: True), Progress(1, "a", "b", shown=None):
-        pass
+    with (
+        pytest.raises(TimeIsUp),
+        progress.stage("dense", lambda: True),
+        Progress(2, "embed", "texts", shown=None) as bar,
+    ):
+        bar.update()
 
 
 def test_the_end_of_a_run_has_time_of_its_own() -> None:
