@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,17 +54,30 @@ def in_python(text: str, dotted: bool = False) -> str:
         text: The text.
         dotted: Whether options keep their sections (``hops.steps``).
     """
+    return with_options(text, lambda name, values: _argument(name, values, dotted))
+
+
+def with_options(text: str, write: Callable[[str, Sequence[str]], str]) -> str:
+    """A text whose options of the shell are written in another way; commands between backticks stay.
+
+    Args:
+        text: The text.
+        write: Writes an option; takes its dotted name and the values that the text names, none or more.
+    """
     parts = _COMMAND.split(text)
     return "".join(
-        part if place % 2 else _OPTION.sub(lambda match: _option(match, dotted), part)
+        part if place % 2 else _OPTION.sub(lambda match: write(match[1], _values(match)), part)
         for place, part in enumerate(parts)
     )
 
 
-def _option(match: re.Match[str], dotted: bool) -> str:
-    name = match[1] if dotted else match[1].rpartition(".")[2]
-    values = [_value(value) for value in match.groups()[1:] if value is not None]
-    return f"{name}={' or '.join(values)}" if values else name
+def _values(match: re.Match[str]) -> list[str]:
+    return [value for value in match.groups()[1:] if value is not None]
+
+
+def _argument(option: str, values: Sequence[str], dotted: bool) -> str:
+    name = option if dotted else option.rpartition(".")[2]
+    return f"{name}={' or '.join(map(_value, values))}" if values else name
 
 
 def _value(value: str) -> str:

@@ -8,7 +8,8 @@ serves until a signal, ``listening`` says how; ``front/`` listens in a process o
 one search. ``bodies``, ``bodies_trace`` and ``bodies_retrievers`` are requests and responses, ``schema``
 describes them with the limits of the server. ``worker`` is the thread and its queue, ``jobs`` what it does,
 ``waiting`` waits for it. ``served`` holds the opened retrievers and loads new versions, ``serving`` is what
-all addresses share. ``problems`` turns errors into responses. ``guards`` is what a request passes first:
+all addresses share. ``problems`` turns errors into responses, which ``fields`` and ``faults`` word.
+``guards`` is what a request passes first:
 ``access`` checks keys, tokens and rates, ``hosts`` host names, ``bodylimit`` bounds what is read. ``metrics``
 counts, ``request_log`` writes a line for each request. ``examples`` are queries to try, ``garbage`` keeps the
 garbage collector away. ``options`` are the options of the command.

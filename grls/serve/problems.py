@@ -17,6 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from grls.errors import ConfigError, DataError, GrlsError, out_of_memory
+from grls.serve.faults import Schema, listed, plain_faults
+from grls.serve.fields import in_json
 from grls.serve.served import BusyError, VersionError
 from grls.serve.worker import QueueFullError, ShutdownError
 
@@ -25,8 +27,6 @@ log = logging.getLogger(__name__)
 MEDIA = "application/problem+json"
 GONE = 499
 """The status, in log and metrics, of a request whose client did not wait for the response."""
-_MOST, _LONGEST = 10, 200
-"""Faults of a body that are listed, and characters of the name of a field."""
 _REMEDIES = {
     404: "there is no such address; the addresses are listed at /docs.",
     405: "the address does not take this method; /docs lists the methods.",
@@ -86,7 +86,7 @@ def problem_for(error: Exception) -> Response:
     if isinstance(error, GrlsError):
         status, headers = status_of(error)
         if status != 500:
-            return problem(status, str(error), headers)
+            return problem(status, _text(error), headers)
     if out_of_memory(error):
         log.error("there is not enough memory for a request")
         return problem(503, "there is not enough memory; ask for less, or try again.", {"Retry-After": "5"})
@@ -94,18 +94,34 @@ def problem_for(error: Exception) -> Response:
     return problem(500, "the server failed at this request; its log says why.")
 
 
+def _text(error: GrlsError) -> str:
+    """The text of an error; one of the server itself is written for clients already."""
+    own = isinstance(error, RefusalError | VersionError)
+    return str(error) if own else in_json(str(error))
+
+
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
     faults = error.errors()
     if any(fault["type"] == "json_invalid" for fault in faults):
         return problem(400, "the body is no JSON; send a JSON object, as /docs describes it.")
-    listed = [{"field": _field(fault["loc"]), "problem": str(fault["msg"])} for fault in faults[:_MOST]]
-    what = "; ".join(f"{fault['field']}: {fault['problem']}" for fault in listed[:3])
-    return problem(422, f"the request cannot be used: {what}. /docs describes it.", errors=listed)
+    document, schema = _schema_of(request)
+    within = [fault | {"loc": _inside(fault["loc"])} for fault in faults]
+    plain = plain_faults(within, schema, document)
+    errors = [fault._asdict() for fault in plain]
+    return problem(422, f"the request cannot be used: {listed(plain)}. /docs describes it.", errors=errors)
 
 
-def _field(place: Sequence[object]) -> str:
-    name = ".".join(str(part) for part in place if part != "body") or "body"
-    return name[:_LONGEST].encode("utf-8", "replace").decode("utf-8")
+def _inside(place: Sequence[Any]) -> tuple[Any, ...]:
+    """A place that begins at the body; places outside the body stay."""
+    return tuple(place[1:] if place[:1] == ("body",) else place)
+
+
+def _schema_of(request: Request) -> tuple[Schema, Schema]:
+    """The description of all requests, and in it the schema of this one's body."""
+    document: Schema = request.app.openapi()
+    described = document["paths"][request.scope["route"].path][request.method.lower()]
+    content = described.get("requestBody", {}).get("content", {})
+    return document, content.get("application/json", {}).get("schema", {})
 
 
 async def _plain(request: Request, error: HTTPException) -> Response:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_helpers import HOSTILE, LETTERS, Slow
+from serve_helpers import HOSTILE, LETTERS, Slow, client_of, serving_of
 from starlette.testclient import TestClient
 
 import grls
@@ -104,6 +104,69 @@ def test_a_wrong_request_is_refused_with_what_was_expected(
     sent = json.dumps(body | {"retriever": "hostile"} if body else body)
     response = client.post("/v1/search", content=sent, headers={"content-type": "application/json"})
     assert said in problem(response, 422)["detail"]
+
+
+TEXT = "a text of 1 to 4,000 characters"
+FIELDS = "retriever, where, allow, hops, query, k"
+PLAIN: list[tuple[Any, dict[str, str]]] = [
+    ({"query": ""}, {"query": f"expected {TEXT}, or a list of 1 to 64 such texts, got an empty text"}),
+    ({"query": 7}, {"query": f"expected {TEXT}, or a list of 1 to 64 such texts, got 7"}),
+    (
+        {"query": ["a", "", 7]},
+        {"query.1": f"expected {TEXT}, got an empty text", "query.2": f"expected {TEXT}, got 7"},
+    ),
+    ({}, {"query": f"it is missing; expected {TEXT}, or a list of 1 to 64 such texts"}),
+    ({"query": "a", "k": "5"}, {"k": 'expected a whole number from 1 to 100, got "5"'}),
+    ({"query": "a", "k": 0}, {"k": "expected a whole number from 1 to 100, got 0"}),
+    ({"query": "a", "allow": {"b": 1}}, {"allow": "expected a list of texts, or null, got an object"}),
+    ({"query": "a", "size": 3}, {"size": f"there is no such field; there are {FIELDS}"}),
+    (
+        {"query": "a", "hops": {"steps": "x" * 50, "max": 0, "chains": 3}},
+        {
+            "hops.steps": "expected one of single, fixed, dynamic, ranked, got a text of 50 characters",
+            "hops.max": "expected a whole number from 1 to 8, or null, got 0",
+            "hops.chains": "there is no such field; there are steps, max",
+        },
+    ),
+    ({"query": "a", "hops": 2}, {"hops": "expected an object with the fields steps, max, or null, got 2"}),
+    ([], {"body": f"expected an object with the fields {FIELDS}, got an empty list"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "faults"), PLAIN, ids=[json.dumps(body)[:40] for body, _ in PLAIN])
+def test_faults_are_listed_by_field_in_plain_words(
+    client: TestClient, body: Any, faults: dict[str, str]
+) -> None:
+    answer = problem(client.post("/v1/search", json=body), 422)
+    assert {one["field"]: one["problem"] for one in answer["errors"]} == faults
+    assert all(f"{field}: {text}" in answer["detail"] for field, text in faults.items())
+
+
+def test_many_faults_are_cut_and_names_are_safe(client: TestClient) -> None:
+    answer = problem(client.post("/v1/search", json={"query": [""] * 50, "\ud800" * 500: 1}), 422)
+    assert len(answer["errors"]) == 10
+    assert all(len(one["field"]) <= 200 for one in answer["errors"])
+    assert len(answer["detail"]) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("bm25", {"hops": {"steps": "dynamic"}}, 'DONE: choose hops.steps "fixed", or a single step'),
+        ("fusion", {"hops": {"steps": "ranked"}}, "Only whoever runs the server can set hops.temperature."),
+        ("chains", {"hops": {"steps": "fixed"}}, "ends its chains itself: leave hops.steps out, or"),
+        (
+            "generative",
+            {"query": "otter " * 600},
+            "Only whoever runs the server can set --limits.query, --data.max_query_tokens",
+        ),
+    ],
+)  # fmt: skip
+def test_errors_of_the_library_name_fields(kinds: Path, name: str, body: dict[str, Any], said: str) -> None:
+    with client_of(serving_of({name: kinds / name})) as client:
+        detail = problem(client.post("/v1/search", json={"query": "otter"} | body), 422)["detail"]
+    assert said in detail
+    assert "--hops" not in detail
 
 
 def test_an_unknown_retriever(client: TestClient) -> None:

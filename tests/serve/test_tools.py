@@ -83,21 +83,23 @@ def test_passages_by_any_id(serving: Serving) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("search", {}, "query"),
+        ("search", {}, "the call of search cannot be used: query: it is missing; expected a text"),
+        ("search", {"query": ""}, "query: expected a text of at least 1 character, got an empty text."),
         ("search", {"query": " "}, "a query is empty"),
         ("search", {"query": "x", "k": 101}, "k is at most 100"),
-        ("search", {"query": "x", "k": "many"}, "k"),
+        ("search", {"query": "x", "k": "many"}, 'k: expected a whole number of at least 1, got "many".'),
         ("search", {"query": "x", "retriever": "no"}, "there are generative, hops, hostile"),
         ("search", {"query": "x", "where": "(("}, "filter, column 3"),
         ("search", {"query": "x" * 4001}, "4,000"),
-        ("hops", {"query": "x", "steps": "fixed", "max": 9}, "hops.max is at most 8"),
-        ("hops", {"query": "x", "steps": "ranked"}, "steps"),
-        ("passages", {"ids": []}, "ids"),
+        ("hops", {"query": "x", "steps": "fixed", "max": 9}, "max is at most 8"),
+        ("hops", {"query": "x", "steps": "ranked"}, 'one of fixed, dynamic, or null, got "ranked".'),
+        ("hops", {"query": "x", "steps": "dynamic", "retriever": "hostile"}, 'choose steps "fixed", or'),
+        ("passages", {"ids": []}, "ids: expected a list of at least 1 texts, got an empty list."),
         ("passages", {"ids": ["nowhere"]}, "'nowhere': the corpus of generative has no passage of this id"),
         ("passages", {"ids": ["a"] * 101}, "ids: the number of ids is at most 100"),
         ("magic", {}, "Unknown tool"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_called(serving: Serving, tool: str, arguments: Any, said: str) -> None:
     result = called(tool_server(serving), tool, **arguments)
     assert result.is_error

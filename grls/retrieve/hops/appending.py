@@ -94,7 +94,7 @@ class AppendingMultistep:
             log.warning(
                 "the model was not trained with DONE (an encoder as it is, or --done false or --multistep "
                 "false in training), so where a chain ends is chance: train it with `grls train biencoder` "
-                "--multistep true --done true and index it again, or choose --steps fixed."
+                "--multistep true --done true and index it again, or choose --hops.steps fixed."
             )
 
     def retrieve(self, queries: Sequence[Query | str], allow: Allow = None) -> list[Chain]:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from grls.io.extras import needing
 from grls.serve.bodies import Body, HopBody, HopsBody, PassageBody, ResultBody, SearchBody, StreamBody
+from grls.serve.fields import as_arguments
 from grls.serve.jobs import BatchKey, SearchJob
 from grls.serve.problems import RefusalError, problem_for
 from grls.serve.routes.passages import passage_of
@@ -118,7 +119,8 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ToolError(json.loads(bytes(problem_for(error).body))["detail"]) from None
+        detail = json.loads(bytes(problem_for(error).body))["detail"]
+        raise ToolError(as_arguments(detail)) from None
 
 
 async def _passage(version: Version, passage: str) -> PassageBody:

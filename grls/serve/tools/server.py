@@ -9,16 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+from pydantic import ValidationError
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
 from grls.io.extras import needing
+from grls.serve.faults import listed, plain_faults
 from grls.serve.serving import Serving
 from grls.serve.tools.calls import RetrievalTools
 
 with needing("mcp", "the tools of an agent"):
     from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp.types import ToolAnnotations
 
@@ -26,9 +29,28 @@ ADDRESS = "/mcp"
 """The address of the tools."""
 
 
+class PlainToolServer(MCPServer):  # type: ignore[misc, unused-ignore]
+    """A server of tools that names wrong arguments in plain words."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool.
+
+        Raises:
+            ToolError: The tool is unknown, its arguments cannot be used, or it failed.
+        """
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            (schema,) = [tool.input_schema for tool in await self.list_tools() if tool.name == name]
+            faults = plain_faults(error.__cause__.errors(), schema, schema)  # type: ignore[arg-type]
+            raise ToolError(f"the call of {name} cannot be used: {listed(faults)}.") from None
+
+
 def tool_server(serving: Serving) -> Any:
     """The tools of a server, as an ``MCPServer``."""
-    server: Any = MCPServer(
+    server: Any = PlainToolServer(
         "grls", instructions=_instructions(serving), version=grls.__version__, log_level="WARNING"
     )
     tools = RetrievalTools(serving)
