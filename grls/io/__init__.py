@@ -7,5 +7,6 @@ removes those of dead processes. ``locks`` lets one process at a time append to 
 error. ``progress`` shows how far a loop is, ``terminal`` makes foreign text safe to print, and ``logs``
 silences other libraries. ``recipes`` finds the files that ``--config`` names. ``lazy`` imports the names of a
 folder on first use, ``extras`` the packages that are extras. ``parts`` counts the seconds of the parts of a
-search. ``threads`` lets the threads of numeric libraries sleep on a busy machine.
+search. ``counts`` writes a number with its noun. ``threads`` lets the threads of numeric libraries sleep
+on a busy machine.
 """

@@ -8,14 +8,16 @@ _SIBILANT = re.compile(r"(?:s|x|z|ch|sh)$")
 _CONSONANT_Y = re.compile(r"[^aeiou]y$")
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, several: str | None = None) -> str:
     """A number with its noun, which is in the singular for 1.
 
     Args:
         count: The number.
         noun: The noun in the singular, of one word or several; its last word changes.
+        several: What follows another number than 1, where more than the last word changes
+            (``counted(n, "query is", "queries are")``); None: the plural of the noun.
     """
-    return f"{count:,} {noun if count == 1 else plural(noun)}"
+    return f"{count:,} {noun if count == 1 else several or plural(noun)}"
 
 
 def plural(noun: str) -> str:

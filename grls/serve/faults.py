@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from grls.io.counts import counted
+
 Schema = Mapping[str, Any]
 """A JSON schema, or a part of one."""
 _MOST, _LONGEST = 10, 200
@@ -133,7 +135,8 @@ def _kind(schema: Schema, document: Schema, seen: Sequence[Schema]) -> str:
     if kind == "array":
         item = next(_alternatives(schema["items"], document))
         many = _PLURALS.get(str(item.get("type")), "objects")
-        such = f"such {many}" if item in seen else many + _range(item, "Length", " of {}", "characters")
+        one = many[:-1] if schema.get("maxItems", schema.get("minItems")) == 1 else many
+        such = f"such {one}" if item in seen else one + _range(item, "Length", " of {}", "characters")
         return f"a list of {_range(schema, 'Items', '{} ')}{such}"
     if kind == "object":
         return f"an object with the fields {', '.join(schema.get('properties', {}))}"
@@ -155,6 +158,8 @@ def _range(schema: Schema, what: str, frame: str, unit: str = "") -> str:
         words = f"at least {least:,}"
     else:
         words = between.format(least, most)
+    if what == "imum" and None in (least, most):
+        words = f"of {words}"
     one = unit.removesuffix("s") if (most is None and least == 1) or most == 1 else unit
     return frame.format(f"{words} {one}".rstrip())
 
@@ -176,4 +181,4 @@ def _got(value: object) -> str:
     shown = json.dumps(value, default=str)
     if len(shown) <= _SHOWN:
         return shown
-    return f"a text of {len(value):,} characters" if isinstance(value, str) else f"{shown[:_SHOWN]}…"
+    return f"a text of {counted(len(value), 'character')}" if isinstance(value, str) else f"{shown[:_SHOWN]}…"

@@ -94,7 +94,7 @@ def test_passages_by_any_id(serving: Serving) -> None:
         ("hops", {"query": "x", "steps": "fixed", "max": 9}, "max is at most 8"),
         ("hops", {"query": "x", "steps": "ranked"}, 'one of fixed, dynamic, or null, got "ranked".'),
         ("hops", {"query": "x", "steps": "dynamic", "retriever": "hostile"}, 'choose steps "fixed", or'),
-        ("passages", {"ids": []}, "ids: expected a list of at least 1 texts, got an empty list."),
+        ("passages", {"ids": []}, "ids: expected a list of at least 1 text, got an empty list."),
         ("passages", {"ids": ["nowhere"]}, "'nowhere': the corpus of generative has no passage of this id"),
         ("passages", {"ids": ["a"] * 101}, "ids: the number of ids is at most 100"),
         ("magic", {}, "Unknown tool"),

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
+from grls.io.counts import counted
 from grls.io.extras import needing
 from grls.serve.faults import listed, plain_faults
 from grls.serve.serving import Serving
@@ -44,7 +45,7 @@ class PlainToolServer(MCPServer):  # type: ignore[misc, unused-ignore]
             if not isinstance(error.__cause__, ValidationError):
                 raise
             (schema,) = [tool.input_schema for tool in await self.list_tools() if tool.name == name]
-            faults = plain_faults(error.__cause__.errors(), schema, schema)  # type: ignore[arg-type]
+            faults = plain_faults(error.__cause__.errors(), schema, schema)
             raise ToolError(f"the call of {name} cannot be used: {listed(faults)}.") from None
 
 
@@ -92,7 +93,8 @@ def _named(route: Any, app: ASGIApp) -> ASGIApp:
 
 def _instructions(serving: Serving) -> str:
     sizes = (
-        f"{name} ({len(one.version.searcher.corpus):,} passages)" for name, one in serving.retrievers.items()
+        f"{name} ({counted(len(one.version.searcher.corpus), 'passage')})"
+        for name, one in serving.retrievers.items()
     )
     return (
         f"Retrieval from a corpus. Retrievers: {', '.join(sizes)}. search finds passages for a query. hops "
