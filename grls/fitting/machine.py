@@ -12,6 +12,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from grls.errors import ConfigError
+
 _GROUP = Path("/sys/fs/cgroup")
 _MEMORY = Path("/proc/meminfo")
 _GIB = 2**30
@@ -63,12 +65,22 @@ def this_machine(output: str | Path, device: str = "auto") -> Machine:
     Args:
         output: Where the run writes; it need not exist.
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto``: a GPU if there is one.
+
+    Raises:
+        ConfigError: The device cannot be used.
     """
     import torch
 
     from grls.models.precision import accelerator, has_bfloat16
 
     where = accelerator() if device == "auto" else torch.device(device)
+    try:
+        torch.empty(1, device=where)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"cannot use device {device!r} ({reason}); choose cpu, or a GPU of this machine."
+        ) from error
     gpu, room = "", 0.0
     if where.type == "cuda" and torch.cuda.is_available():
         known = torch.cuda.get_device_properties(where)

@@ -13,6 +13,11 @@ AUTO, NONE = "auto", "none"
 
 _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
+_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+_PRECISIONS = ("float32", "bfloat16", "auto")
+_TEXTS = ("biencoder", "generator", "train_split", "dev_split", "test_split", "device", "precision")
+_INSTEAD = dict.fromkeys(("biencoder", "generator"), f"; {NONE!r} does without one, {AUTO!r} chooses")
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -38,7 +43,8 @@ class FitOptions:
             processor has instructions for it.
 
     Raises:
-        ConfigError: The budget is no time, or ``k`` is no positive number.
+        ConfigError: The budget is no time, a name is no text, ``k`` is no positive whole number, or device or
+            precision is unknown.
     """
 
     budget: str | None = None
@@ -55,8 +61,20 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         self.seconds  # noqa: B018  refuses a budget that is no time
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(
+                    f"{name}: expected a text, got {getattr(self, name)!r}{_INSTEAD.get(name, '')}."
+                )
+        for name in ("k", "seed"):
+            if type(getattr(self, name)) is not int:
+                raise ConfigError(f"{name}: expected a whole number, got {getattr(self, name)!r}.")
         if self.k < 1:
             raise ConfigError(f"k must be at least 1, got {self.k}.")
+        if not _DEVICE.fullmatch(self.device):
+            raise ConfigError(f"device: expected auto, cpu, cuda, cuda:1, … or mps, got {self.device!r}.")
+        if self.precision not in _PRECISIONS:
+            raise ConfigError(f"precision: expected one of {', '.join(_PRECISIONS)}, got {self.precision!r}.")
 
     def record(self) -> dict[str, Any]:
         """The options as JSON values, without what is as in versions that did not have it."""
@@ -72,7 +90,7 @@ class FitOptions:
         """
         if self.budget is None:
             return None
-        match = _BUDGET.fullmatch(self.budget.strip().lower().replace(" ", ""))
+        match = _BUDGET.fullmatch(str(self.budget).strip().lower().replace(" ", ""))
         parts = [float(part or 0) for part in match.groups()] if match else []
         total = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
         if total <= 0:

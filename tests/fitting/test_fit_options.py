@@ -1,5 +1,7 @@
 """What a user may choose."""
 
+from typing import Any
+
 import pytest
 
 from grls.errors import ConfigError
@@ -27,3 +29,23 @@ def test_no_budget_is_no_limit() -> None:
 def test_a_cut_off_is_positive() -> None:
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         FitOptions(k=0)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("budget", 60, "expected a budget such as 30m, 1h30m or 90s .* got 60"),
+        ("budget", True, "expected a budget"),
+        ("biencoder", None, "biencoder: expected a text, got None; 'none' does without one"),
+        ("generator", 3, "generator: expected a text, got 3"),
+        ("k", 2.5, "k: expected a whole number, got 2.5"),
+        ("k", True, "k: expected a whole number, got True"),
+        ("seed", "a", "seed: expected a whole number"),
+        ("dev_split", None, "dev_split: expected a text, got None"),
+        ("device", "gpu", "device: expected auto, cpu, cuda, .* got 'gpu'"),
+        ("precision", "half", "precision: expected one of float32, bfloat16, auto, got 'half'"),
+    ],
+)
+def test_values_of_a_wrong_kind(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FitOptions(**{option: value})

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
+from grls.errors import ConfigError
 from grls.fitting import machine
 from grls.fitting.machine import Machine, free_disk, free_memory, this_machine, usable_cores
 
@@ -59,3 +61,9 @@ def test_a_cpu_that_is_asked_for_has_no_gpu(tmp_path: Path) -> None:
     here = this_machine(tmp_path, "cpu")
     assert (here.gpu, here.gpu_memory) == ("", 0.0)
     assert here.cores >= 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot use device 'cuda:1' .* choose cpu"):
+        this_machine(tmp_path, "cuda:1")
