@@ -65,5 +65,5 @@ def test_a_cpu_that_is_asked_for_has_no_gpu(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 def test_a_device_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot use device 'cuda:1' .* choose cpu"):
+    with pytest.raises(ConfigError, match=r"cannot use device 'cuda:1' .* choose cpu"):
         this_machine(tmp_path, "cuda:1")
