@@ -22,6 +22,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import plain_words as plain_words
 from grls.errors import ConfigError, DataError
 from grls.io import ending
+from grls.io.counts import counted
 from grls.io.recipes import with_recipes
 
 Item = TypeVar("Item")
@@ -255,7 +256,7 @@ def describe(numbers: Statistics) -> str:
         "-" if share is None else f"{share:.1%}" for share in (numbers.unseen_rate, numbers.unseen_passages)
     )
     rows = [
-        ("corpus size", f"{numbers.corpus_size:,} passages"),
+        ("corpus size", f"{counted(numbers.corpus_size, 'passage')}"),
         ("queries", ", ".join(f"{count:,} {name}" for name, count in numbers.queries.items())),
         ("mean passage length", f"{numbers.passage_tokens:.1f} {numbers.tokens}"),
         ("mean steps", f"{numbers.steps:.2f} gold passages a query"),

@@ -22,6 +22,7 @@ from data_prep import common, stream
 from data_prep.raw import find_raw, read_csv, read_json_list
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.counts import counted
 
 PASSAGES = "psgs_w100.tsv"
 QUESTIONS = "biencoder-nq-{split}.json"
@@ -102,7 +103,7 @@ def _questions(raw: Path, split: str, gold: str) -> Iterator[Query]:
         answers = tuple(common.strings(record, "answers", file, place))
         yield Query(f"nq-{split}-{number}", text, tuple(dict.fromkeys(evidence)), answers)
     if skipped:
-        print(f"{'left out':<20} {skipped:,} {split} questions without a positive passage")
+        print(f"{'left out':<20} {counted(skipped, f'{split} question')} without a positive passage")
 
 
 def _passage_id(passage: Any, file: Path, place: str) -> str:

@@ -20,6 +20,7 @@ from data_prep import common
 from data_prep.raw import read_tsv
 from grls.data.types import Query
 from grls.errors import DataError
+from grls.io.counts import counted
 from grls.io.files import read_json
 from grls.io.jsonl import read_jsonl
 
@@ -72,7 +73,7 @@ def prepare(
     pairs = {name: list(_pairs(raw / "task_1" / file)) for name, file in FILES.items()}
     pool = common.PassagePool(key=common.plain_words)
     _fill(pool, pairs, raw)
-    print(f"{'union':<20} {len(pool):,} passages: leaves, contexts and fact bank without duplicates")
+    print(f"{'union':<20} {counted(len(pool), 'passage')}: leaves, contexts and fact bank without duplicates")
     held_out = pairs["dev"] + pairs["test"]
     pairs["train"] = _without(held_out, pairs["train"])
     if worldtree is not None:
@@ -138,7 +139,10 @@ def _without(held_out: Sequence[Pair], train: list[Pair]) -> list[Pair]:
     """The training pairs whose query text is not held out."""
     texts = {common.query_key(pair.text) for pair in held_out}
     kept = [pair for pair in train if common.query_key(pair.text) not in texts]
-    print(f"{'left out':<20} {len(train) - len(kept)} training queries whose text stands in dev or test")
+    print(
+        f"{'left out':<20} {counted(len(train) - len(kept), 'training query')} whose text stands in dev or "
+        "test"
+    )
     return kept
 
 

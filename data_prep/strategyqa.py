@@ -19,6 +19,7 @@ from data_prep import common, stream
 from data_prep.raw import read_json_object
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.counts import counted
 from grls.io.files import read_json
 
 RATIOS = (0.75, 0.05, 0.20)
@@ -78,7 +79,9 @@ def _prepare_paragraphs(
     ]
     queries = [query for query in asked if query.evidence]
     if len(queries) < len(asked):
-        print(f"{'left out':<20} {len(asked) - len(queries):,} questions without an evidence paragraph")
+        print(
+            f"{'left out':<20} {counted(len(asked) - len(queries), 'question')} without an evidence paragraph"
+        )
     splits = _split(queries, seed)
     wanted, present = {passage for query in queries for passage in query.evidence}, set()
 

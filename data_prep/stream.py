@@ -14,6 +14,7 @@ from data_prep import common
 from grls.data.dataset import Qrels, write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.counts import counted
 
 Item = TypeVar("Item")
 
@@ -77,11 +78,12 @@ def without_leaks(
     if leaked and not drop:
         name, example = leaked[0]
         raise DataError(
-            f"{len(leaked)} query texts stand in two splits, such as {example!r:.80} in {name} and in "
+            f"{counted(len(leaked), 'query text stands', 'query texts stand')} in two splits, such as "
+            f"{example!r:.80} in {name} and in "
             f"{owner[common.query_key(example)]}; --drop_leaks true leaves them out of the earlier one."
         )
     if leaked:
-        print(f"{'left out':<20} {len(leaked):,} queries whose text stands in a later split")
+        print(f"{'left out':<20} {counted(len(leaked), 'query')} whose text stands in a later split")
     return kept
 
 
@@ -104,10 +106,11 @@ def without_missing(
     if lost and (not drop or len(lost) == sum(map(len, splits.values()))):
         listed = "; ".join(f"{', '.join(map(repr, missing[q]))} of query {q!r}" for q in lost[:5])
         raise DataError(
-            f"the gold passages of {len(lost)} queries are not there: {listed}{'; …' * (len(lost) > 5)}. "
-            "Take the corpus that the queries were made for, or leave them out with --drop_missing true.",
+            f"the gold passages of {counted(len(lost), 'query')} are not there: "
+            f"{listed}{'; …' * (len(lost) > 5)}. Take the corpus that the queries were made for, or leave "
+            "them out with --drop_missing true.",
             source,
         )
     if lost:
-        print(f"{'left out':<20} {len(lost):,} queries whose gold passages are not in the corpus")
+        print(f"{'left out':<20} {counted(len(lost), 'query')} whose gold passages are not in the corpus")
     return {name: [query for query in queries if query.id not in missing] for name, queries in splits.items()}

@@ -19,6 +19,7 @@ from grls.data.types import Passage
 from grls.data.words import count as word_count
 from grls.data.words import pieces
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.io.files import atomic_file, atomic_folder, read_text
 
 PARTS = ("rerank", "dev", "test")
@@ -85,8 +86,8 @@ def prepare(
                     stream.write(text)
     counts = ", ".join(f"{part} {len(texts)}" for part, texts in dealt.items())
     print(
-        f"{len(passages):,} passages; files: {counts}; of {len(files)} left out: {short} with fewer than "
-        f"{least_words} words, {repeated} that repeat another one"
+        f"{counted(len(passages), 'passage')}; files: {counts}; of {len(files)} left out: {short} with fewer "
+        f"than {counted(least_words, 'word')}, {repeated} that repeat another one"
     )
 
 
@@ -96,10 +97,10 @@ def _none(part: str, files: int, short: int, least_words: int, pattern: str) -> 
         return f"no file matches {pattern!r}; give another --pattern."
     if 2 * short >= files:
         return (
-            f"no text for {part}: {short} of {files} files have fewer than {least_words} words; lower "
-            "--least_words."
+            f"no text for {part}: {short} of {counted(files, 'file')} have fewer than "
+            f"{counted(least_words, 'word')}; lower --least_words."
         )
-    return f"no text for {part} among {files - short} files; change --seed or --shares."
+    return f"no text for {part} among {counted(files - short, 'file')}; change --seed or --shares."
 
 
 def _read(file: Path) -> str:

@@ -12,6 +12,7 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
+from grls.io.counts import counted
 from grls.io.extras import needing
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
@@ -133,7 +134,8 @@ def _check_same(searched: Corpus, passages: Corpus) -> None:
     remedy = "index the passages of the task, or give a function that makes a retriever of a corpus."
     if len(searched) != len(passages):
         raise MismatchError(
-            f"the searcher has {len(searched):,} passages, {passages.source} has {len(passages):,}: {remedy}"
+            f"the searcher has {counted(len(searched), 'passage')}, {passages.source} has "
+            f"{len(passages):,}: {remedy}"
         )
     for batch in passages.batches():
         numbers = searched.numbers([passage.id for passage in batch])

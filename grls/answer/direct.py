@@ -16,6 +16,7 @@ from grls.answer.room import too_long
 from grls.answer.writer import Continuation, TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
+from grls.io.counts import counted
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
@@ -182,11 +183,11 @@ def _reading(
 def _tell(ids: Sequence[Sequence[str]], read: Sequence[Sequence[str]], k: int) -> None:
     cut = sum(map(len, ids)) - sum(map(len, read))
     if cut:
-        log.warning("%d passages were left out, for the model has no room for them.", cut)
+        log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
     without = sum(not passages for passages in read)
     if k and without:
         log.warning(
-            "%d of %d queries are answered without passages: nothing was retrieved for them.",
+            "answered without passages, for nothing was retrieved: %d of %s.",
             without,
-            len(read),
+            counted(len(read), "query"),
         )

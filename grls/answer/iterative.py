@@ -17,6 +17,7 @@ from grls.answer.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, ite
 from grls.answer.writer import Continuation, TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
+from grls.io.counts import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages
@@ -171,13 +172,13 @@ class IterativeReader:
     def _tell(self, states: Sequence[_State]) -> None:
         cut = sum(state.cut for state in states)
         if cut:
-            log.warning("%d passages were left out, for the model has no room for them.", cut)
+            log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
         empty = sum(not step.passages for state in states for step in state.steps)
         if empty:
-            log.warning("nothing was found for %d follow-up questions.", empty)
+            log.warning("nothing was found for %s.", counted(empty, "follow-up question"))
         without = sum(not state.seen and not state.failed for state in states)
         if without:
-            log.warning("%d of %d queries are answered without evidence.", without, len(states))
+            log.warning("answered without evidence: %d of %s.", without, counted(len(states), "query"))
 
 
 def _asked(query: Query) -> _State:

@@ -9,6 +9,7 @@ from typing import Any
 
 from grls.api.options import options_of
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.fusion.fuse import Fusion
@@ -37,7 +38,9 @@ def hybrid_writer(
         ConfigError: The weights are not as many as the priors, or an option cannot be used.
     """
     if weights is not None and len(weights) != len(priors):
-        raise ConfigError(f"{len(weights)} weights for {len(priors)} priors: give one for each prior.")
+        raise ConfigError(
+            f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each prior."
+        )
     named = [PriorSpec(*pair) for pair in zip(priors, weights or [1.0] * len(priors), strict=True)]
     shared = options_of(PriorOptions, options, "with_priors")
     return partial(_written, compose_hybrid, generator, named, shared, USUAL_SEARCH)

@@ -23,6 +23,7 @@ from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import deepest_cutoff, measure_names, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import Comparison, compare, holm
+from grls.io.counts import counted
 from grls.retrieve.queries import check_counts
 
 MEASURES = ("nDCG@10", "R@5", "RR")
@@ -117,7 +118,9 @@ def _depth(measures: Sequence[str], k: int | None) -> int:
         return max(deepest, _LEAST_K)
     check_counts(k=k)
     if k < deepest:
-        raise ConfigError(f"a measure reads {deepest} hits, and k is {k}: raise k, or leave it out.")
+        raise ConfigError(
+            f"a measure reads {counted(deepest, 'hit')}, and k is {k}: raise k, or leave it out."
+        )
     return k
 
 
@@ -130,7 +133,8 @@ def _searched(name: str, system: SearchesTexts, gold: Gold, k: int) -> tuple[dic
     seconds = time.perf_counter() - begun
     if len(results) != len(texts):
         raise DataError(
-            f"the system {name!r} gave {len(results)} lists of hits for {len(texts)} queries; expected one "
+            f"the system {name!r} gave {counted(len(results), 'list')} of hits for "
+            f"{counted(len(texts), 'query')}; expected one "
             "list a query, in their order."
         )
     pairs = zip(gold.queries, results, strict=True)

@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.evaluation.significance import Comparison
+from grls.io.counts import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +110,7 @@ class ExperimentTable:
         return pd.DataFrame(rows, index=pd.Index([row.name for row in self.rows], name="system"), dtype=float)
 
     def _caption(self) -> str:
-        counts = f"{self.queries:,} queries, {self.k} hits each; measures in points"
+        counts = f"{counted(self.queries, 'query')}, {counted(self.k, 'hit')} each; measures in points"
         if self.baseline is None:
             return counts
         return f"{counts}; difference to {self.baseline}, and its p by Holm's correction"

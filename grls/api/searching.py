@@ -16,6 +16,7 @@ from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.values import id_text, short_repr
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, load_retriever
@@ -41,7 +42,7 @@ class Searching:
         self._batches = Batches()
 
     def __repr__(self) -> str:
-        what = f"{self.describe().name}, {len(self.corpus):,} passages"
+        what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
         return f"{type(self).__name__}({str(self.folder)!r}: {what})"
 
     @property

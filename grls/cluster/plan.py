@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.errors import DataError, MismatchError
+from grls.io.counts import counted
 from grls.io.files import atomic_folder, read_json, sha256, write_json
 
 PLAN = "plan.json"
@@ -136,7 +137,7 @@ class ShardPlan:
         if missing:
             shard = missing[0]
             raise DataError(
-                f"{len(missing):,} of {len(self.shards):,} shards are missing, the first is number "
+                f"missing: {len(missing):,} of {counted(len(self.shards), 'shard')}, the first is number "
                 f"{shard.number} (items {shard.first:,} to {shard.end - 1:,}): run the command again, which "
                 "does only these.",
                 self.folder,

@@ -8,6 +8,7 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
+from grls.io.counts import counted
 from grls.retrieve.bm25_options import BM25Options
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import SearchOptions
@@ -104,7 +105,7 @@ def split_index(
     opened.save_pretrained(output, PrefixRanges(parts, processes and ray is None, ray))
     where = "a process each" if processes else "in one process"
     where = where if ray is None else f"on the Ray cluster {ray}"
-    print(f"{output}: {len(opened.corpus):,} passages in {parts} prefix ranges, {where}")
+    print(f"{output}: {counted(len(opened.corpus), 'passage')} in {parts} prefix ranges, {where}")
 
 
 def make_bm25(*, corpus: str, output: str, bm25: BM25Options = _BM25, analyzer: Analyzer = USUAL) -> None:
@@ -127,7 +128,7 @@ def make_bm25(*, corpus: str, output: str, bm25: BM25Options = _BM25, analyzer: 
     refuse_unwritable(output, folder=True)
     passages = Corpus.read(corpus)
     BM25Retriever(passages, **asdict(bm25), analyzer=analyzer).save_pretrained(output)
-    print(f"{output}: bm25, {len(passages):,} passages")
+    print(f"{output}: bm25, {counted(len(passages), 'passage')}")
 
 
 def make_hybrid(
@@ -258,4 +259,7 @@ def _quietly(compose: Callable[..., Retriever], output: str, *more: Any) -> None
     quiet()
     made = compose(output, *more)
     how = made.describe()
-    print(f"{output}: {made.kind}, {how.name}, score mode {how.score_mode}, {len(made.corpus):,} passages")
+    print(
+        f"{output}: {made.kind}, {how.name}, score mode {how.score_mode}, "
+        f"{counted(len(made.corpus), 'passage')}"
+    )

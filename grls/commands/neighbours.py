@@ -7,6 +7,7 @@ from time import perf_counter
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
 from grls.io.progress import Progress
@@ -63,6 +64,6 @@ def neighbours(
     nearest.write(output, corpus)
     each = (nearest.numbers >= 0).sum() / len(corpus)
     print(
-        f"{output}: {len(corpus):,} passages, {each:.1f} neighbours each by {nearest.by}, "
+        f"{output}: {counted(len(corpus), 'passage')}, {each:.1f} neighbours each by {nearest.by}, "
         f"{perf_counter() - start:.1f} s"
     )

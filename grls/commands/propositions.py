@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
 from grls.io.progress import Progress
@@ -96,12 +97,12 @@ def _summary(tally: Tally, written: int, seconds: float) -> str:
     passages = len(tally.passages)
     each = tally.propositions / passages
     lines = [
-        f"{passages:,} passages, {tally.propositions:,} propositions ({each:.2f} each); "
-        f"{tally.sentences:,} passages have their sentences instead, {tally.none:,} have none"
+        f"{counted(passages, 'passage')}, {counted(tally.propositions, 'proposition')} ({each:.2f} each); "
+        f"instead, sentences of {counted(tally.sentences, 'passage')}; nothing of {tally.none:,}"
     ]
     if tally.dropped:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(tally.dropped.items()))
         lines.append(f"left out of what the model wrote: {reasons}")
     if written:
-        lines.append(f"{written:,} passages in this run, {seconds / written:.2f} s each")
+        lines.append(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
 from grls.io.logs import quiet
@@ -107,7 +108,7 @@ def _write(opened: OpenedQueries, file: GrowingFile) -> None:
         opened.write(done, total, file, bar.update)
     if done < total:
         seconds = perf_counter() - start
-        print(f"{total - done:,} queries written in {seconds:.1f} s, {done:,} found in {file.path}")
+        print(f"{counted(total - done, 'query')} written in {seconds:.1f} s, {done:,} found in {file.path}")
 
 
 def _keep(output: str, found: Sifted, origin: dict[str, Any], judged: dict[str, Any]) -> None:
@@ -135,11 +136,13 @@ def _reasons(found: Sifted) -> str:
 def _summary(found: Sifted, written: int, unlinked: int, k: int) -> str:
     """What came out, in a few lines."""
     passages = len({query.evidence[0] for query in found.kept})
-    lines = [f"{len(found.kept):,} of {written:,} pseudo-queries kept, for {passages:,} passages"]
+    lines = [
+        f"{len(found.kept):,} of {counted(written, 'pseudo-query')} kept, for {counted(passages, 'passage')}"
+    ]
     if found.asked:
         lines.append(f"round trip: {found.rate:.1%} of {found.asked:,} find their passage among the {k} best")
     if found.dropped:
         lines.append(f"dropped: {_reasons(found)}")
     if unlinked:
-        lines.append(f"not written: {unlinked:,} chains that found no further passage")
+        lines.append(f"not written: {counted(unlinked, 'chain')} that found no further passage")
     return "\n".join(lines)

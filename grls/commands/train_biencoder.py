@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grls.data.words import USUAL, Analyzer
+from grls.io.counts import counted
 from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.retrieve.registry import BM25
@@ -66,4 +67,4 @@ def train_biencoder(
         resume=resume,
     )
     if is_first():
-        print(f"{output}/model: {trained.examples:,} examples, {trained.seconds:.0f} s")
+        print(f"{output}/model: {counted(trained.examples, 'example')}, {trained.seconds:.0f} s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grls.io.counts import counted
 from grls.models.precision_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -63,4 +64,4 @@ def tune(
     single = hops.steps == "single"
     options |= {} if single else {"hops": recorded(hops)}
     tune_folder(retriever, dev, grid, Opening(device, precision), made_of, options, single)
-    print(f"{retriever}: tuned on {len(dev.queries):,} queries of {split} of {data}")
+    print(f"{retriever}: tuned on {counted(len(dev.queries), 'query')} of {split} of {data}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grls.errors import ConfigError
+from grls.io.counts import counted
 
 
 def update(
@@ -52,8 +53,8 @@ def update(
     seconds = perf_counter() - start
     opened.save_pretrained(final)
     print(
-        f"{final}: {len(opened.corpus) - len(opened.removed):,} passages are found, "
-        f"{len(opened.removed):,} are removed and not yet merged, {seconds:.1f} s"
+        f"{final}: {counted(len(opened.corpus) - len(opened.removed), 'passage')} to be found, "
+        f"{len(opened.removed):,} removed and not yet merged, {seconds:.1f} s"
     )
 
 

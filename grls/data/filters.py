@@ -23,6 +23,7 @@ from grls.data.filter_options import FilterOptions
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.io.files import named_lines
 
 Numbers = npt.NDArray[np.int64]
@@ -167,7 +168,9 @@ def one_each(allow: Allow, queries: int) -> list[Filter | None]:
     if isinstance(allow, (set, frozenset)) or all(isinstance(entry, str) for entry in entries):
         return [Only(frozenset(entries))] * queries if entries or queries else []
     if len(entries) != queries:
-        raise ConfigError(f"allow has {len(entries)} entries for {queries} queries; give one a query.")
+        raise ConfigError(
+            f"allow has {counted(len(entries), 'entry')} for {counted(queries, 'query')}; give one a query."
+        )
     return [None if entry is None else _as_filter(entry) for entry in entries]
 
 

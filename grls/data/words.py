@@ -26,6 +26,7 @@ import Stemmer
 
 from grls.data.language import STEMMERS, guess
 from grls.errors import ConfigError
+from grls.io.counts import counted
 
 log = logging.getLogger(__name__)
 
@@ -230,8 +231,9 @@ def nothing_found(asked: int, empty: int, source: str) -> str | None:
     if empty * 2 <= asked:
         return None
     return (
-        f"{empty} of {asked} queries share no word with {source}, so BM25 finds nothing for them: are they "
-        "in one language? (--analyzer.language, --analyzer.stem)"
+        f"{counted(empty, 'query shares', 'queries share')} no word with {source}, of {asked:,} asked: BM25 "
+        "finds nothing there. Are queries and passages in one language? (--analyzer.language, "
+        "--analyzer.stem)"
     )
 
 

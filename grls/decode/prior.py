@@ -40,6 +40,7 @@ from grls.decode.scores import ragged_logsumexp
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
+from grls.io.counts import counted
 from grls.models.base import Floats
 
 LogWeights = Callable[[Ints], Floats]
@@ -275,7 +276,8 @@ class Masses:
         weights = np.asarray(part.log_weights(queries), dtype=np.float64)
         if weights.shape != (len(queries), len(self._index)):
             raise ValueError(
-                f"expected log-weights of {len(queries)} queries and {len(self._index):,} passages, got "
+                f"expected log-weights of {counted(len(queries), 'query')} and "
+                f"{counted(len(self._index), 'passage')}, got "
                 f"{weights.shape}"
             )
         if np.isnan(weights).any() or (weights == np.inf).any():

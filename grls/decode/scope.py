@@ -20,6 +20,7 @@ import numpy.typing as npt
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.subset import Several, Subset
+from grls.io.counts import counted
 
 Mask = npt.NDArray[np.bool_]
 
@@ -53,7 +54,7 @@ class Scope:
         count = len(index.rows.row_of)
         wrong = [p for hidden in exclude for p in hidden if not 0 <= p < count]
         if wrong:
-            raise ValueError(f"the index has {count:,} passages; there is no passage {wrong[0]}")
+            raise ValueError(f"the index has {counted(count, 'passage')}; there is no passage {wrong[0]}")
         if any(subset is not None and not subset.belongs(index.rows) for subset in allow):
             raise ValueError("a subset belongs to another index")
         self._index = index

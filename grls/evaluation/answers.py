@@ -27,6 +27,7 @@ from grls.evaluation.metrics.autoais import attributed
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.hits import hits
 from grls.evaluation.options import PremiseKind as PremiseKind
+from grls.io.counts import counted
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, string_of, write_line
 from grls.models.entailment import Entailment
@@ -143,7 +144,8 @@ def score_answers(
         )
     missing = sum(query.id not in answered for query in queries)
     if missing:
-        log.warning("%d of %d queries have no line among the answers; they score 0.", missing, len(queries))
+        asked = counted(len(queries), "query")
+        log.warning("without a line among the answers: %d of %s; they score 0.", missing, asked)
     answers = [answered.get(query.id, Answered()) for query in queries]
     quotes = [quote for one in answers for quote in one.evidence]
     scores: Scores = {
@@ -167,17 +169,17 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
     """Scores in a few lines."""
     spent = "" if seconds is None else f", {seconds / scores['queries']:.2f} s each"
     lines = [
-        f"{scores['queries']:,} queries{spent}, {scores['unanswered']:,} without an answer; "
+        f"{counted(scores['queries'], 'query')}{spent}, {scores['unanswered']:,} without an answer; "
         f"{scores['quotes']:.2f} quotes a query, {100 * scores['not_closed']:.1f} % not closed at the length "
         "limit"
     ]
     if scores["judged"]:
         shares = [f"{name} {100 * scores[name]:.1f}" for name in scores if name.startswith("hits@")]
-        lines.append(f"passages: {', '.join(shares)} ({scores['judged']:,} queries)")
+        lines.append(f"passages: {', '.join(shares)} ({counted(scores['judged'], 'query')})")
     if scores["asked"]:
         lines.append(
             f"answers: exact match {100 * scores['exact_match']:.1f}, F1 {100 * scores['f1']:.1f} "
-            f"({scores['asked']:,} queries)"
+            f"({counted(scores['asked'], 'query')})"
         )
     if scores["autoais"] is not None:
         lines.append(f"attributed: AutoAIS {100 * scores['autoais']:.1f}")

@@ -16,6 +16,7 @@ from grls.data.dataset import Qrels, gold_passages, read_split
 from grls.data.types import Hit, Query
 from grls.evaluation.graph import graph_errors
 from grls.evaluation.ruletaker import problem_of, states_problem
+from grls.io.counts import counted
 from grls.io.terminal import visible
 from grls.runs.results import find_passages
 from grls.runs.run import Run
@@ -130,5 +131,5 @@ def _verdict(example: _Example) -> str:
     if not example.gold:
         return "no gold passage is known"
     retrieved = len(set(example.gold) & {hit.id for hit in example.hits})
-    depth = "" if example.done is not None else f" in {len(example.hits)} hits"
+    depth = "" if example.done is not None else f" in {counted(len(example.hits), 'hit')}"
     return f"{'all' if example.good else f'{retrieved} of {len(example.gold)}'} gold passages found{depth}"

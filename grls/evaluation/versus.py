@@ -15,6 +15,7 @@ from grls.evaluation.measures import query_values
 from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
+from grls.io.counts import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
 from grls.runs.run import Run
 from grls.runs.trec import without_done
@@ -67,7 +68,8 @@ def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:
     """A table: difference in points, its interval, p."""
     first = next(iter(compared.values()))
     lines = [
-        f"beside {baseline}, {first.queries:,} queries: difference in points, {CONFIDENCE:.0%} interval, p"
+        f"beside {baseline}, {counted(first.queries, 'query')}: difference in points, {CONFIDENCE:.0%} "
+        "interval, p"
     ]
     for name, one in compared.items():
         interval = (

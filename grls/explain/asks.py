@@ -14,6 +14,7 @@ from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError
 from grls.explain.explain import Explainer
 from grls.explain.summary import IDENTIFYING_FIELDS, Ask, of_ask
+from grls.io.counts import counted
 from grls.io.resumable import GrowingFile
 from grls.runs.manifest import fingerprint_queries
 
@@ -96,7 +97,8 @@ def hops_of(
     if hop is not None:
         if not 1 <= hop <= len(order) + bool(gold):
             raise ConfigError(
-                f"--case.hop {hop}: the query has {len(order)} gold passages in order; hops count from 1."
+                f"--case.hop {hop}: the query has {counted(len(order), 'gold passage')} in order; hops count "
+                "from 1."
             )
         return [Hop(gold or (order[hop - 1],), tuple(order[: hop - 1]))]
     before = evidence or ()

@@ -11,6 +11,7 @@ from grls.explain.facts import Explanation
 from grls.explain.picture import draw_tree
 from grls.explain.text import HEADER, cells, number, search, why
 from grls.explain.verdict import MEANING
+from grls.io.counts import counted
 from grls.io.files import atomic_file, write_json
 from grls.io.html import document
 
@@ -116,7 +117,8 @@ def _path(e: Explanation) -> str:
         kind = "left" if row.fate in ("pruned", "beaten") else "gone" if row.fate is None else ""
         rows.append(_row(cells(row), kind, {1: "t", 10: "t"}))
     rest = e.tokens - len(e.path)
-    forced = f"The other {rest} tokens are not decoded: one passage is left. " if rest else ""
+    tokens = counted(rest, "further token is", "further tokens are")
+    forced = f"{tokens} not decoded: one passage is left. " if rest else ""
     return (
         f"<h3>The passage's path</h3>{_table(HEADER, rows, {1: 't', 10: 't'})}"
         f'<p class="note">{escape(forced + _COLUMNS)}</p>'

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from grls.explain.tree import Node, Tree
+from grls.io.counts import counted
 
 BOX_WIDTH, BOX_HEIGHT = 132, 36
 _COLUMN, _ROW = 176, 46
@@ -133,7 +134,7 @@ def _heads(tree: Tree, shown: Sequence[Sequence[int]]) -> list[str]:
     for column, (nodes, weighed) in enumerate(zip(shown, tree.candidates, strict=True)):
         kept = sum(node.step == column + 1 for node in tree.nodes)
         hidden = f" ({kept - len(nodes)} not drawn)" if kept > len(nodes) else ""
-        below = f"{weighed:,} candidates" if weighed else "search ended"
+        below = f"{counted(weighed, 'candidate')}" if weighed else "search ended"
         x = _LEFT + column * _COLUMN
         lines.append(f'<text class="head" x="{x}" y="18"><tspan>step {column + 1}</tspan>{hidden}</text>')
         lines.append(f'<text class="small" x="{x}" y="33">{below}</text>')

@@ -11,6 +11,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError
 from grls.explain.text import aligned, shortened
+from grls.io.counts import counted
 from grls.io.terminal import visible
 from grls.retrieve.base import MatchesWords, Retriever, ScoresAll
 
@@ -118,8 +119,8 @@ def _numbers(corpus: Corpus, ids: Sequence[str]) -> list[int]:
     for name, number_ in zip(ids, numbers, strict=True):
         if number_ is None:
             raise DataError(
-                f"passage id {name!r} is not in the retriever's corpus ({len(corpus):,} passages); give "
-                "another id."
+                f"passage id {name!r} is not in the retriever's corpus ({counted(len(corpus), 'passage')}); "
+                "give another id."
             )
     return [number_ for number_ in numbers if number_ is not None]
 
@@ -182,7 +183,7 @@ def why_there(s: GoldStanding) -> str:
     if s.rank == 1:
         return f"RANK 1 with score {_figure(s.score)}: nothing stands above it."
     first, before = s.above[0], s.rank - 1
-    others = "1 passage stands" if before == 1 else f"{before:,} passages stand"
+    others = counted(before, "passage stands", "passages stand")
     return (
         f"RANK {s.rank:,} with score {_figure(s.score)}: {others} above it, the first is ahead by "
         f"{_figure(first.ahead)}."

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from grls.data.types import Query
 from grls.explain.explain import Explainer
 from grls.explain.verdict import MEANING, VERDICTS
+from grls.io.counts import counted
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile, Record
 
@@ -127,7 +128,8 @@ def format_summary(s: Summary) -> str:
     missed = total - sum(s.verdicts[v] for v in _FOUND)
     bias = f", DONE's score {s.done_bias:+.2f}" if s.done_bias else ""
     lines = [
-        f"{s.queries:,} queries, {total:,} gold passages; {s.beams} beams, k {s.k}{bias}; {missed:,} missed",
+        f"{counted(s.queries, 'query')}, {counted(total, 'gold passage')}; {counted(s.beams, 'beam')}, k "
+        f"{s.k}{bias}; {missed:,} missed",
         "",
     ]
     for verdict in VERDICTS:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grls.explain.facts import Explanation, PathRow
 from grls.explain.verdict import MEANING, Verdict
+from grls.io.counts import counted
 from grls.io.terminal import visible
 
 COLOURS: dict[Verdict, str] = {
@@ -37,7 +38,7 @@ def search(e: Explanation) -> str:
     stop = ", early stop" if e.early_stop else ""
     bias = f", DONE's score {e.done_bias:+.2f}" if e.done_bias else ""
     ahead = " with priors" if e.priors else ""
-    return f"{e.beams} beams, k {e.k}, {e.mode} scores{ahead}{stop}{bias}"
+    return f"{counted(e.beams, 'beam')}, k {e.k}, {e.mode} scores{ahead}{stop}{bias}"
 
 
 def cells(row: PathRow) -> tuple[str, ...]:
@@ -74,10 +75,9 @@ def format_explanation(e: Explanation, colour: bool = False) -> str:
         for place, row in enumerate(e.path, start=len(lines) - len(e.path)):
             if row.fate in ("pruned", "beaten"):
                 lines[place] = _paint(lines[place], COLOURS[e.verdict], colour)
-        if e.tokens > len(e.path):
-            lines.append(
-                f"      the other {e.tokens - len(e.path)} tokens are not decoded: one passage is left"
-            )
+        if rest := e.tokens - len(e.path):
+            tokens = counted(rest, "further token is", "further tokens are")
+            lines.append(f"      {tokens} not decoded: one passage is left")
     lines += ["", *_results(e, colour)]
     return "\n".join(lines)
 
@@ -142,21 +142,26 @@ def _worse(e: Explanation) -> str:
         truth = (
             "other passages still outrank it"
             if e.judgement.true_rank is not None
-            else f"a beam of {e.judgement.widest} returns {e.k} passages that score higher"
+            else f"a beam of {e.judgement.widest} returns {_better(e.k)}"
         )
         return f"{_compared(e)} {_left(e)} But no wider beam would help: {truth}."
     above = sum(r.above for r in e.results)
     ids = ", ".join(r.id for r in e.results[:3])
     more = f" and {above - 3} more" if above > 3 else ""
     return (
-        f"Its exact score is {number(e.score)}; {above} of the {len(e.results)} passages returned score at "
-        f"least as high (first {ids}{more}): no search would put it among {e.k}. {_left(e)}"
+        f"Its exact score is {number(e.score)}; {above} of the {counted(len(e.results), 'passage')} returned "
+        f"score at least as high (first {ids}{more}): no search would put it among {e.k}. {_left(e)}"
     )
+
+
+def _better(count: int) -> str:
+    return counted(count, "passage that scores higher", "passages that score higher")
 
 
 def _compared(e: Explanation) -> str:
     if len(e.results) < e.k:
-        return f"Its score is {number(e.score)}, and the search returned {len(e.results)} of {e.k} passages."
+        returned = f"{len(e.results)} of {counted(e.k, 'passage')}"
+        return f"Its score is {number(e.score)}, and the search returned {returned}."
     last = e.results[-1].score
     return f"Its score is {number(e.score)}, above the {number(last)} of the last passage returned."
 
@@ -167,12 +172,12 @@ def _left(e: Explanation) -> str:
         return "It was finished, and better passages took its place."
     where = f"It left the beam at step {row.step}, token {row.token!r} of {row.allowed} allowed:"
     if row.fate == "beaten":
-        return (
-            f"{where} its prefix scored {number(row.score)}, and {e.taken} finished passages had at least "
-            f"{number(row.bar)} already."
-        )
+        better = f"{counted(e.taken, 'finished passage')} had at least {number(row.bar)} already"
+        return f"{where} its prefix scored {number(row.score)}, and {better}."
     margin = 0.0 if row.margin is None else -row.margin
-    return f"{where} rank {row.rank} for {e.beams} beams, {margin:.2f} nats below the last one kept."
+    return (
+        f"{where} rank {row.rank} for {counted(e.beams, 'beam')}, {margin:.2f} nats below the last one kept."
+    )
 
 
 def _notes(e: Explanation) -> list[str]:
@@ -185,7 +190,9 @@ def _notes(e: Explanation) -> list[str]:
     if e.twins and e.verdict not in ("duplicate", "excluded"):
         notes.append(f"It has the same tokens as {', '.join(e.twins)}.")
     if e.cut_tokens:
-        notes.append(f"The length limit cut its last {e.cut_tokens} tokens, which are not retrieved.")
+        notes.append(
+            f"The length limit cut {counted(e.cut_tokens, 'token')} at its end: no search finds those."
+        )
     return notes
 
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grls.io.counts import counted
+
 _TIE = 1e-9
 
 
@@ -61,7 +63,7 @@ def choose_system(candidates: Sequence[Candidate]) -> KeptSystem:
         (one for one in near if not _worse_than_a_member(one, candidates)),
         key=lambda one: (one.cost, -one.recall),
     )
-    shown = f"recall {100 * kept.recall:.1f} on {len(kept.recalls):,} dev queries"
+    shown = f"recall {100 * kept.recall:.1f} on {counted(len(kept.recalls), 'dev query')}"
     if kept.name == best.name:
         return KeptSystem(kept.name, best.name, f"the best: {shown}")
     why = f"{shown}, within one standard error of {best.name} ({100 * best.recall:.1f}), and simpler"

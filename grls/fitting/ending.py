@@ -19,6 +19,7 @@ from grls.fitting.splits import DEV, TEST, DividedData, SourceData
 from grls.fitting.steps import LEFT_OUT, FitSteps
 from grls.fitting.systems import ALIKE, FittedSystem, fusions, single_systems
 from grls.fitting.work import section, stage_tree
+from grls.io.counts import counted
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.spec import recorded, write_link
 
@@ -171,7 +172,8 @@ class FitEnding:
 
     def _report(self, systems: Sequence[FittedSystem], kept: FittedSystem) -> dict[str, Any]:
         split = self.splits[self.divided.reported]
-        title = f"grls fit: {len(systems)} systems over {self.plan.facts.passages:,} passages"
+        passages = counted(self.plan.facts.passages, "passage")
+        title = f"grls fit: {counted(len(systems), 'system')} over {passages}"
         write_page(self.work, systems, split, kept, title)
         return {"page": "report.html"}
 

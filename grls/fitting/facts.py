@@ -17,6 +17,7 @@ from grls.data.language import guess
 from grls.data.types import Passage, Query
 from grls.data.words import count
 from grls.errors import DataError
+from grls.io.counts import counted
 
 _SAMPLE = 2000
 """Passages whose words are counted, evenly spread over the corpus."""
@@ -126,7 +127,8 @@ class DataFacts:
         order = "in order" if train.ordered >= 0.5 else "in any order"
         several = f"{train.several:.0%} with several ({order})" if train.several else "one each"
         return [
-            f"{self.passages:,} passages of {self.words:.0f} words ({self.language or 'language unknown'})",
+            f"{counted(self.passages, 'passage')} of {self.words:.0f} words "
+            f"({self.language or 'language unknown'})",
             f"queries: {sizes}; {train.words:.0f} words each",
             f"gold passages: {train.gold:.1f} a query, {several}; {self.unseen:.0%} of those of {self.dev} "
             f"are never gold in {self.train}",

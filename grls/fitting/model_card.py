@@ -47,10 +47,10 @@ def _may_be_on_the_hub(name: str) -> bool:
 
 
 def _notes(fitted: Fitted, content: dict[str, Any], models: Sequence[str]) -> list[str]:
-    counted = ", ".join(f"{count:,} {split}" for split, count in fitted.queries.items())
+    sizes = ", ".join(f"{count:,} {split}" for split, count in fitted.queries.items())
     data = content["data"]
     queries = ", ".join(f"{count:,} {split}" for split, count in data["queries"].items())
-    lines = [f"Measured on {counted} queries. Kept: {fitted.kept}, {fitted.why}."]
+    lines = [f"Measured on {sizes} queries. Kept: {fitted.kept}, {fitted.why}."]
     lines += ["## Data", f"Queries: {queries}."]
     lines += ["\n".join(f"- {note}" for note in data["notes"])] if data["notes"] else []
     lines += ["## How it was made", _recipe(content)]

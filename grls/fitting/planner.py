@@ -31,6 +31,7 @@ from grls.fitting.plan import Plan, Skipped, Stage
 from grls.fitting.speeds import Speeds
 from grls.fitting.stages import StageMaker
 from grls.fitting.timing import known_speeds
+from grls.io.counts import counted
 from grls.io.progress import duration
 
 MARGIN = 0.08
@@ -158,7 +159,7 @@ def _refuse_hopeless(maker: StageMaker) -> None:
 def _too_short(maker: StageMaker, least: float) -> ConfigError:
     return ConfigError(
         f"--budget {maker.options.budget} is too short for anything: BM25 over "
-        f"{maker.facts.passages:,} passages takes {duration(least)}. Give --budget "
+        f"{counted(maker.facts.passages, 'passage')} takes {duration(least)}. Give --budget "
         f"{_as_budget(least / (1 - MARGIN))} or more."
     )
 
@@ -247,7 +248,8 @@ def _levels(maker: StageMaker) -> list[Level]:
 
 def _few(facts: DataFacts) -> str:
     count = facts.splits[facts.train].queries
-    return f"{count} training queries are too few to learn from: give {LEAST_QUERIES} or more"
+    given = counted(count, "training query is", "training queries are")
+    return f"{given} too few to learn from: give {LEAST_QUERIES} or more"
 
 
 def _most(

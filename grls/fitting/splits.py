@@ -27,6 +27,7 @@ from grls.errors import DataError
 from grls.fitting.options import FitOptions
 from grls.fitting.pseudo import sentence_queries
 from grls.fitting.query_writer import WrittenQueries
+from grls.io.counts import counted
 
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
 
@@ -168,8 +169,8 @@ def divide(source: SourceData, seed: int, written: WrittenQueries | None = None)
         qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in made}
         pseudo = (TRAIN,)
         notes.append(
-            f"no training queries: {len(made):,} pseudo-queries, {origin}, stand in for them, and results "
-            "are worse than with real ones"
+            f"no training queries: {counted(len(made), 'pseudo-query')}, {origin}, stand in for them, and "
+            "results are worse than with real ones"
         )
     if DEV not in qrels:
         pseudo += (DEV,) if pseudo else ()
@@ -204,7 +205,10 @@ def _without_repeats(qrels: dict[str, Qrels]) -> list[str]:
         both = qrels.get(earlier, {}).keys() & qrels.get(later, {}).keys()
         if both:
             qrels[earlier] = {query: grades for query, grades in qrels[earlier].items() if query not in both}
-            notes.append(f"{len(both):,} queries of {earlier} are in {later} as well, and are left out of it")
+            several = f"queries of {earlier} are in {later} as well, and are left out of it"
+            notes.append(
+                counted(len(both), several.replace("queries", "query").replace(" are ", " is "), several)
+            )
             if not qrels[earlier]:
                 del qrels[earlier]
     return notes
@@ -219,7 +223,7 @@ def _split_off(qrels: dict[str, Qrels], draw: random.Random) -> str:
     if count == len(every):
         return "no dev queries, and a single training query: it is both"
     qrels[TRAIN] = {query: qrels[TRAIN][query] for query in every if query not in chosen}
-    return f"no dev queries: {count:,} of the {len(every):,} training queries are split off as dev"
+    return f"no dev queries: {count:,} of the {counted(len(every), 'training query')} are split off as dev"
 
 
 def _halved(qrels: dict[str, Qrels], draw: random.Random) -> str:
@@ -227,7 +231,9 @@ def _halved(qrels: dict[str, Qrels], draw: random.Random) -> str:
     tuning = set(draw.sample(every, len(every) // 2))
     qrels[TUNE] = {query: qrels[DEV][query] for query in every if query in tuning}
     qrels[DEV] = {query: qrels[DEV][query] for query in every if query not in tuning}
-    return f"of {len(every):,} dev queries {len(tuning):,} tune and {len(every) - len(tuning):,} choose"
+    return (
+        f"of {counted(len(every), 'dev query')} {len(tuning):,} tune and {len(every) - len(tuning):,} choose"
+    )
 
 
 def write_divided(source: SourceData, divided: DividedData, folder: Path) -> None:

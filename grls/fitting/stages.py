@@ -25,6 +25,7 @@ from grls.fitting.models import BaseModel, BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Stage
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.io.counts import counted
 
 _START = 3.0
 """Seconds that every stage takes beside its work."""
@@ -172,7 +173,7 @@ class StageMaker:
             "fit.precision": self.options.precision,
             "fit.device": "cpu" if self.options.device == "cpu" else "auto",
         }
-        what = f"fine-tune {model.title}, {effort.encoder_steps:,} steps of {ENCODER_BATCH}"
+        what = f"fine-tune {model.title}, {counted(effort.encoder_steps, 'step')} of {ENCODER_BATCH}"
         what += " hops" if facts.hops else " queries"
         seconds = _START + speeds.load + effort.encoder_steps * step + looked
         return Stage("biencoder", what, options, seconds, encoder_recipes(facts), "dense")
@@ -184,14 +185,14 @@ class StageMaker:
             assert self.models.biencoder is not None
             options["model"] = self.models.biencoder.name
         seconds = self._opened(count * self._encoder.passage)
-        return Stage("dense", f"embed {count:,} passages", options, seconds, system="dense")
+        return Stage("dense", f"embed {counted(count, 'passage')}", options, seconds, system="dense")
 
     def _tune_dense(self, effort: Effort) -> Stage:
         hops = self.facts.most_hops
         inputs = effort.dev * ranked_inputs(hops, _DENSE_CHAINS) * 2
         options = {**self._tuned(effort), "hops.steps": "ranked", "hops.max": hops}
         options |= {"grid.hops": [*range(1, hops + 1)]}
-        what = f"hops of the bi-encoder, on {effort.dev:,} dev queries"
+        what = f"hops of the bi-encoder, on {counted(effort.dev, 'dev query')}"
         return Stage("tune", what, options, self._opened(inputs * self._dense_query), system="dense-hops")
 
     def _generator(self, effort: Effort) -> Stage:
@@ -220,7 +221,8 @@ class StageMaker:
         }
         options |= {"data.teacher": "dense"} if effort.level.encoder != "none" else {}
         options |= self._rescoring(effort, model)
-        what = f"fine-tune {model.title} to write spans, {epochs * each:,} steps of {batch} queries"
+        steps = f"{counted(epochs * each, 'step')} of {counted(batch, 'query')}"
+        what = f"fine-tune {model.title} to write spans, {steps}"
         what += ", and to rescore" if effort.rescore else ""
         seconds = self._writer_seconds(effort, epochs, epochs * each)
         return Stage("generator", what, options, seconds, writer_recipes(facts), "hybrid")
@@ -264,12 +266,12 @@ class StageMaker:
             options |= {"hops.steps": "ranked", "hops.max": effort.hops, "hops.chains": effort.chains}
             options |= {"grid.hops": [*range(1, effort.hops + 1)], "grid.hop_temperatures": [1.0]}
             inputs += effort.dev * ranked_inputs(effort.hops, effort.chains) * 1.3
-            parts = f"weights and up to {effort.hops} hops of {effort.chains} chains"
+            parts = f"weights and up to {counted(effort.hops, 'hop')} of {counted(effort.chains, 'chain')}"
         seconds = inputs * self._search(0)
         if effort.rescore:
             options["grid.rescore_passages"] = _RESCORED
             seconds += effort.dev * self._search(_RESCORED)
-        what = f"{parts} of the hybrid, on {effort.dev:,} dev queries"
+        what = f"{parts} of the hybrid, on {counted(effort.dev, 'dev query')}"
         return Stage("tune", what, options, self._opened(seconds), system="hybrid")
 
     def _compare(self, effort: Effort) -> Stage:
@@ -280,8 +282,9 @@ class StageMaker:
         whole = {"dev_limit": facts.splits[facts.dev].queries, "test_limit": facts.splits[facts.test].queries}
         options: dict[str, Any] = {"systems": systems, "k": 100, "precision": self.machine_precision}
         options |= {name: None if limits[name] == whole[name] else limits[name] for name in limits}
-        test = "" if facts.test == facts.dev else f" and {effort.test:,} test"
-        what = f"rank {effort.dev:,} dev{test} queries with every system"
+        test = "" if facts.test == facts.dev else f" and {counted(effort.test, 'test query')}"
+        dev = counted(effort.dev, "dev query") if not test else f"{effort.dev:,} dev"
+        what = f"rank {dev}{test} with every system"
         seconds += facts.passages * self.speeds.bm25_passage
         return Stage("compare", what, options, self._opened(seconds))
 

@@ -13,6 +13,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.fitting.plain import opened_name
 from grls.fitting.plan import Stage
 from grls.fitting.work import FitWork, section, stage_tree
+from grls.io.counts import counted
 from grls.io.progress import duration
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingStep
@@ -132,4 +133,4 @@ def training_line(result: dict[str, Any], seconds: float) -> str:
         else f", {result['measure']} {100 * result['best']:.1f} on {result['on']}"
     )
     ended = ", ended by the time that there is" if result["time_is_up"] else ""
-    return f"{result['steps']:,} steps{measured}{ended}, {duration(seconds)}"
+    return f"{counted(result['steps'], 'step')}{measured}{ended}, {duration(seconds)}"

@@ -8,6 +8,7 @@ from typing import Any
 from grls.fitting.clock import TimeIsUp
 from grls.fitting.plan import Stage
 from grls.fitting.work import FitWork, section, stage_tree
+from grls.io.counts import counted
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
@@ -69,4 +70,4 @@ def tuning_line(result: dict[str, Any]) -> str:
         f"{one['measure']} {100 * one['before']:.1f} -> {100 * one['after']:.1f} ({one['what']})"
         for one in result["choices"]
     ]
-    return f"{result['queries']:,} queries: {'; '.join(gains)}"
+    return f"{counted(result['queries'], 'query')}: {'; '.join(gains)}"

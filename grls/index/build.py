@@ -25,6 +25,7 @@ from grls.index.external_sort.runs import Sequences, cost
 from grls.index.external_sort.stream import SMALLEST_MEMORY
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import BACKENDS, FORMS, load_index, save_stream
+from grls.io.counts import counted
 from grls.io.progress import Progress, waiting
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ def build_index(
 
         def ended() -> None:
             bar.close()
-            after.enter_context(waiting(f"sort {len(corpus):,} passages", progress))
+            after.enter_context(waiting(f"sort {counted(len(corpus), 'passage')}", progress))
 
         done = token_sequences([codec.done_sequence], token_type(codec))
         pieces = _followed(chain(_tokenized(corpus, codec, bar), (done,)), ended)

@@ -17,6 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.data.words import pieces
 from grls.index.rows import MAX_LENGTH, Array, Ints, sort_rows
+from grls.io.counts import counted
 from grls.io.terminal import visible
 
 
@@ -131,8 +132,8 @@ def check_corpus(
 def format_check(report: CorpusCheck) -> str:
     """The report as text."""
     lines = [
-        f"{report.corpus}: {report.passages:,} passages, mean {report.mean_tokens:.1f} {report.tokens}, "
-        f"longest {report.longest:,}"
+        f"{report.corpus}: {counted(report.passages, 'passage')}, mean {report.mean_tokens:.1f} "
+        f"{report.tokens}, longest {report.longest:,}"
     ]
     for finding in report.findings:
         shown = f"  ({', '.join(finding.examples)})" if finding.examples else ""

@@ -22,6 +22,7 @@ from grls.index.external_sort.runs import Sequences, SortedRun, Spill
 from grls.index.external_sort.stream import Runs
 from grls.index.rows import Form
 from grls.index.storage import save_runs
+from grls.io.counts import counted
 from grls.io.progress import waiting
 
 
@@ -87,7 +88,7 @@ def index_of_shards(
         top = max([last.top, *(done.result["top"] for done in shards)])
         save_runs(Runs((*runs, *last.runs), passages + 1, top), folder, codec.end, memory, form)
 
-    with waiting(f"merge {len(shards):,} shards", progress):
+    with waiting(f"merge {counted(len(shards), 'shard')}", progress):
         return index_on_disk(save, scratch)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.index.rows import Ints, SortedRows
+from grls.io.counts import counted
 
 _WORD = 64
 _BYTES_A_WORD = 12
@@ -125,7 +126,9 @@ class Subset:
         members = np.unique(np.asarray(passages, dtype=np.int64))
         if len(members) and not 0 <= members[0] <= members[-1] < len(rows.row_of):
             wrong = members[0] if members[0] < 0 else members[-1]
-            raise ValueError(f"the index has {len(rows.row_of):,} passages; there is no passage {wrong}")
+            raise ValueError(
+                f"the index has {counted(len(rows.row_of), 'passage')}; there is no passage {wrong}"
+            )
         self._index = rows
         self._members = NumberSet(members, len(rows.row_of)) if rows.shared else None
         self.rows = NumberSet(np.unique(rows.row_of[members].astype(np.int64)), len(rows))

@@ -25,6 +25,7 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.io.files import atomic_folder
 from grls.models.load.sentence_folder import MODULES
 from grls.models.load.settings import settings_of
@@ -72,9 +73,9 @@ class TextEncoder:
         self.max_tokens = int(max_tokens or min(model.max_seq_length or DEFAULT_TOKENS, most))
         if not self._markers < self.max_tokens <= most:
             raise ConfigError(
-                f"max_tokens of {self.max_tokens} cannot work: {self._markers} special tokens need room "
-                f"beside a text, and the model has {most} positions. Choose another limit, and index again "
-                "what was indexed with this one."
+                f"max_tokens of {self.max_tokens} cannot work: {counted(self._markers, 'special token')} "
+                f"need room beside a text, and the model has {counted(int(most), 'position')}. Choose "
+                "another limit, and index again what was indexed with this one."
             )
         model.max_seq_length = self.max_tokens
 
@@ -169,8 +170,8 @@ class TextEncoder:
         if most_read >= most:
             remedy = "the model reads no more, so split them into shorter ones"
         return (
-            f"{cut:,} of {passages:,} passages are longer than {most_read} tokens, and their ends are not "
-            f"read: {remedy}."
+            f"{cut:,} of {counted(passages, 'passage')} are longer than {counted(most_read, 'token')}, and "
+            f"their ends are not read: {remedy}."
         )
 
     @contextmanager

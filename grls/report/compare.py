@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm
+from grls.io.counts import counted
 from grls.report.blocks import NONE, Cell, Table
 from grls.report.measure import Measured, MeasuredGroup
 
@@ -51,7 +52,7 @@ def significance_table(
     why = "the baseline asked for" if named else "the best"
     return Table(
         f"significance-{what.lower().replace(' ', '-').replace('@', '')}-{group.group.name}",
-        f"{what}: every run against {label} ({why}), {len(against):,} queries",
+        f"{what}: every run against {label} ({why}), {counted(len(against), 'query')}",
         (),
         ("run", f"{what} (%)", "difference", f"{CONFIDENCE:.0%} interval", "p", "p, Holm"),
         1,

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from grls.errors import ConfigError
 from grls.evaluation.metrics.averages import cutoffs
+from grls.io.counts import counted
 from grls.report.blocks import Block, Gallery, Page, Picture, Section, Subsection, Text
 from grls.report.charts import length_histograms, recall_curves
 from grls.report.compare import significance_table, similarity_tables
@@ -145,7 +146,7 @@ def _headline(group: MeasuredGroup, k: int) -> list[Block]:
     if len(ranked) < 2:
         return []
     (best, label), (second, other) = ranked[:2]
-    count = f"{len(group.gold):,} queries"
+    count = f"{counted(len(group.gold), 'query')}"
     if f"{100 * best:.1f}" == f"{100 * second:.1f}":
         return [Text(f"{label} and {other} find most: R@{k} {100 * best:.1f} each, over {count}.")]
     return [
@@ -193,7 +194,7 @@ def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
             counts = run.report["queries"]
             if counts["unanswered"]:
                 said.append(
-                    f"{run.label} on {group.group.name}: {counts['unanswered']:,} of {counts['judged']:,} "
-                    "queries have no passage; they score 0."
+                    f"{run.label} on {group.group.name}: no passage for {counts['unanswered']:,} of "
+                    f"{counted(counts['judged'], 'query')}; they score 0."
                 )
     return [Text(text, warning=True) for text in said]

@@ -23,6 +23,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, nothing_found
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, waiting
 from grls.retrieve.base import AllScores, Description
@@ -74,7 +75,7 @@ class BM25Retriever:
     ):
         self.corpus = corpus
         self.parameters = asdict(BM25Options(k1, b, method))
-        with waiting(f"index {len(corpus):,} passages by their words", None):
+        with waiting(f"index {counted(len(corpus), 'passage')} by their words", None):
             texts = [f"{passage.title} {passage.text}" for passage in corpus]
             self.analyzer = (analyzer or Analyzer()).over(texts)
             words = [self.analyzer.indexed(text) for text in texts]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.io.files import read_json
 from grls.retrieve.base import Description, Retriever
 
@@ -111,7 +112,7 @@ class Card:
         options = json.dumps(how.options, indent=2, ensure_ascii=False)
         parts = [
             f"# {self.name}",
-            f"A retriever of the Python package `grls` over {self.passages:,} passages.",
+            f"A retriever of the Python package `grls` over {counted(self.passages, 'passage')}.",
             "## Use",
             f'```python\nimport grls\nretriever = grls.load("{self.name}")\n'
             'hits = retriever.search("your question", k=5)\n```',

@@ -19,6 +19,7 @@ from grls.data.types import Hit
 from grls.errors import DataError, MismatchError
 from grls.index.index_check import PartCheck, attempt, check_index
 from grls.index.storage import MANIFEST as INDEX
+from grls.io.counts import counted
 from grls.io.terminal import visible
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
 from grls.retrieve.checksums import CHECKSUMS, compare_checksums
@@ -168,7 +169,7 @@ def _check_hits(hits: Sequence[Hit], corpus: Corpus, folder: Path) -> None:
     ids, scores = [hit.id for hit in hits], [hit.score for hit in hits]
     wrong = ""
     if len(hits) > _DEPTH or len(set(ids)) != len(ids):
-        wrong = f"{len(hits)} hits for {_DEPTH}, {len(set(ids))} of them distinct"
+        wrong = f"{counted(len(hits), 'hit')} for {_DEPTH}, {len(set(ids))} of them distinct"
     elif None in corpus.numbers(ids):
         wrong = "a hit is no passage of the corpus"
     elif not all(map(math.isfinite, scores)) or any(b > a for a, b in pairwise(scores)):

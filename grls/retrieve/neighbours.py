@@ -18,6 +18,7 @@ from grls.data.neighbours import Neighbours, copies
 from grls.data.types import Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
 
@@ -99,7 +100,8 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
         has = words.fit_transform(texts)  # [N, words]
     except ValueError:
         raise DataError(
-            f"no two passages of {corpus.source} share a word that at most {rare} passages have: raise rare."
+            f"no two passages of {corpus.source} share a word of at most "
+            f"{counted(rare, 'passage')}: raise rare."
         ) from None
     idf = np.log(len(corpus) / np.asarray(has.sum(axis=0)))  # [1, words]
     weighted = has.multiply(idf).tocsr()
@@ -117,5 +119,5 @@ def _reported(neighbours: Neighbours) -> Neighbours:
     """Warn of passages without neighbours."""
     alone = int((neighbours.numbers[:, 0] < 0).sum())
     if alone:
-        log.warning("%d of %d passages have no neighbour.", alone, len(neighbours.numbers))
+        log.warning("without a neighbour: %d of %s.", alone, counted(len(neighbours.numbers), "passage"))
     return neighbours

@@ -18,6 +18,7 @@ from typing import Literal
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.counts import counted
 from grls.runs.manifest import differ, fingerprint_queries, info_file
 from grls.runs.run import Run, first_ids
 from grls.runs.trec import refuse_unknown, without_done
@@ -161,15 +162,16 @@ def _complete(run: Run, asked: Sequence[str]) -> Run:
     unknown = rankings.keys() - set(asked)
     if unknown:
         raise DataError(
-            f"{first_ids(unknown)} ({len(unknown)} in all) are not among the {len(asked)} queries asked; "
+            f"{first_ids(unknown)} ({len(unknown)} in all) are not among the "
+            f"{counted(len(asked), 'query')} asked; "
             "give the split that was retrieved for.",
             run.path,
         )
     lacking = [query for query in asked if query not in rankings]
     if lacking:
         log.warning(
-            "%s lacks %d of %d queries (%s); they count as answered with nothing.",
-            run.path, len(lacking), len(asked), first_ids(lacking),
+            "%s lacks %d of %s (%s); they count as answered with nothing.",
+            run.path, len(lacking), counted(len(asked), "query"), first_ids(lacking),
         )  # fmt: skip
     every: dict[str, list[Hit]] = {query: rankings.get(query, []) for query in asked}
     none = Chain((), 0.0, False)

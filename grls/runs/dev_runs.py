@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError, MismatchError
+from grls.io.counts import counted
 from grls.runs.asked import QuerySet, find_asked
 from grls.runs.comparable import complete_runs, load_runs
 from grls.runs.run import Run, first_ids
@@ -46,7 +47,8 @@ class DevRuns:
             raise ConfigError("runs to tune on need the gold passages of a data set: give --data DIR, too.")
         if len(paths) != len(members):
             raise ConfigError(
-                f"{len(paths)} runs to tune on for {len(members)} members; give one for each, in order."
+                f"{counted(len(paths), 'run')} to tune on for {counted(len(members), 'member')}; give one "
+                "for each, in order."
             )
         runs = load_runs(paths)
         for member, run in zip(members, runs, strict=True):

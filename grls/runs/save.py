@@ -13,6 +13,7 @@ from pathlib import Path
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.io.files import refuse_unwritable
 from grls.runs.manifest import ENDINGS, RunInfo, info_file, write_info
 from grls.runs.results import Retrieved, write_results
@@ -57,7 +58,7 @@ def save_retrieved(
     endings = ENDINGS if unfit is None else (".jsonl",)
     write_info(output, info, endings)
     files = ", ".join(f"{output}{ending}" for ending in endings)
-    return f"{files}: {len(queries):,} queries, score mode {info.score_mode}, {info.seconds:.1f} s"
+    return f"{files}: {counted(len(queries), 'query')}, score mode {info.score_mode}, {info.seconds:.1f} s"
 
 
 def save_without_texts(output: str | Path, retrieved: Sequence[Retrieved], info: RunInfo) -> str:
@@ -73,7 +74,7 @@ def save_without_texts(output: str | Path, retrieved: Sequence[Retrieved], info:
     """
     write_run(f"{output}.trec", ((one.query_id, one.hits) for one in retrieved))
     write_info(output, info, endings=[".trec"])
-    return f"{output}.trec: {len(retrieved):,} queries, score mode {info.score_mode}, no texts"
+    return f"{output}.trec: {counted(len(retrieved), 'query')}, score mode {info.score_mode}, no texts"
 
 
 def refuse_own_output(output: str, runs: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from grls.data.codec import DONE_ID
 from grls.data.dataset import Qrels
 from grls.data.types import Chain, Hit
 from grls.errors import DataError
+from grls.io.counts import counted
 from grls.io.files import atomic_file, text_lines
 
 log = logging.getLogger(__name__)
@@ -145,7 +146,8 @@ def align(
     if coverage.unanswered:
         log.warning("%s: %d of %d judged queries have no hit; they score 0.", name, unanswered, len(qrels))
     if coverage.unjudged:
-        log.warning("%s: %d queries are not judged by the qrels; ignored.", name, coverage.unjudged)
+        unjudged = counted(coverage.unjudged, "query is", "queries are")
+        log.warning("%s: %s not judged by the qrels; ignored.", name, unjudged)
     return aligned, coverage
 
 

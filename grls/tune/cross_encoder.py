@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from grls.data.types import Hit, Query
+from grls.io.counts import counted
 from grls.io.progress import Progress
 from grls.retrieve.hybrid.tuning import Quality
 from grls.retrieve.rescored.options import Rereading
@@ -78,4 +79,4 @@ def _order(how: Rereading) -> float:
 
 def _shown(how: Rereading) -> str:
     weight = "logits alone" if how.weight is None else f"weight {how.weight:g}"
-    return f"{how.passages} passages, {weight}"
+    return f"{counted(how.passages, 'passage')}, {weight}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.retrieve.base import Under, WritesChains
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.within import generator_within
@@ -60,7 +61,7 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     search_options |= {"rescore": count if weight else 0, "rescore_weight": weight or 1.0}
     if weight and generator.options.beams > search_options.get("beams", 0):
         search_options["beams"] = generator.options.beams
-    what = f"{count} passages, weight {weight:g}" if weight else "none"
+    what = f"{counted(count, 'passage')}, weight {weight:g}" if weight else "none"
     return TuneChoice({"search": search_options}, f"recall@{k}", tried[0][0].recall, quality.recall, what)
 
 

@@ -113,7 +113,7 @@ def test_hop_by_hop(folder: Path) -> None:
 def test_hops_that_are_asked_for_replace_those_of_the_folder(folder: Path) -> None:
     assert opened(folder, "hops").describe().name == "biencoder in 2 hops"
     asked_for, plain = opened(folder, "hops", HopOptions("fixed", 1)), opened(folder, "dense")
-    assert asked_for.describe().name == "biencoder in 1 hops"
+    assert asked_for.describe().name == "biencoder in 1 hop"
     first = [hits[0].id for hits in asked_for.retrieve(asked(folder), 3)]
     assert first == [hits[0].id for hits in plain.retrieve(asked(folder), 3)]
 

@@ -60,7 +60,7 @@ def test_an_empty_retrieval_is_told(caplog: pytest.LogCaptureFixture) -> None:
     writer = ScriptedWriter(lambda text: "so")
     with caplog.at_level(logging.WARNING):
         DirectReader(writer, CORPUS).answer([WHO, WHAT], [[], hits("b")], 2)
-    assert "1 of 2 queries are answered without passages" in caplog.text
+    assert "nothing was retrieved: 1 of 2 queries" in caplog.text
     assert writer.prompts[0][0] == "question: who owned it\nanswer:"
 
 
@@ -156,8 +156,8 @@ def test_a_follow_up_that_finds_nothing_is_told(caplog: pytest.LogCaptureFixture
         read = IterativeReader(writer, ScriptedRetriever({}), CORPUS).answer([WHO])[0]
     assert writer.prompts[-1] == ["question: who owned it\nfollow-up: why\nevidence: nothing was found\n"]
     assert (read.answer, read.steps, read.ranking) == ("x", (FollowUpStep("why", ()),), ())
-    assert "nothing was found for 1 follow-up" in caplog.text
-    assert "1 of 1 queries are answered without evidence" in caplog.text
+    assert "nothing was found for 1 follow-up question." in caplog.text
+    assert "answered without evidence: 1 of 1 query" in caplog.text
 
 
 def test_without_room_evidence_is_left_out_and_then_the_follow_up(

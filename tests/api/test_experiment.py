@@ -212,9 +212,9 @@ UNASKED = {"one": Unasked()}
         ({"measures": ["R@5"], "k": 4}, ConfigError, "a measure reads 5 hits, and k is 4"),
         ({"measures": ["RR"], "k": 0}, ConfigError, "k must be at least 1"),
         ({"queries": []}, DataError, "there is no query"),
-        ({"queries": {**QUERIES, "q4": "question 4"}}, DataError, "1 queries have no gold passage: 'q4'"),
+        ({"queries": {**QUERIES, "q4": "question 4"}}, DataError, "1 query has no gold passage: 'q4'"),
         ({"gold": None}, DataError, "4 queries have no gold passage"),
-        ({"gold": {**GOLD, "q0": []}}, DataError, "1 queries have no gold passage: 'q0'"),
+        ({"gold": {**GOLD, "q0": []}}, DataError, "1 query has no gold passage: 'q0'"),
     ],
 )
 def test_all_is_checked_before_the_first_search(

@@ -50,7 +50,7 @@ def test_an_incomplete_set_is_refused(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     plan.begin()
     plan.do(plan.shards[0], counted)
-    with pytest.raises(DataError, match=r"2 of 3 shards are missing, the first is number 1 \(items 4 to 7\)"):
+    with pytest.raises(DataError, match=r"missing: 2 of 3 shards, the first is number 1 \(items 4 to 7\)"):
         plan.gather()
 
 

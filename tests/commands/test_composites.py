@@ -203,7 +203,7 @@ def test_nothing_is_written_of_what_cannot_be_opened(
         (["hybrid", generator], "no prior is given"),
         (["fusion", generator, other], "retrieve from one corpus"),
         (["fusion", generator], "at least two members, got 1"),
-        (["fusion", generator, dense, "--fusion.method=rrf", "--fusion.weights=[1]"], "1 weights for 2"),
+        (["fusion", generator, dense, "--fusion.method=rrf", "--fusion.weights=[1]"], "1 weight for 2"),
         (["fusion", "bm25", "bm25"], "bm25 has no passages here"),
         (["cut", dense, "--depth=0"], "depth must be at least 1"),
         (["cut", str(tmp_path / "none")], "there is no retriever at"),

@@ -82,7 +82,7 @@ def test_one_filter_a_query() -> None:
     assert one_each([["a"], None], 2) == [Only(frozenset("a")), None]
     assert one_each(where("a=b"), 1) == [where("a=b")]
     for wrong in ("ab", [["a"], 3], [None]):
-        with pytest.raises(ConfigError, match=r"allow takes|expected a filter|entries for 2"):
+        with pytest.raises(ConfigError, match=r"allow takes|expected a filter|for 2 queries"):
             one_each(wrong, 2)  # type: ignore[arg-type]
 
 

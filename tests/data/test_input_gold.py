@@ -76,7 +76,7 @@ def test_a_table_holds_qrels(library: str) -> None:
 def test_without_gold_the_evidence_counts() -> None:
     asked = [Query("a", "what ?", ("2", "0")), Query("b", "where ?", ("1",))]
     assert gold_of(None, asked, CORPUS) == Gold(asked, QRELS)
-    with pytest.raises(DataError, match="1 queries have no gold passage: 'b'"):
+    with pytest.raises(DataError, match="1 query has no gold passage: 'b'"):
         gold_of(None, [asked[0], Query("b", "where ?")], CORPUS)
 
 
@@ -107,7 +107,7 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
     file = folder / "qrels" / "dev.tsv"
     with pytest.raises(DataError, match="no file; the data set has the splits 'dev', 'test', 'train'"):
         gold_of("tset", folder)
-    with pytest.raises(DataError, match=r"1 queries have no gold passage: 'a'; there is gold of 'q-"):
+    with pytest.raises(DataError, match=r"1 query has no gold passage: 'a'; there is gold of 'q-"):
         gold_of(file, [*gold_of("dev", folder).queries[:1], Query("a", "what ?")])
     with file.open("a") as stream:
         stream.write("nobody\tr0\t1\n")
@@ -118,10 +118,10 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"a": ["0"]}, "1 queries have no gold passage: 'b'. Add"),
+        ({"a": ["0"]}, "1 query has no gold passage: 'b'. Add gold"),
         ({"a": ["0"], "c": ["1"]}, "'b'; there is gold of 'c', which is no query"),
-        ({"a": ["0"], "b": []}, "1 queries have no gold passage: 'b'"),
-        ({"a": ["0"], "b": {"1": 0}}, "1 queries have no gold passage: 'b'"),
+        ({"a": ["0"], "b": []}, "1 query has no gold passage: 'b'"),
+        ({"a": ["0"], "b": {"1": 0}}, "1 query has no gold passage: 'b'"),
         ({"a": ["0"], "b": None}, "query 'b': expected a list of passage ids, got None"),
         ({"a": ["0"], "b": ["0", "0"]}, "query 'b': the passage id '0' is repeated"),
         ({"a": ["0"], "b": [["0"]]}, "query 'b': expected an id"),
@@ -133,8 +133,8 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
         ({"a": ["0"], "b": {"1": 10**7}}, "expected a grade"),
         ({"a": ["0"], "b": {"1": 1, 1: 2}}, "it has the grade 1 already, and here 2"),
         ({1: ["0"], "1": ["1"], "a": "0", "b": "1"}, "the query id '1' is used twice"),
-        ([["0"]], "there are 1 items for 2 queries"),
-        ([], "there are 0 items for 2 queries"),
+        ([["0"]], "got 1 item for 2 queries"),
+        ([], "got 0 items for 2 queries"),
         ({"a", "b"}, "expected a dict from query ids.*got set"),
         (3, "expected a dict from query ids.*got int 3"),
         ("qrels.tsv", "'qrels.tsv' is no file; expected qrels in BEIR's form"),

@@ -178,7 +178,7 @@ def test_a_corpus_where_most_queries_find_nothing_is_told_of(caplog: pytest.LogC
     retriever.retrieve(asked, 1)
     assert not caplog.records, "half of them find something"
     retriever.text_scores([query.text for query in asked[:2]])
-    assert "4 of 6 queries share no word with" in caplog.text
+    assert "4 queries share no word with" in caplog.text
     caplog.clear()
     retriever.retrieve(asked[:2], 1)
     assert not caplog.records, "once is enough"

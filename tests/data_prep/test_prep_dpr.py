@@ -125,9 +125,7 @@ def test_malformed_answers_are_named(raw, tmp_path, capsys, listed):
 def test_ids_that_the_corpus_lacks_are_named(raw, tmp_path, capsys):
     write_json(raw / "biencoder-nq-dev.json", [question(4, "44"), question(5, "2")])
     error = fails(prepare, capsys, *options(raw, tmp_path))
-    assert (
-        "psgs_w100.tsv.gz: the gold passages of 1 queries are not there: '44' of query 'nq-dev-1'." in error
-    )
+    assert "psgs_w100.tsv.gz: the gold passages of 1 query are not there: '44' of query 'nq-dev-1'." in error
     assert not (tmp_path / "out").exists()
     prepare(raw, tmp_path / "out", drop_missing=True)
     assert [q.id for q in load(tmp_path / "out")[1]["dev"]] == ["nq-dev-2"]

@@ -96,7 +96,7 @@ def test_leaves_are_evidence_in_the_order_of_the_file(raw, tmp_path, capsys):
 
 def test_a_training_query_of_the_test_set_is_left_out(raw, tmp_path, capsys):
     prepare(raw, tmp_path / "out")
-    assert "1 training queries" in capsys.readouterr().out
+    assert "1 training query" in capsys.readouterr().out
     assert "q2" not in {q.id for q in load(tmp_path / "out")[1]["train"]}
 
 

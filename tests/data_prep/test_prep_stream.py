@@ -72,11 +72,9 @@ def test_queries_without_their_passages_are_refused_or_left_out(capsys):
     missing = {"r": ["x", "y"], "unused": ["z"]}
     with pytest.raises(DataError) as caught:
         stream.without_missing(SPLITS, missing, Path("wiki.tsv"), drop=False)
-    assert "wiki.tsv: the gold passages of 1 queries are not there: 'x', 'y' of query 'r'." in str(
-        caught.value
-    )
+    assert "wiki.tsv: the gold passages of 1 query are not there: 'x', 'y' of query 'r'." in str(caught.value)
     assert "--drop_missing true" in str(caught.value)
     kept = stream.without_missing(SPLITS, missing, Path("wiki.tsv"), drop=True)
     assert kept == {"train": SPLITS["train"], "test": []}
-    assert "1 queries whose gold passages" in capsys.readouterr().out
+    assert "1 query whose gold passages" in capsys.readouterr().out
     assert stream.without_missing(SPLITS, {}, Path("wiki.tsv"), drop=False) == SPLITS

@@ -114,7 +114,7 @@ def test_every_query_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         "f1": pytest.approx((1 + 0 + 2 / 3) / 3),
         "autoais": None,
     }
-    assert "1 of 4 queries have no line among the answers" in caplog.text
+    assert "without a line among the answers: 1 of 4 queries" in caplog.text
     text = summary(scores, 2.0)
     assert "4 queries, 0.50 s each, 1 without an answer; 1.00 quotes a query, 25.0 % not closed" in text
     assert "passages: hits@1 0.0, hits@2 66.7 (3 queries)" in text

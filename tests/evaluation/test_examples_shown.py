@@ -43,7 +43,7 @@ def test_gold_below_what_is_shown_is_named_with_its_rank(tmp_path):
         "  gold, not found: if someone is kind then they are big .",
         "  => 0 of 2 gold passages found in 7 hits",
     ]
-    assert shown[2].endswith("  => 1 of 2 gold passages found in 1 hits")
+    assert shown[2].endswith("  => 1 of 2 gold passages found in 1 hit")
     assert format_examples(tmp_path / "run", data, "test", corpus, -1) == ""
 
 

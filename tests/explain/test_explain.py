@@ -249,7 +249,7 @@ def test_a_cut_passage_says_so(folder: Path) -> None:
     whole = len(build(folder).codec.texts([EXTRA[1].text])[0])
     e = Explainer(build(folder, limits=Limits(passage=5)), 12).explain(QUERIES[0], ["long"])[0]
     assert (e.cut_tokens, e.tokens) == (whole - 5, 6)
-    assert f"cut its last {whole - 5} tokens" in why(e)
+    assert f"cut {whole - 5} tokens at its end" in why(e)
 
 
 def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:

@@ -142,7 +142,7 @@ def test_names_and_passages_are_escaped_in_html_markdown_and_pictures(page, tmp_
 
 def test_a_query_without_an_answer_is_said(page):
     said = [block.text for block in page.sections[1].parts[0].blocks if hasattr(block, "warning")]
-    assert said[1:] == ["half on small: 1 of 2 queries have no passage; they score 0."]
+    assert said[1:] == ["half on small: no passage for 1 of 2 queries; they score 0."]
     assert said[1] in render_html(page)
 
 

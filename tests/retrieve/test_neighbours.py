@@ -62,7 +62,7 @@ def test_the_rarer_word_links_first() -> None:
 
 def test_a_corpus_without_shared_words_is_refused() -> None:
     corpus = Corpus.from_passages([Passage("a", "granite"), Passage("b", "quartz")])
-    with pytest.raises(DataError, match="no two passages of corpus share a word that at most 20 passages"):
+    with pytest.raises(DataError, match="no two passages of corpus share a word of at most 20 passages"):
         by_shared_words(corpus, 2)
     for call in (
         lambda: by_shared_words(CORPUS, 0),

@@ -39,7 +39,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
     (FUSION | {"members": "../bm25"}, DataError, r"fusion\.members: expected"),
     (FUSION | {"members": [3, "../dense"]}, DataError, r"fusion\.members: expected"),
-    (FUSION | {"weights": [1.0]}, ConfigError, "1 weights for 2 members"),
+    (FUSION | {"weights": [1.0]}, ConfigError, "1 weight for 2 members"),
     (FUSION | {"method": "vote"}, DataError, r"fusion\.method: expected .*, got 'vote'"),
     (FUSION | {"members": ["../bm25", "../gone"]}, DataError, r"members\[1\] names ../gone"),
     (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),

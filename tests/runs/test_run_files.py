@@ -201,7 +201,7 @@ def test_an_unanswered_query_gets_an_empty_list_and_is_said(caplog):
     assert list(aligned) == ["q2", "q1", "q4"]
     assert coverage == (3, 2, 1)
     assert "bm25.trec: 2 of 3 judged queries have no hit; they score 0" in caplog.text
-    assert "bm25.trec: 1 queries are not judged" in caplog.text
+    assert "bm25.trec: 1 query is not judged" in caplog.text
 
 
 def test_qrels_without_a_query_are_refused():

@@ -19,6 +19,7 @@ from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
 from grls.answer.questions import Questions
 from grls.data.dataset import read_split
 from grls.data.types import Hit
+from grls.io.counts import counted
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
 from grls.retrieve.base import Retriever
@@ -154,8 +155,8 @@ def print_costs(records: Sequence[dict[str, Any]]) -> None:
     failed = [record for record in records if "failed" in record]
     if failed:
         log.warning(
-            "%d of %d queries failed, such as %r (%s); call again with the same options to try them again.",
-            len(failed), len(records), failed[0]["query_id"], failed[0]["failed"],
+            "%d of %s failed, such as %r (%s); call again with the same options to try them again.",
+            len(failed), counted(len(records), "query"), failed[0]["query_id"], failed[0]["failed"],
         )  # fmt: skip
     every = [step for record in records for step in record["trace"]]
     steps = [step for step in every if step["kind"] == "retrieval"]

@@ -9,6 +9,7 @@ from grls.answer.ralm.reranker import Reranker, Trained
 from grls.answer.ralm.scoring import TextScorer
 from grls.data.codec import tokenizer_fingerprint
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.models.load.language import load_language_model, weights_fingerprint
 
 
@@ -20,7 +21,8 @@ def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Cho
     """
     if rerank.by != "none" and rerank.candidates < reader.options.documents:
         raise ConfigError(
-            f"{rerank.candidates} candidates for {reader.options.documents} documents; raise "
+            f"{counted(rerank.candidates, 'candidate')} for "
+            f"{counted(reader.options.documents, 'document')}; raise "
             "--rerank.candidates."
         )
     if rerank.by == "oracle":

@@ -13,6 +13,7 @@ from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity
 from grls.answer.ralm.strides import strides
 from grls.answer.ralm.texts import TokenizedText
 from grls.errors import MismatchError
+from grls.io.counts import counted
 from grls.io.files import write_json
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
@@ -54,8 +55,9 @@ def measure(
     result = {**measured._asdict(), **spent, "settings": settings}
     write_json(f"{output}.json", result)
     print(
-        f"perplexity {measured.token:.3f} a token, {measured.word:.2f} a word ({measured.tokens:,} tokens, "
-        f"{measured.words:,} words, {measured.strides:,} strides, {measured.without:,} without a document; "
+        f"perplexity {measured.token:.3f} a token, {measured.word:.2f} a word "
+        f"({counted(measured.tokens, 'token')}, {counted(measured.words, 'word')}, "
+        f"{counted(measured.strides, 'stride')}, {measured.without:,} without a document; "
         f"{spent['seconds']:.0f} s)"
     )
 
@@ -98,7 +100,7 @@ def collect_examples(
                 )
                 bar.update(len(block))
     usable = sum(bool(record["passages"]) for record in file.records)
-    print(f"{usable:,} examples in {output}.examples.jsonl")
+    print(f"{counted(usable, 'example')} in {output}.examples.jsonl")
 
 
 def write_on(

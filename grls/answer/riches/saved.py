@@ -10,6 +10,7 @@ from grls.answer.questions import SHOWN, Questions
 from grls.answer.riches.page import quotes_page, terminal
 from grls.answer.riches.written import cut_short, outputs, record_of, written_of
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
+from grls.io.counts import counted
 from grls.io.files import atomic_file
 from grls.io.resumable import GrowingFile, Record
 from grls.runs.portions import KeptResults
@@ -45,7 +46,8 @@ def save_quotes(
     if file.count <= len(queries):  # else a run over more queries may resume from it
         file.remove()
     if several:
-        print(f"{several} quotes are held by more keys than --search.max_keys allows to name")
+        quotes = counted(several, "quote is", "quotes are")
+        print(f"{quotes} held by more keys than --search.max_keys allows to name")
 
 
 def _retrieved(query_id: str, record: Record) -> Retrieved:

@@ -15,6 +15,7 @@ from grls.data.inputs.tables import column_of, required_column, table_from
 from grls.data.inputs.values import existing_path, id_list, id_text, json_value, name_list, short_repr
 from grls.data.types import Query
 from grls.errors import DataError
+from grls.io.counts import counted
 
 _SOURCE = "gold"
 _QUERY = ("query-id", "query_id", "qid", "query")
@@ -163,8 +164,8 @@ def _refuse_unjudged(without: list[str], source: str | Path, further: Collection
     if without:
         others = f"; there is gold of {name_list(sorted(further), 3)}, which is no query" if further else ""
         raise DataError(
-            f"{len(without)} queries have no gold passage: {name_list(without, 5)}{others}. Add their gold "
-            "passages, or leave these queries out.",
+            f"{counted(len(without), 'query has', 'queries have')} no gold passage: {name_list(without, 5)}"
+            f"{others}. Add gold passages for each, or leave such queries out.",
             source,
         )
 
@@ -214,8 +215,8 @@ def _of_list(gold: list[Any], queries: list[Query]) -> dict[str, _OfQuery]:
         return _of_rows(list(dict.fromkeys(str(name) for row in rows for name in row)), rows)
     if len(gold) != len(queries):
         raise DataError(
-            f"there are {len(gold)} items for {len(queries)} queries; a list of gold passages needs one item "
-            "a query, in their order.",
+            f"got {counted(len(gold), 'item')} for {counted(len(queries), 'query')}; a list of gold passages "
+            "needs one item a query, in their order.",
             _SOURCE,
         )
     return {query.id: _of_query(value, query.id) for query, value in zip(queries, gold, strict=True)}

@@ -26,6 +26,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError, MismatchError
+from grls.io.counts import counted
 from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.biencoder import BiEncoderModel, Matrix
@@ -149,7 +150,8 @@ class DenseRetriever(EncodedRetriever):
         retriever.save_pretrained(how.output)
         size = retriever.embeddings.nbytes / 2**20
         return (
-            f"{how.output}: {len(passages):,} passages and DONE, {biencoder.dimension} dimensions, "
+            f"{how.output}: {counted(len(passages), 'passage')} and DONE, "
+            f"{counted(biencoder.dimension, 'dimension')}, "
             f"embeddings {size:.1f} MiB, {perf_counter() - start:.1f} s"
         )
 
@@ -284,8 +286,8 @@ def _check_shape(embeddings: Matrix, passages: int, dimension: int) -> None:
     expected = (passages + 1, dimension)
     if embeddings.shape != expected:
         raise MismatchError(
-            f"expected embeddings of {passages:,} passages and DONE, {expected}, got {embeddings.shape}: "
-            f"they belong to another corpus or model; {REBUILD}"
+            f"expected embeddings of {counted(passages, 'passage')} and DONE, {expected}, got "
+            f"{embeddings.shape}: they belong to another corpus or model; {REBUILD}"
         )
 
 

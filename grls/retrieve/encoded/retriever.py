@@ -20,6 +20,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
+from grls.io.counts import counted
 from grls.io.files import atomic_folder
 from grls.models.base import Floats
 from grls.models.load.settings import refuse_other_settings
@@ -129,7 +130,7 @@ class EncodedRetriever(ABC):
         """See :class:`~grls.retrieve.base.ChecksFolder`."""
         file = folder / self.file
         numbers = sampled_numbers(len(self.corpus))
-        what = f"the model encodes {len(numbers)} passages as stored"
+        what = f"the model encodes {counted(len(numbers), 'passage')} as stored"
         yield what, file, lambda: refuse_other_rows(*self._again(numbers), file)
 
     @property

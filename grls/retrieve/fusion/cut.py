@@ -35,6 +35,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import check_counts
@@ -99,7 +100,8 @@ class SetSize:
         found = np.concatenate(right) if right else np.array([])
         if not 0 < found.sum() < len(found):
             raise ConfigError(
-                f"of the {len(found):,} passages found for {len(right):,} development queries "
+                f"of the {counted(len(found), 'passage')} found for "
+                f"{counted(len(right), 'development query')} "
                 f"{int(found.sum()):,} are gold: a cut needs some that are and some that are not. Tune on "
                 "queries whose gold is in the run."
             )

@@ -31,6 +31,7 @@ from typing import Literal, TypeVar, get_args
 
 from grls.data.types import Hit
 from grls.errors import ConfigError, MismatchError
+from grls.io.counts import counted
 from grls.io.progress import Progress
 
 Method = Literal["interleave", "rrf", "sum"]
@@ -112,7 +113,10 @@ class Fusion:
             return interleave(rankings)[:k]
         weights = self.weights or (1.0,) * len(rankings)
         if len(weights) != len(rankings):
-            raise ConfigError(f"{len(weights)} weights for {len(rankings)} members; give one a member.")
+            raise ConfigError(
+                f"{counted(len(weights), 'weight')} for {counted(len(rankings), 'member')}; give one a "
+                "member."
+            )
         kept = [(hits, w) for hits, w in zip(rankings, weights, strict=True) if w > 0]
         weighed, positive = [hits for hits, _ in kept], [w for _, w in kept]
         if self.method == "rrf":

@@ -22,6 +22,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
+from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.queries import queries_of
@@ -309,13 +310,16 @@ def shared_corpus(members: Sequence[Retriever | FindsChains]) -> Corpus:
         if member.corpus.fingerprint != first.corpus.fingerprint:
             raise MismatchError(
                 f"members of an ensemble retrieve from one corpus, but members[0] "
-                f"{type(first).__name__} is over {first.corpus.source} ({len(first.corpus):,} passages) and "
+                f"{type(first).__name__} is over {first.corpus.source} "
+                f"({counted(len(first.corpus), 'passage')}) and "
                 f"members[{number}] {type(member).__name__} over {member.corpus.source} "
-                f"({len(member.corpus):,} passages); make both from the same file."
+                f"({counted(len(member.corpus), 'passage')}); make both from the same file."
             )
     return first.corpus
 
 
 def _refuse_other_weights(fusion: Fusion, members: int) -> None:
     if fusion.weights is not None and len(fusion.weights) != members:
-        raise ConfigError(f"{len(fusion.weights)} weights for {members} members; give one a member.")
+        raise ConfigError(
+            f"{counted(len(fusion.weights), 'weight')} for {counted(members, 'member')}; give one a member."
+        )

@@ -17,6 +17,7 @@ from grls.index.base import Segment
 from grls.index.build import build_index
 from grls.index.options import memory_bytes
 from grls.index.rows import Rows
+from grls.io.counts import counted
 from grls.io.files import read_json, scratch_folder
 from grls.models.load.build import Pretrained
 from grls.models.load.kinds import is_causal
@@ -92,9 +93,9 @@ def _made(retriever: GenerativeRetriever, how: Building) -> str:
     assert isinstance(rows, Rows)
     tokens, passages, spans = len(rows.tokens), len(retriever.corpus), retriever.spans
     size = sum(file.stat().st_size for file in (Path(how.output) / "index").iterdir())
-    written = "" if spans is None else f"{len(spans):,} spans of {spans.words} words, "
+    written = "" if spans is None else f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
     return (
-        f"{how.output}: {passages:,} passages, {written}{len(rows):,} distinct sequences with DONE, "
-        f"{tokens:,} tokens{' of unique prefixes' if how.index.form == 'prefixes' else ''}, index "
+        f"{how.output}: {counted(passages, 'passage')}, {written}{counted(len(rows), 'distinct sequence')} "
+        f"with DONE, {tokens:,} tokens{' of unique prefixes' if how.index.form == 'prefixes' else ''}, index "
         f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / passages:.1f} B a passage)"
     )

@@ -35,6 +35,7 @@ from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import IN_CHAINS, Chain, Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.models.base import Floats
 from grls.retrieve.base import (
     DecodesPassages,
@@ -146,7 +147,7 @@ class RankedHops:
             one.system,
             IN_CHAINS,
             {**one.options, **self._record()},
-            f"{one.name} ranked by {self.hops.count} hops",
+            f"{one.name} ranked by {counted(self.hops.count, 'hop')}",
             one.stages,
             one.members,
             "ranked",

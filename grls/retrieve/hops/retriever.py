@@ -19,6 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever, SoFar, WritesChains, single_steps
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.expected_f1 import expected_f1
@@ -99,7 +100,7 @@ class HopsRetriever:
     def describe(self) -> Description:
         """Its description in manifests and reports."""
         single = self.retriever.describe()
-        until = f"{self.hops.count} hops" if self.hops.steps == "fixed" else "hops until DONE"
+        until = f"{counted(self.hops.count, 'hop')}" if self.hops.steps == "fixed" else "hops until DONE"
         likeliest = self.hops.choose == "likeliest"
         mode = single.score_mode if likeliest else f"{single.score_mode}, {self.hops.choose}"
         return Description(

@@ -33,6 +33,7 @@ from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.retrieve.base import Description, HopHits, NextHop, Retriever, Under
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -164,7 +165,10 @@ class HybridRetriever(JoinsSearch):
         """
         members = self.priors[:-1] if self._takes_back else self.priors
         if len(members) != len(priors):
-            raise ConfigError(f"{len(priors)} folders for {len(members)} priors: give one for each prior.")
+            raise ConfigError(
+                f"{counted(len(priors), 'folder')} for {counted(len(members), 'prior')}: give one for each "
+                "prior."
+            )
         named = [
             recorded(PriorSpec(named_from(folder, member), prior.weight, prior.temperature))
             for member, prior in zip(priors, members, strict=True)

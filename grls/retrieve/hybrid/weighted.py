@@ -17,6 +17,7 @@ from grls.data.types import Passage, Query
 from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
 from grls.errors import ConfigError, MismatchError
 from grls.index.rows import Ints
+from grls.io.counts import counted
 from grls.models.base import Floats
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import PriorSource
@@ -58,8 +59,9 @@ def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: f
             raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
         if source.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
-                f"{source.name} is over {source.corpus.source} ({len(source.corpus):,} passages) and the "
-                f"generator over {corpus.source} ({len(corpus):,}); make both from the same corpus.jsonl."
+                f"{source.name} is over {source.corpus.source} ({counted(len(source.corpus), 'passage')}) "
+                f"and the generator over {corpus.source} ({len(corpus):,}); make both from the same "
+                "corpus.jsonl."
             )
     for prior in priors:
         if not 0 < prior.divisor < math.inf:

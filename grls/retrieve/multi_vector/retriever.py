@@ -29,6 +29,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.counts import counted
 from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.biencoder import Matrix
@@ -160,8 +161,8 @@ class MultiVectorRetriever(RanksByScores):
         encoded.plan.remove()
         count, dimension = made.tokens.vectors.shape
         return (
-            f"{how.output}: {len(passages):,} passages, {count / len(passages):.1f} vectors of {dimension} "
-            f"dimensions each, {4 * count * dimension / 2**20:.1f} MiB, "
+            f"{how.output}: {counted(len(passages), 'passage')}, {count / len(passages):.1f} vectors of "
+            f"{dimension} dimensions each, {4 * count * dimension / 2**20:.1f} MiB, "
             f"{perf_counter() - start:.1f} s"
         )
 

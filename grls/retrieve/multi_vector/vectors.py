@@ -16,6 +16,7 @@ import numpy as np
 from grls.data.filters import Numbers
 from grls.errors import DataError, MismatchError
 from grls.index.external_sort.npy import GrowingArray
+from grls.io.counts import counted
 from grls.models.biencoder import Matrix
 from grls.retrieve.encoded.folder import REBUILD
 from grls.retrieve.encoded.tensor_file import map_tensors, write_tensors
@@ -82,8 +83,8 @@ def check_form(tokens: TokenVectors, passages: int, dimension: int) -> None:
     fits = vectors.ndim == 2 and vectors.shape[1] == dimension and bounds.shape == (passages + 1,)
     if not fits or bounds[0] != 0 or bounds[-1] != len(vectors) or (np.diff(bounds) < 0).any():
         raise MismatchError(
-            f"expected vectors of {passages:,} passages in {dimension} dimensions, got {vectors.shape} for "
-            f"{len(bounds) - 1:,}: they belong to another corpus or model; {REBUILD}"
+            f"expected vectors of {counted(passages, 'passage')} in {counted(dimension, 'dimension')}, got "
+            f"{vectors.shape} for {len(bounds) - 1:,}: they belong to another corpus or model; {REBUILD}"
         )
 
 

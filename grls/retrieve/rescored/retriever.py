@@ -22,6 +22,7 @@ from grls.data.filters import Allow, Filter
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
+from grls.io.counts import counted
 from grls.io.files import atomic_folder
 from grls.models.cross_encoder import PairScorer
 from grls.models.load.sources import refuse_missing_folder
@@ -138,7 +139,7 @@ class RescoredRetriever:
         passages = Corpus.read(corpus)
         made = cls(BM25Retriever(passages), encoder, Rereading(PASSAGES))
         made._save(how.output, {"retriever": {"kind": BM25}, "model": MODEL}, passages)
-        return f"{how.output}: {len(passages):,} passages, the first {PASSAGES} of BM25 are read"
+        return f"{how.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
 
     def save_pretrained(
         self, folder: str | Path, retriever: str | Path | dict[str, Any], model: str | None = None

@@ -26,6 +26,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Numbers
 from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
+from grls.io.counts import counted
 from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.sentence_model import COSINE, library_type
@@ -79,7 +80,8 @@ class SparseRetriever(RanksByScores):
         expected = (len(corpus), encoder.dimension)
         if weights.shape != expected:
             raise MismatchError(
-                f"expected weights of {expected[0]:,} passages in {expected[1]:,} dimensions, got those of "
+                f"expected weights of {counted(expected[0], 'passage')} in "
+                f"{counted(expected[1], 'dimension')}, got those of "
                 f"{weights.shape}: they belong to another corpus or model; {REBUILD}"
             )
         if not all_finite(weights.data):
@@ -146,8 +148,8 @@ class SparseRetriever(RanksByScores):
         encoded.plan.remove()
         count = len(made._index)
         return (
-            f"{how.output}: {len(made.corpus):,} passages, {count / len(made.corpus):.1f} of "
-            f"{encoder.dimension:,} weights each, {8 * count / 2**20:.1f} MiB, "
+            f"{how.output}: {counted(len(made.corpus), 'passage')}, {count / len(made.corpus):.1f} of "
+            f"{counted(encoder.dimension, 'weight')} each, {8 * count / 2**20:.1f} MiB, "
             f"{perf_counter() - start:.1f} s"
         )
 

@@ -19,6 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.counts import counted
 from grls.models.biencoder import DONE_PASSAGE, BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder.options import PairOptions as PairOptions
@@ -211,7 +212,7 @@ class BiEncoderExamples:
             wrong = self._distinct(query, [*wrong, *filler])[:least]
         if len(wrong) < least:
             raise DataError(
-                f"{corpus.source} has {len(wrong)} passages that are not gold for query "
+                f"{corpus.source} has {counted(len(wrong), 'passage')} that are not gold for query "
                 f"{self.queries[query].id!r}; hard_negatives of {least} needs as many: lower it."
             )
         return wrong

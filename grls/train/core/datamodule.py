@@ -18,6 +18,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
+from grls.io.counts import counted
 from grls.io.files import sha256
 from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies_of_examples
 from grls.train.core.examples import Example, Examples
@@ -199,9 +200,10 @@ class FitData(L.LightningDataModule):
             then = before["--data.batch_size"] * before["processes"]
         if then != self.examples_a_batch:
             raise ConfigError(
-                f"the checkpoint is of a run with {then} examples in a batch of all processes, and now they "
-                f"are {self.examples_a_batch} ({self._trainer.world_size} processes), so its place in the "
-                f"epoch is unknown: resume with --data.global_batch_size {then}, or begin a new run."
+                f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "
+                f"and now they are {self.examples_a_batch} ({self._trainer.world_size} processes), so its "
+                f"place in the epoch is unknown: resume with --data.global_batch_size {then}, or begin a new "
+                "run."
             )
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:

@@ -21,6 +21,7 @@ from grls.data.neighbours import Neighbours
 from grls.data.types import Passage
 from grls.data.words import Analyzer
 from grls.errors import ConfigError
+from grls.io.counts import counted
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +117,8 @@ class PassageReader:
             self._neighbours = Neighbours.read(reading.neighbours, corpus)
             alone = int((self._neighbours.numbers[:, 0] < 0).sum())
             if alone:
-                log.warning("%d of %d passages have no neighbour: their front is read.", alone, len(corpus))
+                every = counted(len(corpus), "passage")
+                log.warning("without a neighbour, so that the front is read: %d of %s.", alone, every)
         head = len(codec.model_input([]))
         self._room = min(codec.limits.query, codec.limits.input - head)
 

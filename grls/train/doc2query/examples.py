@@ -13,6 +13,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.train.core.examples import Example, drawn_chain, free_order, gold_chains, gold_rows
 from grls.train.doc2query.form import QueryPrompt
 
@@ -67,8 +68,8 @@ class QueryExamples:
 
     def _report_long(self, split: str, count: int, kept: int) -> None:
         what = (
-            f"{count - kept:,} of {count:,} queries of {split} have more than "
-            f"{self.prompt.form.query_tokens} tokens (max_query_tokens)"
+            f"{count - kept:,} of {counted(count, 'query')} of {split}, for more than "
+            f"{counted(self.prompt.form.query_tokens, 'token')} (max_query_tokens)"
         )
         if not kept:
             raise ConfigError(f"no example is left to learn from: {what}.")

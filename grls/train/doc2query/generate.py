@@ -20,6 +20,7 @@ from grls.answer.writer import Sampling, TextWriter
 from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.train.doc2query.form import QueryPrompt
 from grls.train.doc2query.options import Drawing as Drawing
 
@@ -61,8 +62,8 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
     ]
     if not drawn:
         raise ConfigError(
-            f"no chain of {drawing.hops} passages can be drawn: lower the number of hops, or link more "
-            "passages."
+            f"no chain of {counted(drawing.hops, 'passage')} can be drawn: lower the number of hops, or link "
+            "more passages."
         )
     return drawn
 

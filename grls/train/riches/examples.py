@@ -14,6 +14,7 @@ from grls.answer.riches.targets import Targets
 from grls.data.dataset import Qrels
 from grls.data.types import Query
 from grls.errors import ConfigError
+from grls.io.counts import counted
 from grls.train.core.examples import Example, drawn_chain, free_order, gold_chains
 
 log = logging.getLogger(__name__)
@@ -85,9 +86,9 @@ class InterlacedExamples:
         """Warn of the queries that were left out."""
         gone = count - len(self.items)
         what = (
-            f"{gone:,} of {count:,} queries of {split}: {long_prompts:,} have a prompt of more than "
-            f"{lengths.prompt} tokens (max_prompt_tokens), the other {gone - long_prompts:,} a target of "
-            f"more than {lengths.target} (max_target_tokens)"
+            f"{gone:,} of {counted(count, 'query')} of {split}: {long_prompts:,} for a prompt of more than "
+            f"{counted(lengths.prompt, 'token')} (max_prompt_tokens), {gone - long_prompts:,} for a target "
+            f"of more than {lengths.target} (max_target_tokens)"
         )
         if not self.items:
             raise ConfigError(f"no example is left to learn from: too long are {what}.")

@@ -123,7 +123,7 @@ def test_what_has_no_neighbour_or_keyword_is_read_by_its_front(
     fronts = MemoriseExamples(CORPUS, codec)
     examples = MemoriseExamples(CORPUS, codec, reading=PassageInput("neighbour", neighbours=near))
     assert examples.draw(LYNX, 0) == fronts.draw(LYNX, 0)
-    assert "9 of 10 passages have no neighbour: their front is read" in caplog.text
+    assert "so that the front is read: 9 of 10 passages" in caplog.text
     corpus = Corpus.from_passages([Passage("a", "is it the if ."), Passage("b", "otter")])
     words = MemoriseExamples(corpus, codec, reading=PassageInput("keywords"))
     assert words.draw(0, 0) == MemoriseExamples(corpus, codec).draw(0, 0)

@@ -191,7 +191,7 @@ def test_queries_that_are_too_long_are_left_out(
     made = QueryData(str(folder))
     made.read(Module)
     assert lines[1]["_id"] not in [query.id for query in made.train_examples.queries]  # type: ignore[attr-defined]
-    assert "left out as too long: 1 of 12 queries of train have more than 64 tokens" in caplog.text
+    assert "left out as too long: 1 of 12 queries of train, for more than 64 tokens" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_what_is_too_long_is_counted_and_left_out(
         some = drawn(data, causal, max_target_tokens=limit).train_examples
     assert len(some) == sum(size <= limit for size in sizes) < 12
     assert max(len(some.draw(n, e).target) for n in range(len(some)) for e in range(5)) <= limit
-    assert f"left out as too long: {12 - len(some)} of 12 queries of train: 0 have a prompt" in caplog.text
+    assert f"left out as too long: {12 - len(some)} of 12 queries of train: 0 for a prompt" in caplog.text
     line = fails(capsys, "train", *options(data, data.parent / "none", "--data.max_prompt_tokens=2"))
     assert "no example is left to learn from: too long are 12 of 12 queries of train: 12 have a" in line
 
