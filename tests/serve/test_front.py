@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from serve_helpers import events
 
 from grls.errors import ConfigError
 from grls.serve.front import supervisor as supervising
+from grls.serve.front.connection import ResponseHead
+from grls.serve.front.reply import Reply
 from grls.serve.front.run import front_server, serve_front
 from grls.serve.front.supervisor import Supervisor, WorkerStartError
 from grls.serve.front.task import WorkerTask, read_task
@@ -214,3 +216,23 @@ def test_a_task_is_read_as_it_was_written() -> None:
         ("a", "b=c"), RequestLimits(k=3), AccessOptions(origins=("http://a",)), numbers={"a": 2}
     )
     assert read_task(task.line()) == task
+
+
+def test_an_endless_stream_is_handed_on_and_not_kept() -> None:
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    async def parts(*contents: bytes) -> AsyncIterator[bytes]:
+        for content in contents:
+            yield content
+
+    async def twice() -> Reply:
+        reply = Reply(send, endless=True)
+        await reply.stream(ResponseHead(200, []), parts(b"data: 1\n\ndata: 2\n\n"))
+        await reply.stream(ResponseHead(200, []), parts(b"data: 3\n\n"))
+        return reply
+
+    assert asyncio.run(twice())._events == []
+    assert [content for content in sent if content] == [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]

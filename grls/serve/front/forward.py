@@ -60,7 +60,8 @@ class Front:
         """Answer a request; if its client goes, the worker process sees it."""
         if scope["type"] != "http":
             return
-        asked, reply = await _asked(scope, receive), Reply(send)
+        asked = await _asked(scope, receive)
+        reply = Reply(send, endless=asked.method == "GET")
         scope["route"] = Address(self._template(asked.path))
         answer = self._answer_state if (asked.method, asked.path) in STATES else self._answer
         work = asyncio.ensure_future(answer(asked, reply))

@@ -25,10 +25,12 @@ class Reply:
 
     Args:
         send: Sends to the client.
+        endless: A stream has no end and is not compared (the messages of a session of MCP): when it is
+            repeated, it goes on with what is new, and nothing of it is kept.
     """
 
-    def __init__(self, send: Send):
-        self._send = send
+    def __init__(self, send: Send, endless: bool = False):
+        self._send, self._endless = send, endless
         self._events: list[bytes] = []
         self.begun = False
 
@@ -59,7 +61,9 @@ class Reply:
             await self._begin(head)
         number = 0
         async for event in _events(parts):
-            if number == len(self._events):
+            if self._endless:
+                await self._part(event)
+            elif number == len(self._events):
                 await self._part(event)
                 self._events.append(event)
             elif event != self._events[number]:
