@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.models.precision_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+
+if TYPE_CHECKING:
+    from grls.retrieve.base import Retriever
 
 EVERY = "all"
 """The QUERY that stands for a whole split."""
@@ -37,17 +41,20 @@ def explain(
     counts the verdicts of a split; with ``output`` a killed run resumes when it is called
     again with the same options (OUTPUT.explained.jsonl).
     The search is explained: what rescoring makes of its ranking is not looked into.
+    For a retriever of another kind (BM25, bi-encoders, fusions, rescored ones, generators of spans or with
+    removed passages) it says the rank and score of each gold passage and what stands above it; for `all`, one
+    line for each query and the number of gold passages up to each rank.
 
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
             for a summary over ``split``.
-        retriever: Folder of a retriever that decodes passages: generative, with priors (hybrid), or either
-            hop by hop (hops).
+        retriever: Folder of a retriever of any kind. Decoding steps are explained of those that decode
+            whole passages: generative, with priors (hybrid), or either hop by hop (hops).
         data: Data set folder.
         split: Whose qrels name the gold passages; they must judge the query unless gold passages are given.
         case: What is explained, and how far it is looked into.
         k: Passages asked for; null: 10 in a single step, else as many as continue a chain (hops.branch, or
-            4).
+            4). Where ranks are printed: the number of passages that are ranked; null: 100.
         search: Options of search.
         hops: single: every gold passage without evidence; fixed and dynamic: hop by hop, each gold passage
             after those before it in gold order (dynamic: DONE may be written, with its bias). How many hops
@@ -60,14 +67,21 @@ def explain(
     """
     from grls.explain.asks import asked_query, hops_of, ids_of
     from grls.explain.explain import Explainer
-    from grls.explain.opening import open_for_explaining
+    from grls.explain.opening import explainable, open_for_explaining
     from grls.explain.page import write_explanations
+    from grls.explain.ranked import refuse_stepwise
     from grls.explain.text import format_explanation
     from grls.io.logs import quiet
+    from grls.retrieve.base import single_steps
 
     quiet()
     _check(query, case, hops, limit, output)
-    opened = open_for_explaining(retriever, device, precision, search)
+    whole = open_for_explaining(retriever, device, precision, search)
+    opened = explainable(single_steps(whole))
+    if opened is None:
+        refuse_stepwise(whole, retriever, case, search, hops, output)
+        _print_standings(whole, query, data, split, case, k, limit)
+        return
     wanted = k if k is not None else 10 if hops.steps == "single" else hops.branch or 4
     explainer = Explainer(opened, wanted, case.widest, case.exhaustive, hops.done_bias)
     if query == EVERY:
@@ -102,6 +116,50 @@ def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, o
         )
 
 
+def _print_standings(
+    opened: Retriever,
+    query: str,
+    data: str | None,
+    split: str,
+    case: CaseOptions,
+    k: int | None,
+    limit: int | None,
+) -> None:
+    from grls.explain.asks import asked_query, hops_of, ids_of
+    from grls.explain.ranked import DEPTH
+    from grls.explain.standing import format_standing, standings
+    from grls.retrieve.queries import check_counts
+
+    depth = DEPTH if k is None else k
+    check_counts(**{"--k": depth})
+    if query == EVERY:
+        _print_ranks(opened, data, split, limit, depth)
+        return
+    asked, order = asked_query(query, data, split, case.gold is not None)
+    (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
+    print("\n\n".join(map(format_standing, standings(opened, asked, hop.gold, depth))))
+
+
+def _print_ranks(opened: Retriever, data: str | None, split: str, limit: int | None, depth: int) -> None:
+    from grls.data.dataset import read_split
+    from grls.explain.ranked import format_ranks, line_of, standings_of
+
+    queries, qrels = read_split(_data_of_all(data), split)
+    ranks: list[int | None] = []
+    for made in standings_of(opened, queries[:limit], qrels, depth):
+        print(line_of(made))
+        ranks += [one.rank for one in made]
+    if not ranks:
+        raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
+    print("\n" + format_ranks(ranks, depth))
+
+
+def _data_of_all(data: str | None) -> str:
+    if data is None:
+        raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
+    return data
+
+
 def _explain_all(
     explainer: object,
     data: str | None,
@@ -118,9 +176,7 @@ def _explain_all(
     from grls.io.files import write_json
 
     assert isinstance(explainer, Explainer)
-    if data is None:
-        raise ConfigError(f"{EVERY!r} counts the verdicts of a split: give --data DIR.")
-    queries, qrels = read_split(data, split)
+    queries, qrels = read_split(_data_of_all(data), split)
     every, asks = asks_of(queries, qrels, hops.chained), asks_of(queries[:limit], qrels, hops.chained)
     file = None if output is None else kept_verdicts(output, explainer, every, hops.chained, precision)
     summary = summarise(explainer, asks, hops.steps == "dynamic", file)

@@ -5,7 +5,8 @@ once; ``verdict`` names the cause; ``explain`` gathers the ``facts`` about one q
 makes the beam tree of a search. ``opening`` opens the retriever, ``asks`` selects queries, gold passages and
 hops, and ``options`` holds the options of a case. ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML)
 show explanations; ``summary`` counts the verdicts of a whole split. For other searches ``standing`` says
-where a passage stands in the ranking. ``beams`` lists all that a search considers, without a gold passage.
+where a passage stands in the ranking, and ``ranked`` does so for the command and a whole split. ``beams``
+lists all that a search considers, without a gold passage.
 """
 
 from typing import TYPE_CHECKING

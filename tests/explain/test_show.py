@@ -288,8 +288,3 @@ def test_every_wrong_call_says_what_to_do(
     assert "only --hops.steps dynamic writes" in refused(
         capsys, *known, "--hops.done_bias=1", "--hops.steps=fixed"
     )
-    write_spec(tmp_path / "words", "bm25", {"corpus": "../bare"})
-    (bare / "corpus.jsonl").write_bytes((data / "corpus.jsonl").read_bytes())
-    words = refused(capsys, "text", f"--retriever={tmp_path / 'words'}", "--case.gold=r0")
-    assert "is a bm25 retriever; this command explains only one that decodes passages step by step" in words
-    assert f"`grls.load({str(tmp_path / 'words')!r}).explain(QUERY, gold=[…])` explains this one" in words

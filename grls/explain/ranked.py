@@ -1,0 +1,90 @@
+"""Standings for the command: of one query or of a split, for searches that are not explained step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+
+from grls.data.dataset import Qrels, gold_passages
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.explain.options import USUAL_CASE, CaseOptions
+from grls.explain.standing import GoldStanding, standings
+from grls.io.terminal import visible
+from grls.retrieve.base import Retriever, single_steps
+from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.options import stored_options
+
+_Options = CaseOptions | SearchOptions | HopOptions
+
+DEPTH = 100
+"""Number of passages that are ranked, unless another one is asked for."""
+
+_RANKS = (1, 5, 10, 20, 100, 1000)
+"""The ranks up to which the summary counts gold passages."""
+
+
+def refuse_stepwise(
+    retriever: Retriever,
+    folder: str,
+    case: CaseOptions,
+    search: SearchOptions,
+    hops: HopOptions,
+    output: str | None,
+) -> None:
+    """Refuse options that say nothing about where a passage stands in a ranking.
+
+    Raises:
+        ConfigError: One of these options is set.
+    """
+    stored = stored_options(folder)
+    heeds = getattr(type(single_steps(retriever)), "heeds", None)
+    searching = _changed(search, replace(USUAL_SEARCH, **stored.get("search", {})))
+    changed = [f"--case.{name}" for name in _changed(case, USUAL_CASE) if name != "gold"]
+    changed += [f"--search.{name}" for name in searching if heeds is not None and name not in heeds]
+    hopping = _changed(hops, replace(USUAL_HOPS, **stored.get("hops", {})))
+    changed += [f"--hops.{name}" for name in hopping]
+    changed += ["--output"] if output is not None else []
+    if changed:
+        has, it = ("has", "it") if len(changed) == 1 else ("have", "them")
+        raise ConfigError(
+            f"--retriever {folder} is a {retriever.kind} retriever, not explained step by step: the rank of "
+            f"each gold passage is printed, and {', '.join(changed)} {has} no meaning there; leave {it} out."
+        )
+
+
+def _changed(options: _Options, usual: _Options) -> list[str]:
+    """The fields whose values are not those of a call without options."""
+    names = [one.name for one in fields(usual)]
+    return [name for name in names if getattr(options, name) != getattr(usual, name)]
+
+
+def standings_of(
+    retriever: Retriever, queries: Sequence[Query], qrels: Qrels, depth: int
+) -> Iterator[list[GoldStanding]]:
+    """The standings of each query of a split that has gold passages."""
+    for query in queries:
+        if gold := gold_passages(query, qrels):
+            yield standings(retriever, query, gold, depth)
+
+
+def line_of(made: Sequence[GoldStanding]) -> str:
+    """The standings of a query in one line: each gold passage with its rank."""
+    ranks = [f"{s.gold} {'not found' if s.rank is None else f'rank {s.rank:,}'}" for s in made]
+    return visible(f"{made[0].query.id}: {', '.join(ranks)}")
+
+
+def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
+    """How many gold passages are found at which ranks."""
+    tops = [top for top in _RANKS if top < depth] + [depth]
+    lines = [f"{len(ranks):,} gold passages, {depth:,} passages ranked for each query"]
+    for top in tops:
+        count = sum(rank is not None and rank <= top for rank in ranks)
+        lines.append(f"  {f'rank 1 to {top:,}' if top > 1 else 'rank 1':<16}{_share(count, len(ranks))}")
+    lost = sum(rank is None for rank in ranks)
+    return "\n".join([*lines, f"  {'not found':<16}{_share(lost, len(ranks))}"])
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count:>7,}  {count / total:.1%}"

@@ -1,0 +1,98 @@
+"""The command on retrievers that are not explained step by step: ranks of gold passages."""
+
+from pathlib import Path
+
+import pytest
+from composite_specs import COMPOSITES, write_kinds, written
+from failing import fails
+
+import grls
+from grls.cli import main
+from grls.explain.ranked import format_ranks
+
+TEXT = "is the otter calm ?"
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = write_kinds(tmp_path_factory.mktemp("ranked"))
+    written(place / "fusion", COMPOSITES["fusion"])
+    written(place / "rescored", COMPOSITES["rescored"])
+    written(
+        place / "chains", {"kind": "hops", "retriever": "../dense", "hops": {"steps": "ranked", "max": 2}}
+    )
+    return place
+
+
+def printed(capsys: pytest.CaptureFixture[str], kinds: Path, name: str, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["explain", *arguments, f"--retriever={kinds / name}", "--device=cpu"]) == 0
+    return capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("name", ["bm25", "dense", "fusion", "rescored", "chains"])
+def test_the_command_prints_what_python_says(
+    kinds: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = grls.load(kinds / name, device="cpu").explain(TEXT, ["otter-calm", "r1"])
+    assert printed(capsys, kinds, name, TEXT, "--case.gold=otter-calm,r1") == str(expected)
+
+
+def test_bm25_shows_words_and_a_query_of_the_data_set(
+    kinds: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = printed(capsys, kinds, "bm25", "q-lynx-kind", f"--data={kinds / 'data'}", "--k=1")
+    assert out.count("query    q-lynx-kind: ") == 2
+    assert "words    " in out
+    assert "NOT FOUND: it is not among the 1 ranked" in out
+
+
+@pytest.mark.parametrize("name", ["bm25", "dense"])
+def test_all_gives_a_line_a_query_and_counts(
+    kinds: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = printed(capsys, kinds, name, "all", f"--data={kinds / 'data'}", "--limit=2", "--k=10")
+    lines, summary = out.split("\n\n")
+    assert len(lines.splitlines()) == 2
+    assert "gold passages, 10 passages ranked for each query" in summary
+
+
+def test_the_summary_counts_ranks() -> None:
+    rows = [line.split() for line in format_ranks([1, 4, None, 5], 5).splitlines()]
+    assert rows[1:] == [
+        ["rank", "1", "1", "25.0%"],
+        ["rank", "1", "to", "5", "3", "75.0%"],
+        ["not", "found", "1", "25.0%"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--case.widest=4",
+        "--case.exhaustive=true",
+        "--case.hop=1",
+        "--search.beams=3",
+        "--hops.steps=fixed",
+        "--output=x",
+    ],
+)
+def test_options_without_meaning_are_refused(
+    kinds: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("bm25", "dense"):
+        where = (f"--retriever={kinds / name}", "--device=cpu", "--case.gold=r1")
+        error = fails(capsys, "explain", TEXT, *where, option)
+        assert f"is a {name} retriever" in error
+        assert f"{option.split('=')[0]} has no meaning there; leave it out" in error
+    if not option.startswith("--search"):
+        return
+    assert "otter" in printed(capsys, kinds, "dense", TEXT, "--case.gold=r1", "--search.batch_size=2")
+
+
+def test_a_count_below_one_and_all_without_data_are_refused(
+    kinds: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bm25 = f"--retriever={kinds / 'bm25'}"
+    assert "--k must be at least 1" in fails(capsys, "explain", TEXT, bm25, "--case.gold=r1", "--k=0")
+    assert "give --data DIR" in fails(capsys, "explain", "all", bm25)
