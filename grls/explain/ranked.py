@@ -71,8 +71,11 @@ def standings_of(
 
 def line_of(made: Sequence[GoldStanding]) -> str:
     """The standings of a query in one line: each gold passage with its rank."""
-    ranks = [f"{s.gold} {'not found' if s.rank is None else f'rank {s.rank:,}'}" for s in made]
-    return visible(f"{made[0].query.id}: {', '.join(ranks)}")
+    return visible(f"{made[0].query.id}: {', '.join(f'{s.gold} {_place(s)}' for s in made)}")
+
+
+def _place(s: GoldStanding) -> str:
+    return "removed" if s.removed else "not found" if s.rank is None else f"rank {s.rank:,}"
 
 
 def format_ranks(ranks: Sequence[int | None], depth: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from grls.errors import DataError
 from grls.explain.text import aligned, shortened
 from grls.io.counts import counted
 from grls.io.terminal import visible
-from grls.retrieve.base import MatchesWords, Retriever, ScoresAll
+from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
 
 _SHOWN = 5
 """Passages above the gold passage that are kept."""
@@ -53,6 +53,7 @@ class GoldStanding(NamedTuple):
         above: The first passages above it.
         words: For a retriever that matches words, the words of the query with what each adds to the score of
             the passage: 0 for a word that it does not hold. None for other retrievers.
+        removed: Whether the passage was removed from the retriever, so that no search returns it.
     """
 
     query: Query
@@ -66,6 +67,7 @@ class GoldStanding(NamedTuple):
     depth: int
     above: tuple[Above, ...]
     words: dict[str, float] | None
+    removed: bool = False
 
     @property
     def hop(self) -> int:
@@ -90,7 +92,7 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     places = {hit.id: place for place, hit in enumerate(hits)}
     missing = [number for name, number in zip(gold, numbers, strict=True) if name not in places]
     scores = _scores(retriever, query, missing)
-    described = retriever.describe()
+    described, gone = retriever.describe(), _removed(retriever)
     texts = _texts(retriever.corpus, [hit.id for hit in hits[:_SHOWN]])
     made = []
     for name, number_ in zip(gold, numbers, strict=True):
@@ -109,6 +111,7 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
                 depth=depth,
                 above=_above(hits[: _SHOWN if place is None else min(place, _SHOWN)], score, texts),
                 words=_words(retriever, query, number_),
+                removed=number_ in gone,
             )
         )
     return made
@@ -131,6 +134,12 @@ def _scores(retriever: Retriever, query: Query, passages: Sequence[int]) -> dict
         return {}
     every = retriever.scores([query])(np.array([0]))[0]
     return {passage: float(every[passage]) for passage in passages}
+
+
+def _removed(retriever: Retriever) -> Collection[int]:
+    """The numbers of passages that were removed; only generators have them in their corpus still."""
+    single = single_steps(retriever)
+    return single.generator.removed if isinstance(single, DecodesPassages) else ()
 
 
 def _words(retriever: Retriever, query: Query, passage: int) -> dict[str, float] | None:
@@ -175,6 +184,8 @@ def format_standing(s: GoldStanding) -> str:
 
 def why_there(s: GoldStanding) -> str:
     """One sentence that says where the passage stands."""
+    if s.removed:
+        return "REMOVED: the passage was removed from the retriever, so no search returns it."
     if s.rank is None:
         where = f"it is not among the {s.ranked:,} ranked" if s.ranked else "nothing was"
         more = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."

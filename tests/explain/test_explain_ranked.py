@@ -96,3 +96,17 @@ def test_a_count_below_one_and_all_without_data_are_refused(
     bm25 = f"--retriever={kinds / 'bm25'}"
     assert "--k must be at least 1" in fails(capsys, "explain", TEXT, bm25, "--case.gold=r1", "--k=0")
     assert "give --data DIR" in fails(capsys, "explain", "all", bm25)
+
+
+def test_a_removed_passage_is_called_removed(
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").write_text("r0\n")
+    made = (f"--output={tmp_path / 'r'}", f"--remove={tmp_path / 'gone'}")
+    assert main(["index", "update", str(kinds / "generative"), *made]) == 0
+    out = printed(capsys, tmp_path, "r", TEXT, "--case.gold=r0,otter-calm")
+    assert "REMOVED: the passage was removed from the retriever" in out
+    assert "NOT FOUND" not in out
+    assert "RANK" in out
+    everything = printed(capsys, tmp_path, "r", "all", f"--data={kinds / 'data'}")
+    assert "r0 removed" in everything
