@@ -301,8 +301,24 @@ def test_training_on_bad_data_is_an_error_of_ours(
 
 def test_check_prints_and_writes(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(data), f"--output={tmp_path / 'c.json'}"]) == 0
-    assert "10 passages" in capsys.readouterr().out
-    assert json.loads((tmp_path / "c.json").read_text())["passages"] == 10
+    printed = capsys.readouterr().out
+    assert "10 passages" in printed
+    report = json.loads((tmp_path / "c.json").read_text())
+    assert report["passages"] == 10
+    queries, *splits = report["checked"]
+    assert (queries["kind"], queries["faults"]) == ("queries", 0)
+    assert queries["entries"] == sum(1 for _ in (data / "queries.jsonl").open())
+    assert [split["file"] for split in splits] == [str(file) for file in sorted(data.glob("qrels/*.tsv"))]
+    for file in (queries, *splits):
+        assert f"{file['file']}: {file['entries']:,} {file['kind']} checked, 0 faults" in printed
+
+
+def test_check_says_that_a_corpus_alone_was_checked(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus.jsonl").write_bytes((data / "corpus.jsonl").read_bytes())
+    assert main(["check", str(tmp_path)]) == 0
+    assert "no queries and no qrels, so only the corpus was checked" in capsys.readouterr().out
 
 
 def test_no_command_has_more_than_12_parameters() -> None:

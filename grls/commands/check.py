@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from grls.errors import ConfigError, DataError, MismatchError
 
@@ -16,26 +17,28 @@ def check(
     examples: int = 3,
     output: str | None = None,
 ) -> None:
-    """Report what is peculiar about a corpus, which breaks nothing, and what is wrong with a data set's rest.
+    """Check a data set, or with ``--index`` an index or retriever folder.
 
-    Counts, with examples: duplicates, empty passages, passages longer than the limit, passages that are a
-    prefix of another one, passages equal to another once cut, passages that do not survive the tokenizer's
-    round trip. Of a data set folder, besides, every fault of queries, evidence and qrels with file and line:
-    repeated and unknown ids, splits and queries without gold; where there is one, the exit code is 1.
+    Of the corpus it counts, with examples, what is unusual but breaks nothing: duplicates, empty passages,
+    passages longer than the limit, passages that are a prefix of another one, passages equal to another once
+    cut, passages that the tokenizer changes when it encodes and decodes them. In a data set folder it also
+    checks queries, evidence and qrels. It says how many of them it checked, and names each fault with file
+    and line: repeated and unknown ids, splits and queries without gold. If there is a fault, the exit code
+    is 1.
 
-    With ``--index``, check instead every invariant of an index or retriever folder of any kind, its members
-    included: checksums, that its files belong together, that the index holds the passages, sorted and each
-    once, that models encode as stored, that it opens and answers. One line a check; where one is broken, the
-    file and the remedy below it, and the exit code is 1.
+    With ``--index`` it checks an index or a retriever folder of any kind, with its members, and no data:
+    that the checksums are right, that the files belong together, that the index holds each passage once and
+    in order, that models encode as stored, that the folder opens and answers. It prints one line a check. If
+    one is broken, the file and the remedy stand below it, and the exit code is 1.
 
     Args:
         data: The data set folder, or its ``corpus.jsonl`` alone.
-        index: A retriever folder, or the folder of an index; no data are checked then.
-        tokenizer: Of the generator: a folder, a hub name, or a name that configs use; without it, tokens are
-            words and the round trip is not tried.
-        max_passage_tokens: The length limit.
-        examples: Ids shown of each kind.
-        output: Write the report as JSON here, too.
+        index: A retriever folder, or the folder of an index, to check in place of data.
+        tokenizer: The tokenizer of the generator: a folder, a hub name, or a name that configs use. Null:
+            lengths are counted in words, and no text is encoded and decoded.
+        max_passage_tokens: Passages longer than this are counted, in tokens (without a tokenizer in words).
+        examples: Number of passage ids to show of each kind.
+        output: File to write the report to, as JSON.
     """
     from grls.io.logs import quiet
 
@@ -66,7 +69,7 @@ def _check_index(folder: str, output: str | None) -> None:
 def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, output: str | None) -> None:
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
-    from grls.data.dataset_check import check_data, format_faults
+    from grls.data.dataset_check import check_data, checked_files, format_checked, format_faults
     from grls.index.corpus_check import check_corpus, format_check
     from grls.io.files import write_json
     from grls.models.load.build import load_tokenizer
@@ -75,10 +78,15 @@ def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, out
     passages = Corpus.read(data)
     report = check_corpus(passages, codec, limit, examples)
     print(format_check(report))
-    faults = check_data(data, passages) if Path(data).is_dir() else []
+    whole = Path(data).is_dir()
+    faults = check_data(data, passages) if whole else []
+    files = checked_files(data, faults) if whole else []
+    if whole:
+        print(format_checked(data, files))
     if output is not None:
-        results = {"findings": [f._asdict() for f in report.findings]}
+        results: dict[str, Any] = {"findings": [f._asdict() for f in report.findings]}
         results["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]
+        results["checked"] = [f._asdict() | {"file": str(f.file)} for f in files]
         write_json(output, report._asdict() | results)
     if faults:
         print(format_faults(faults))

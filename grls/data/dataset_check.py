@@ -66,6 +66,51 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
     return faults
 
 
+class CheckedFile(NamedTuple):
+    """A file of queries or judgements that was checked.
+
+    Attributes:
+        file: The file.
+        entries: Its queries or judgements; lines that cannot be read count, too.
+        kind: ``queries`` or ``judgements``.
+        faults: The faults in it.
+    """
+
+    file: Path
+    entries: int
+    kind: str
+    faults: int
+
+
+def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFile]:
+    """What :func:`check_data` looked at; an empty list if there are neither queries nor qrels.
+
+    Args:
+        folder: The data set.
+        faults: The faults in it.
+    """
+    queries = Path(folder) / "queries.jsonl"
+    kinds = {queries: "queries"} if queries.is_file() else {}
+    kinds |= dict.fromkeys(sorted((Path(folder) / "qrels").glob("*.tsv")), "judgements")
+    return [
+        CheckedFile(file, _entries(file), kind, sum(fault.file == file for fault in faults))
+        for file, kind in kinds.items()
+    ]
+
+
+def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
+    """What was checked, one file a line; a folder without queries and qrels is named as such."""
+    lines = [f"{f.file}: {f.entries:,} {f.kind} checked, {f.faults:,} faults" for f in files]
+    return visible("\n".join(lines) or f"{folder}: no queries and no qrels, so only the corpus was checked")
+
+
+def _entries(file: Path) -> int:
+    """Lines that are neither blank nor the header of qrels."""
+    with file.open("rb") as lines:
+        filled = (line for line in lines if line.strip())
+        return sum(not line.startswith(QRELS_HEADER[0].encode() + b"\t") for line in filled)
+
+
 def format_faults(faults: list[DataFault], most: int = 20) -> str:
     """The first ``most`` faults, one a line."""
     lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:most]]

@@ -5,8 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from threading import Lock
+from typing import Any
+
+_lock = Lock()
+_contexts: list[Callable[[], None]] = []
+"""One entry for each open context of :func:`without_loading_bars`: what shows the bars again."""
 
 
 def quiet() -> None:
@@ -27,6 +35,53 @@ def quiet() -> None:
         ".*does not have many workers.*",
     ):
         warnings.filterwarnings("ignore", message)
+
+
+@contextmanager
+def without_loading_bars() -> Iterator[None]:
+    """A context in which transformers draws no progress bar while it reads weights.
+
+    Bars of downloads stay as they are. Contexts may overlap, also those of several threads: the bars return
+    when the last one ends.
+    """
+    with _lock:
+        _contexts.append(_contexts[0] if _contexts else _hide_bars())
+    try:
+        yield
+    finally:
+        with _lock:
+            show = _contexts.pop()
+            if not _contexts:
+                show()
+
+
+def _hide_bars() -> Callable[[], None]:
+    """Hide the bars; what is returned shows them again."""
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+    from transformers.utils import logging as transformers_logging
+
+    gguf: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    bar, shown = getattr(gguf, "tqdm", None), transformers_logging.is_progress_bar_enabled()
+    downloads = not are_progress_bars_disabled()
+    transformers_logging.disable_progress_bar()  # hides those of downloads as well
+    if downloads:
+        enable_progress_bars()
+    if bar is not None:
+        gguf.tqdm = partial(bar, disable=True)
+
+    def show() -> None:
+        if bar is not None:
+            gguf.tqdm = bar
+        if shown:
+            transformers_logging.enable_progress_bar()  # shows those of downloads as well
+            if not downloads:
+                disable_progress_bars()
+
+    return show
 
 
 @contextmanager

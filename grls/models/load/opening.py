@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 
 from grls.errors import ConfigError, GrlsError
 from grls.io.files import read_json
+from grls.io.logs import without_loading_bars
 from grls.models.load.sources import first_line
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class IncompleteError(ConfigError):
 def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
     """A context that turns all errors of libraries over a damaged or incomplete folder into one error.
 
+    No bar is drawn while weights are read.
+
     Args:
         what: What is opened, such as "a generator".
         name: The name that the user wrote.
@@ -69,7 +72,8 @@ def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
     import torch
 
     try:
-        yield
+        with without_loading_bars():
+            yield
     except IncompleteError as error:
         raise _cannot(what, name, error, remedy) from None
     except (GrlsError, torch.OutOfMemoryError):

@@ -4,6 +4,7 @@ import ast
 import json
 import shutil
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -302,3 +303,31 @@ def test_nowhere_may_a_folder_bring_code() -> None:
                 assert words.get("trust_remote_code") == "False", f"{file.name}, line {node.lineno}"
                 asked += 1
     assert asked >= 5
+
+
+def test_no_bar_is_drawn_while_weights_are_read(
+    models: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub.utils import are_progress_bars_disabled
+    from transformers.utils import logging as bars
+
+    monkeypatch.setattr(bars, "_tqdm_active", True)
+    gguf: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    drawn, downloads = gguf.tqdm, are_progress_bars_disabled()
+    for name in ("t5", "sentence", "gpt2"):
+        capfd.readouterr()
+        if name == "sentence":
+            BiEncoderModel.load(str(models / name), device="cpu")
+        else:
+            Pretrained(str(models / name)).load()
+        assert "Loading weights" not in capfd.readouterr().err
+    with opening("a model", "x", "Give one."):
+        assert list(gguf.tqdm([1], desc="Converting")) == [1]
+        assert not bars.is_progress_bar_enabled()
+        assert are_progress_bars_disabled() == downloads
+        with pytest.raises(ConfigError), opening("another model", "y", "Give one."):
+            raise OSError("damaged")
+        assert not bars.is_progress_bar_enabled()
+    assert "Converting" not in capfd.readouterr().err
+    assert bars.is_progress_bar_enabled()
+    assert (gguf.tqdm, are_progress_bars_disabled()) == (drawn, downloads)
