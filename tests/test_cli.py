@@ -19,6 +19,7 @@ from small_data import passages, small_retriever, small_tokenizer, write_jsonl, 
 
 from grls.cli import VERBS, Command, Verb, main
 from grls.data.corpus import Corpus
+from grls.io.counts import counted
 
 
 @pytest.fixture(scope="module")
@@ -306,11 +307,11 @@ def test_check_prints_and_writes(data: Path, tmp_path: Path, capsys: pytest.Capt
     report = json.loads((tmp_path / "c.json").read_text())
     assert report["passages"] == 10
     queries, *splits = report["checked"]
-    assert (queries["kind"], queries["faults"]) == ("queries", 0)
+    assert (queries["kind"], queries["faults"]) == ("query", 0)
     assert queries["entries"] == sum(1 for _ in (data / "queries.jsonl").open())
     assert [split["file"] for split in splits] == [str(file) for file in sorted(data.glob("qrels/*.tsv"))]
     for file in (queries, *splits):
-        assert f"{file['file']}: {file['entries']:,} {file['kind']} checked, 0 faults" in printed
+        assert f"{file['file']}: {counted(file['entries'], file['kind'])} checked, 0 faults" in printed
 
 
 def test_check_says_that_a_corpus_alone_was_checked(

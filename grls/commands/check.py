@@ -71,6 +71,7 @@ def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, out
     from grls.data.corpus import Corpus
     from grls.data.dataset_check import check_data, checked_files, format_checked, format_faults
     from grls.index.corpus_check import check_corpus, format_check
+    from grls.io.counts import counted
     from grls.io.files import write_json
     from grls.models.load.build import load_tokenizer
 
@@ -90,4 +91,6 @@ def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, out
         write_json(output, report._asdict() | results)
     if faults:
         print(format_faults(faults))
-        raise DataError(f"{len(faults):,} faults in queries and qrels; correct them before you train.", data)
+        raise DataError(
+            f"{counted(len(faults), 'fault')} in queries and qrels; correct them before you train.", data
+        )

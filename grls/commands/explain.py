@@ -37,10 +37,10 @@ def explain(
     """Explain why a gold passage was found, or why not.
 
     Says at which decoding step its prefix left the beam and by how much, what its whole score would have
-    been, and so whether the beam or the model was at fault; priors of a hybrid are in all scores. For `all`,
-    counts the verdicts of a split; with ``output`` a killed run resumes when it is called
-    again with the same options (OUTPUT.explained.jsonl).
-    The search is explained: what rescoring makes of its ranking is not looked into.
+    been, and so whether the beam or the model was at fault. All scores include the priors of a hybrid. For
+    `all` it counts the verdicts of a split; with ``output`` a killed run resumes when it is called again with
+    the same options (OUTPUT.explained.jsonl). Only the search is explained, not how rescoring changes its
+    ranking.
     For a retriever of another kind (BM25, bi-encoders, fusions, rescored ones, generators of spans or with
     removed passages) it says the rank and score of each gold passage and what stands above it; for `all`, one
     line for each query and the number of gold passages up to each rank.
@@ -51,16 +51,16 @@ def explain(
         retriever: Folder of a retriever of any kind. Decoding steps are explained of those that decode
             whole passages: generative, with priors (hybrid), or either hop by hop (hops).
         data: Data set folder.
-        split: Whose qrels name the gold passages; they must judge the query unless gold passages are given.
+        split: The split whose qrels name the gold passages. It must judge the query, unless case.gold is set.
         case: What is explained, and how far it is looked into.
-        k: Passages asked for; null: 10 in a single step, else as many as continue a chain (hops.branch, or
-            4). Where ranks are printed: the number of passages that are ranked; null: 100.
+        k: Number of passages to search for; null: 10 in a single step, else as many as continue a chain
+            (hops.branch, or 4). Where ranks are printed: the number of passages that are ranked; null: 100.
         search: Options of search.
         hops: single: every gold passage without evidence; fixed and dynamic: hop by hop, each gold passage
-            after those before it in gold order (dynamic: DONE may be written, with its bias). How many hops
-            and chains there are says nothing here.
+            after those before it in gold order (dynamic: DONE may be written, with its bias). The numbers
+            of hops and chains have no effect here.
         output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all` OUTPUT.json.
-        limit: For `all`: only the first so many queries; null takes all.
+        limit: For `all`: number of first queries to explain; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.

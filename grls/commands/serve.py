@@ -40,7 +40,7 @@ def serve(
     Args:
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
             none.
-        host: Address to listen at. The default is this machine alone.
+        host: Address to listen at. The default is reached from this machine alone.
         port: Port to listen at.
         limits: The limits of requests.
         access: Who may use the server.

@@ -14,6 +14,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import QRELS_HEADER, query_of, read_qrels, relevant
 from grls.data.types import Query
 from grls.errors import DataError
+from grls.io.counts import counted
 from grls.io.files import text_lines
 from grls.io.jsonl import read_jsonl
 from grls.io.terminal import visible
@@ -72,7 +73,7 @@ class CheckedFile(NamedTuple):
     Attributes:
         file: The file.
         entries: Its queries or judgements; lines that cannot be read count, too.
-        kind: ``queries`` or ``judgements``.
+        kind: ``query`` or ``judgement``.
         faults: The faults in it.
     """
 
@@ -90,8 +91,8 @@ def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFi
         faults: The faults in it.
     """
     queries = Path(folder) / "queries.jsonl"
-    kinds = {queries: "queries"} if queries.is_file() else {}
-    kinds |= dict.fromkeys(sorted((Path(folder) / "qrels").glob("*.tsv")), "judgements")
+    kinds = {queries: "query"} if queries.is_file() else {}
+    kinds |= dict.fromkeys(sorted((Path(folder) / "qrels").glob("*.tsv")), "judgement")
     return [
         CheckedFile(file, _entries(file), kind, sum(fault.file == file for fault in faults))
         for file, kind in kinds.items()
@@ -100,7 +101,7 @@ def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFi
 
 def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
     """What was checked, one file a line; a folder without queries and qrels is named as such."""
-    lines = [f"{f.file}: {f.entries:,} {f.kind} checked, {f.faults:,} faults" for f in files]
+    lines = [f"{f.file}: {counted(f.entries, f.kind)} checked, {counted(f.faults, 'fault')}" for f in files]
     return visible("\n".join(lines) or f"{folder}: no queries and no qrels, so only the corpus was checked")
 
 

@@ -1,7 +1,7 @@
 """Errors that name the fields of a request.
 
 The library below names options as the shell has them (``--hops.steps fixed``). A client finds the field
-(``hops.steps "fixed"``) instead. Options that no request takes are set by whoever runs the server.
+(``hops.steps "fixed"``) instead. Options that no request takes are set where the server is started.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def in_json(text: str) -> str:
     beyond += [name for name in _SET_HOPS.findall(written) if name not in _HOPS]
     if not beyond:
         return written
-    return f"{written} Only whoever runs the server can set {', '.join(dict.fromkeys(beyond))}."
+    return f"{written} Only the operator of the server can set {', '.join(dict.fromkeys(beyond))}."
 
 
 def as_arguments(text: str) -> str:

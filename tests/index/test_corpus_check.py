@@ -184,5 +184,7 @@ def test_every_fault_of_queries_and_qrels_has_its_line(
         f"{test}, line {line}: the judged passage id 'nothing' is not in {data / 'corpus.jsonl'}.",
     ):
         assert fault in printed.out.splitlines()
+    assert f"{queries}: 19 queries checked, 3 faults" in printed.out
+    assert f"{test}: {line - 1} judgements checked, 2 faults" in printed.out
     assert "6 faults in queries and qrels" in printed.err
     assert len(json.loads((tmp_path / "found.json").read_text())["faults"]) == 6

@@ -48,13 +48,15 @@ class OpenedPropositions(NamedTuple):
         """Number of passages."""
         return sum(map(len, self.batches))
 
-    def write(self, some: Iterable[list[int]], file: PropositionFile, told: Callable[[int], object]) -> None:
+    def write(
+        self, batches: Iterable[list[int]], file: PropositionFile, report: Callable[[int], object]
+    ) -> None:
         """Write batches to a file, which skips complete passages."""
-        for numbers in some:
+        for numbers in batches:
             missing = set(self.corpus.ids(numbers)) - file.tally.passages
             if missing:
                 file.append(self.writer.write(self.corpus.passages(numbers)))
-                told(len(missing))
+                report(len(missing))
 
 
 @dataclass(frozen=True)

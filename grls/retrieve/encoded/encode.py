@@ -64,7 +64,7 @@ def encoded_range(
     numbers: range,
     encode: Any,
     shard: int,
-    told: Callable[[int], object] = lambda _: None,
+    report: Callable[[int], object] = lambda _: None,
 ) -> Iterator[tuple[Any, int]]:
     """Encode a range of passages, a shard at a time, each with the number of passages that were cut.
 
@@ -74,11 +74,11 @@ def encoded_range(
         numbers: The range.
         encode: Encodes the texts of passages.
         shard: Passages at a time.
-        told: Called with the number of passages that are encoded.
+        report: Called with the number of passages that are encoded.
     """
     for first in range(numbers.start, numbers.stop, shard):
-        some = corpus.passages(range(first, min(first + shard, numbers.stop)))
-        texts = [passage_text(passage) for passage in some]
-        with encoder.telling(told):
+        batch = corpus.passages(range(first, min(first + shard, numbers.stop)))
+        texts = [passage_text(passage) for passage in batch]
+        with encoder.telling(report):
             encoded = encode(texts)
         yield encoded, encoder.count_cut(texts)

@@ -40,7 +40,7 @@ class HopOptions:
         temperature: Temperature of the softmax over the scores of a hop; null: the default of the retriever
             (ranked).
         evidence: Largest number of words of each evidence passage in the query of a hop: its first sentence
-            and the sentences nearest to the question; 0: all. not of a generator, which has the limit of its
+            and the sentences nearest to the question; 0: all. Not of a generator, which has the limit of its
             training (ranked).
         done: Let DONE end a chain; a bi-encoder that was not trained with DONE ignores it (ranked).
 

@@ -53,10 +53,10 @@ class OpenedQueries(NamedTuple):
     origin: dict[str, Any]
     portion: int
 
-    def write(self, first: int, end: int, file: GrowingFile, told: Callable[[int], object] | None) -> None:
+    def write(self, first: int, end: int, file: GrowingFile, report: Callable[[int], object] | None) -> None:
         """Write a range of the queries to a file, a portion at a time."""
         for start in range(first, end, self.portion):
-            file.add(self.writer.write(self.asked[start : min(start + self.portion, end)], told))
+            file.add(self.writer.write(self.asked[start : min(start + self.portion, end)], report))
 
 
 @dataclass(frozen=True)
