@@ -341,8 +341,12 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert read_spec(folder)["search"] == {"span_temperature": 2.0}
     told = fails(capsys, *retrieve, "--search.span_temperature=0")
     assert "span_temperature must be from 0.001" in told
-    error = fails(capsys, "explain", f"--retriever={folder}", f"--data={data}", "q")
-    assert "writes spans of passages" in error
+    passage = "otter-calm"
+    capsys.readouterr()
+    assert main(["explain", "any text", f"--retriever={folder}", f"--case.gold={passage}"]) == 0
+    assert f"gold     {passage}: " in capsys.readouterr().out
+    widest = (f"--retriever={folder}", f"--case.gold={passage}", "--case.widest=4")
+    assert "--case.widest has no meaning there" in fails(capsys, "explain", "any text", *widest)
 
 
 def test_a_biencoder_has_no_spans(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
