@@ -97,7 +97,7 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     for call, said in (
         (lambda: dense.with_priors("bm25", output=output), "priors look ahead for a generator"),
         (lambda: generator.with_priors(output=output), "no prior is given"),
-        (lambda: generator.with_priors(dense, weights=[1, 2], output=output), "2 weights for 1 priors"),
+        (lambda: generator.with_priors(dense, weights=[1, 2], output=output), "2 weights for 1 prior"),
         (lambda: generator.with_priors(dense, weigth=1, output=output), "no option 'weigth'"),
         (lambda: generator.with_priors(dense.hops(), output=output), "does not score all passages"),
         (lambda: generator.with_priors(3, output=output), "expected searchers or folders"),

@@ -320,7 +320,7 @@ def test_update_removes_adds_and_merges(
     (tmp_path / "gone").write_text("r0\nlynx-calm\n")
     changes = (f"--add={tmp_path / 'new.jsonl'}", f"--remove={tmp_path / 'gone'}")
     assert main(["index", "update", f"{generative}", f"--output={folder}", *changes]) == 0
-    assert "9 passages are found, 2 are removed" in capsys.readouterr().out
+    assert "9 passages to be found, 2 removed" in capsys.readouterr().out
     expected = {p.id for p in passages()} - {"r0", "lynx-calm"} | {"new"}
     for merged in (False, True):
         if merged:

@@ -79,7 +79,7 @@ def test_train_and_dev_with_the_first_positive_passage(raw, tmp_path, capsys):
     assert corpus[0] == ("1", 'the "Otter" is a calm animal of the river', "Otter")
     assert corpus[2].title == 'Lynx "cat"'
     printed = capsys.readouterr().out
-    assert "1 train questions without a positive passage" in printed
+    assert "1 train question without a positive passage" in printed
     assert "corpus size          4 passages" in printed
     assert "queries              2 train, 1 dev" in printed
 
@@ -135,7 +135,7 @@ def test_leaks_are_found_before_the_corpus_is_read(raw, tmp_path, capsys):
     write_json(raw / "biencoder-nq-dev.json", [question(1, "2")])
     (raw / "psgs_w100.tsv.gz").rename(raw / "later")
     error = fails(prepare, capsys, *options(raw, tmp_path))
-    assert "1 query texts stand in two splits, such as 'what is 1' in train and in dev" in error
+    assert "1 query text stands in two splits, such as 'what is 1' in train and in dev" in error
     (raw / "later").rename(raw / "psgs_w100.tsv.gz")
     prepare(raw, tmp_path / "out", drop_leaks=True)
     assert [q.id for q in load(tmp_path / "out")[1]["train"]] == ["nq-train-3"]

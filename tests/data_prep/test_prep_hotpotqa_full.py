@@ -97,7 +97,7 @@ def test_titles_that_the_abstracts_lack_are_named(raw, tmp_path, capsys):
 
 def test_a_question_of_both_files_is_refused_or_left_out_of_training(raw, tmp_path, capsys):
     (raw / "hotpot_dev_distractor_v1.json").write_text(json.dumps([{**BRIDGE, "question": "Question 3"}]))
-    assert "1 query texts stand in two splits" in fails(prepare, capsys, *options(raw, tmp_path))
+    assert "1 query text stands in two splits" in fails(prepare, capsys, *options(raw, tmp_path))
     prepare(raw, tmp_path / "out", drop_leaks=True)
     names = {q.id for queries in load(tmp_path / "out")[1].values() for q in queries}
     assert "t3" not in names

@@ -119,7 +119,7 @@ def test_paragraphs_named_by_the_first_annotator_who_found_any(raw, paragraphs, 
     queries = [query for some in splits.values() for query in some]
     assert {query.id for query in queries} == {f"s{n}" for n in range(20)} - {"s3"}
     assert {query.evidence for query in queries} == {("Otter-2", "River_bank-1")}
-    assert "1 questions without an evidence paragraph" in capsys.readouterr().out
+    assert "1 question without an evidence paragraph" in capsys.readouterr().out
 
 
 def test_paragraphs_of_all_annotators(raw, paragraphs, tmp_path):

@@ -171,7 +171,7 @@ def test_a_generator_is_not_measured_where_the_budget_is_far_too_short(
         def encoder(self, model: BaseModel) -> EncoderSpeeds:
             return EncoderSpeeds(1, 2, 3, 4)
 
-        def writer(self, model: BaseModel) -> WriterSpeeds:
+        def writer(self, model: BaseModel, name: str | None = None) -> WriterSpeeds:
             raise ConfigError("measured")
 
     monkeypatch.setattr("grls.fitting.measure.Bench", Short)

@@ -192,7 +192,7 @@ def test_what_is_too_long_is_counted_and_left_out(
     assert max(len(some.draw(n, e).target) for n in range(len(some)) for e in range(5)) <= limit
     assert f"left out as too long: {12 - len(some)} of 12 queries of train: 0 for a prompt" in caplog.text
     line = fails(capsys, "train", *options(data, data.parent / "none", "--data.max_prompt_tokens=2"))
-    assert "no example is left to learn from: too long are 12 of 12 queries of train: 12 have a" in line
+    assert "no example is left to learn from: too long are 12 of 12 queries of train: 12 for a" in line
 
 
 def test_an_order_that_would_be_too_long_is_not_taken(causal: Path, tmp_path: Path) -> None:
