@@ -8,14 +8,19 @@ import time
 import traceback
 from collections.abc import Callable
 
+from torch import distributed
+
 FREE = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
 
 
 def together(count: int, work: Callable[[], object], timeout: float = 240) -> list[int]:
     """Let `count` processes do the same, with the variables that torchrun sets; returns their statuses.
 
-    When one fails, the others are ended, as by torchrun.
+    When one fails, the others are ended, as by torchrun. A group of one that a training of this process
+    has left is ended first: the processes would inherit it without its threads, and wait for ever.
     """
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -38,7 +43,6 @@ def together(count: int, work: Callable[[], object], timeout: float = 240) -> li
 
 def _member(rank: int, count: int, port: int, work: Callable[[], object]) -> None:
     from accelerate.state import AcceleratorState, GradientState, PartialState
-    from torch import distributed
 
     os.environ |= dict(zip(FREE, ("test", *map(str, (rank, count, rank, count, 0))), strict=True))
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
