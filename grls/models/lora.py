@@ -13,6 +13,23 @@ from grls.errors import ConfigError
 from grls.io.extras import require
 
 
+def check_adapters(rank: int, dropout: float) -> None:
+    """Check the options of adapters.
+
+    Args:
+        rank: The rank; 0: no adapters.
+        dropout: The dropout rate of their inputs.
+
+    Raises:
+        ConfigError: The rank is below 0, or the dropout is not in [0, 1).
+    """
+    if rank < 0 or not 0 <= dropout < 1:
+        raise ConfigError(
+            "expected a lora_rank of at least 0 and a lora_dropout of at least 0 and below 1, got "
+            f"{rank} and {dropout}."
+        )
+
+
 def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
     """Add an adapter to every linear layer except the output head, and freeze all other weights.
 

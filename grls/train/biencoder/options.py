@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError
+from grls.models.lora import check_adapters
 
 _CANDIDATES = 50
 """Smallest number of passages of a ranking from which the hard negatives of an epoch are drawn."""
@@ -120,11 +121,7 @@ class BiEncoderOptions(PairOptions):
                 "expected a learning_rate above 0 and a warmup of at least 0 and below 1, got "
                 f"{self.learning_rate} and {self.warmup}."
             )
-        if self.lora_rank < 0 or not 0 <= self.lora_dropout < 1:
-            raise ConfigError(
-                "expected a lora_rank of at least 0 and a lora_dropout of at least 0 and below 1, got "
-                f"{self.lora_rank} and {self.lora_dropout}."
-            )
+        check_adapters(self.lora_rank, self.lora_dropout)
         if self.strategy != "ddp" and self.optimizer != "adamw":
             raise ConfigError(f"strategy {self.strategy}: set optimizer to adamw, got {self.optimizer}.")
         if self.scale is not None and not self.scale > 0:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError
+from grls.models.lora import check_adapters
 
 LATER = {
     "strategy": "ddp", "precision": "float32", "gradient_checkpointing": False, "lora_rank": 0,
@@ -53,11 +54,7 @@ class RerankerOptions:
                 "epochs, batch_size and learning_rate must be positive, got "
                 f"{self.epochs}, {self.batch_size}, {self.learning_rate}."
             )
-        if self.lora_rank < 0 or not 0 <= self.lora_dropout < 1:
-            raise ConfigError(
-                "expected a lora_rank of at least 0 and a lora_dropout of at least 0 and below 1, got "
-                f"{self.lora_rank} and {self.lora_dropout}."
-            )
+        check_adapters(self.lora_rank, self.lora_dropout)
 
 
 USUAL_FIT = RerankerOptions()
