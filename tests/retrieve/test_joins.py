@@ -209,6 +209,23 @@ def test_requests_in_different_hops_share_a_search(generator: GenerativeRetrieve
         check(source, n, asked[n])
 
 
+class Leaves(Arrivals):
+    """Nobody waits for the first retrieval once it has made a hop."""
+
+    def gone(self, owner: int) -> bool:
+        return owner == 0 and len(self.hops[0]) > 0
+
+
+def test_what_nobody_waits_for_makes_no_further_hop(generator: GenerativeRetriever) -> None:
+    chained = hop_by_hop(generator, HopOptions("fixed", 3, chains=1, branch=1))
+    asked = [Asked(chained, Query("0", text), 3, None, True) for text in TEXTS[:2]]
+    source = Leaves(asked, [0, 0], {})
+    generator.run_plans(source)
+    assert (len(source.hops[0]), len(source.hops[1])) == (1, 3)
+    assert {*source.results} == {1}
+    check(source, 1, asked[1])
+
+
 class Hurries(Arrivals):
     """The last retrieval comes in once the others have made a hop."""
 
