@@ -48,7 +48,7 @@ from grls.train.core.finite import RefuseNaN
 from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.module import GeneratorModule
-from grls.train.core.processes import launched, only_training
+from grls.train.core.processes import launched, leaving_no_group, only_training
 from grls.train.core.sharded import FullyShard
 from grls.train.core.time_limit import TimeLimit
 from grls.train.riches.callbacks import QuoteRecall
@@ -250,6 +250,7 @@ def train(arguments: Sequence[str], called: str = "grls train") -> None:
         raise SystemExit(128 + signal.SIGTERM) from None
 
 
+@leaving_no_group()
 def fit_stage(
     arguments: Sequence[str], parser: type[Parser] = Parser, clock: TrainingClock | None = None
 ) -> TrainCLI:

@@ -16,11 +16,10 @@ FREE = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_
 def together(count: int, work: Callable[[], object], timeout: float = 240) -> list[int]:
     """Let `count` processes do the same, with the variables that torchrun sets; returns their statuses.
 
-    When one fails, the others are ended, as by torchrun. A group of one that a training of this process
-    has left is ended first: the processes would inherit it without its threads, and wait for ever.
+    When one fails, the others are ended, as by torchrun. A group that a training of this process has left
+    would be inherited without its threads, and wait for ever.
     """
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
+    assert not distributed.is_initialized()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

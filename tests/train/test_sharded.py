@@ -210,3 +210,10 @@ def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_anoth
     one, two = (Reranker.load(str(tmp_path / name / "model"), device="cpu").model for name in ("one", "two"))
     for name, weight in two.state_dict().items():
         assert weight == pytest.approx(one.state_dict()[name], abs=2e-3), name
+
+
+def test_a_training_of_one_process_leaves_no_group(root: Path, tmp_path: Path) -> None:
+    options = arguments("retrieve", root / "data", tmp_path, *FSDP, "--trainer.max_steps=1")
+    assert main(["train", *options]) == 0
+    assert not torch.distributed.is_initialized()
+    assert not {"MASTER_ADDR", "LOCAL_RANK", "RANK", "WORLD_SIZE"} & {*os.environ}

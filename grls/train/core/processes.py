@@ -58,6 +58,8 @@ def is_first() -> bool:
 
 _RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
 """The variables by which torchrun, Lightning and SLURM number the processes of a training."""
+_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK")
+"""The variables that Lightning sets."""
 
 
 @contextmanager
@@ -74,9 +76,33 @@ def only_training(output: str | Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def leaving_no_group() -> Iterator[None]:
+    """The context of a training by Lightning: its variables of processes, and a group of one, end with it.
+
+    Else the next training of the process, and processes that are started later, take them for theirs: a
+    bi-encoder's trainer would make a group of one, and a training on two processes wait for ever.
+    """
+    before, variables = _has_group(), {name: os.environ.get(name) for name in _VARIABLES}
+    try:
+        yield
+    finally:
+        if not before and _has_group() and distributed.get_world_size() == 1:
+            distributed.destroy_process_group()
+        for name, value in variables.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _has_group() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
 def processes() -> int:
     """The number of processes W; 1 outside of a process group."""
-    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+    return distributed.get_world_size() if _has_group() else 1
 
 
 def weighed(mean: Tensor, count: int) -> Tensor:

@@ -18,13 +18,14 @@ from grls.models.precision import has_bfloat16, warn_of_emulation
 from grls.train.core.checkpoints import AtomicCheckpointIO, check_checkpoint, read_checkpoint
 from grls.train.core.finite import RERANKER, RefuseNaN
 from grls.train.core.lines import TrainingLines
-from grls.train.core.processes import Launched, by_first, launched
+from grls.train.core.processes import Launched, by_first, launched, leaving_no_group
 from grls.train.core.sharded import FullyShard
 from grls.train.reranker.data import rerank_loader
 from grls.train.reranker.module import RerankerModule
 from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 
 
+@leaving_no_group()
 def fit_reranker(
     reranker: Reranker,
     corpus: Corpus,
