@@ -80,7 +80,7 @@ def only_training(output: str | Path) -> Iterator[None]:
 def leaving_no_group() -> Iterator[None]:
     """The context of a training by Lightning: its variables of processes, and a group of one, end with it.
 
-    Else the next training of the process, and processes that are started later, take them for theirs: a
+    Else the next training of the process, and processes that are started later, would read them: a
     bi-encoder's trainer would make a group of one, and a training on two processes wait for ever.
     """
     before, variables = _has_group(), {name: os.environ.get(name) for name in _VARIABLES}
