@@ -114,7 +114,7 @@ def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
         return gold_of(value[1], value[0], corpus)
     raise DataError(
         "expected a pair (queries, gold), or the name of a split of a data set folder, got "
-        f"{short_repr(value)}.",
+        f"{short_repr(value)}. Queries with a field 'evidence' make the pair (queries, None).",
         name,
     )
 

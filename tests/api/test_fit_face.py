@@ -4,6 +4,8 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pandas as pd
 import pytest
 from fit_helpers import WORDS_ALONE, write_fit_data
 
@@ -42,6 +44,24 @@ def test_the_same_call_reads_what_is_done_and_other_data_are_refused(result: grl
     assert again.table == result.table
     with pytest.raises(MismatchError, match="holds a run of other data: call again with the same"):
         grls.fit(CORPUS, QUERIES, GOLD, output=result.output, **ALONE)
+
+
+def test_tables_keep_ordered_evidence(tmp_path: Path) -> None:
+    lists = [[f"p{(n + 1) % 4}", f"p{n}"] for n in range(4)]
+    queries = {"id": [*QUERIES], "text": [*QUERIES.values()]}
+    places: dict[str, list[Any]] = {
+        "qid": [name for name in QUERIES for _ in "ab"],
+        "docid": [one for pair in lists for one in pair],
+        "order": [0, 1] * 4,
+    }
+    passages = datasets.Dataset.from_dict({"id": [*CORPUS], "text": [*CORPUS.values()]})
+    train = datasets.Dataset.from_dict({**queries, "evidence": lists})
+    dev = pd.DataFrame(queries | {"id": [f"d{n}" for n in range(4)]}), pd.DataFrame({"gold": lists})
+    test = pd.DataFrame(queries), pd.DataFrame(places)
+    made = grls.fit(passages, train, output=tmp_path / "out", dev=dev, test=test, **ALONE)
+    for split in ("dev", "test"):
+        read = read_split(made.output / "data", split)[0]
+        assert [query.evidence for query in read] == [tuple(pair) for pair in lists]
 
 
 def test_without_output_the_folder_goes_with_result_and_retriever() -> None:

@@ -73,6 +73,80 @@ def test_a_table_holds_qrels(library: str) -> None:
     assert gold_of(TABLES[library](columns), QUERIES, CORPUS).qrels == QRELS
 
 
+@pytest.mark.parametrize("library", TABLES)
+def test_a_table_holds_ordered_evidence(library: str) -> None:
+    """A column of lists, with ids of queries or in their order; or a place for each passage."""
+    make = TABLES[library]
+    expected = gold_of({"a": [2, 0], "b": [1]}, QUERIES, CORPUS)
+    for columns in (
+        {"query-id": ["b", "a"], "evidence": [[1], [2, 0]]},
+        {"id": ["b", "a"], "query": ["where ?", "what ?"], "gold": [["1"], ["2", "0"]]},
+        {"gold": [[2, 0], [1]]},
+        {"qid": ["b", "a", "a"], "docno": ["1", "0", "2"], "order": [1, 2, 1]},
+        {"qid": ["a", "b", "a"], "docid": [0, 1, 2], "hop": [1, 0, 0], "label": [1, 1, 1]},
+    ):
+        assert gold_of(make(columns), QUERIES, CORPUS) == expected
+    asked = {"id": ["a", "b"], "text": [*QUERIES.values()], "evidence": [[2, 0], [1]]}
+    assert gold_of(None, make(asked), CORPUS) == expected
+    assert gold_of(make(asked), QUERIES, CORPUS) == expected
+
+
+@pytest.mark.parametrize("library", TABLES)
+def test_a_table_says_that_any_order_is_correct(library: str) -> None:
+    columns = {"query_id": ["a", "b"], "evidence": [[0, 2], [1]], "any_order": [True, True]}
+    expected = gold_of({"a": {2, 0}, "b": {1}}, QUERIES, CORPUS)
+    assert gold_of(TABLES[library](columns), QUERIES, CORPUS) == expected
+    asked = {"id": ["a", "b"], "text": [*QUERIES.values()], **columns}
+    assert gold_of(None, TABLES[library](asked), CORPUS).qrels == expected.qrels
+
+
+def test_a_place_may_have_a_grade_and_rows_of_grade_0_have_none() -> None:
+    frame = pd.DataFrame(
+        {"qid": ["a", "a", "a", "b"], "docno": [2, 0, 3, 1], "label": [1, 2, 0, 1], "hop": [2, 1, None, 1]}
+    )
+    made = gold_of(frame, QUERIES, CORPUS)
+    assert made.qrels == {"a": {"2": 1, "0": 2, "3": 0}, "b": {"1": 1}}
+    assert [query.evidence for query in made.queries] == [("0", "2"), ("1",)]
+
+
+def test_columns_of_tables_are_lists() -> None:
+    lists = [["2", "0"], ["1"]]
+    expected = gold_of(lists, QUERIES, CORPUS)
+    assert expected.queries[0].evidence == ("2", "0")
+    for library in ("pandas", "datasets", "streamed", "polars"):
+        if library in TABLES:
+            table = TABLES[library]({"text": [*QUERIES.values()], "gold": lists})
+            assert gold_of(table["gold"], QUERIES, CORPUS) == expected
+            assert gold_of(table["gold"], table["text"], CORPUS).qrels == {"0": QRELS["a"], "1": QRELS["b"]}
+    column = TABLES["pyarrow"]({"text": [*QUERIES.values()], "gold": lists})
+    assert gold_of(column.column("gold"), column.column("text"), CORPUS).queries[0].evidence == ("2", "0")
+
+
+def test_a_series_is_joined_by_its_index() -> None:
+    """By its order, gold would be that of the other query."""
+    expected = gold_of({"a": ["2", "0"], "b": ["1"]}, QUERIES, CORPUS)
+    assert gold_of(pd.Series({"b": [1], "a": [2, 0]}), pd.Series(QUERIES), CORPUS) == expected
+    named = gold_of(pd.Series([[1], [2]]), {1: "where ?", 0: "what ?"}, CORPUS)
+    assert named.qrels == {"1": {"2": 1}, "0": {"1": 1}}
+
+
+def test_cells_may_hold_sets_grades_and_missing_values() -> None:
+    frame = pd.DataFrame({"qid": ["a", "b", "c"], "evidence": [{2, 0}, {1: 2, 0: 0}, None]})
+    made = gold_of(frame, QUERIES, CORPUS)
+    assert made.qrels == {"a": QRELS["a"], "b": {"1": 2, "0": 0}}
+    assert json.loads(made.queries[0].metadata) == {"any_order": True}
+    structs = datasets.Dataset.from_dict({"qid": ["a", "b"], "gold": [{"0": 1, "2": 1}, {"1": 1}]})
+    assert gold_of(structs, QUERIES, CORPUS).qrels == QRELS
+
+
+def test_a_set_in_a_field_of_queries_has_no_order() -> None:
+    asked = [{"id": "a", "text": "what ?", "evidence": {2, 0}}, {"id": "b", "text": "where ?"}]
+    made = gold_of(None, pd.DataFrame(asked[:1]), CORPUS)
+    assert made == gold_of({"a": {2, 0}}, {"a": "what ?"}, CORPUS)
+    with pytest.raises(DataError, match="without gold, the lists in the field 'evidence' of the queries"):
+        gold_of(None, asked, CORPUS)
+
+
 def test_without_gold_the_evidence_counts() -> None:
     asked = [Query("a", "what ?", ("2", "0")), Query("b", "where ?", ("1",))]
     assert gold_of(None, asked, CORPUS) == Gold(asked, QRELS)
@@ -140,12 +214,26 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
         ("qrels.tsv", "'qrels.tsv' is no file; expected qrels in BEIR's form"),
         (Path("gone.tsv"), "no such file"),
         (pd.DataFrame({"query": ["a"], "passage": ["0"]}),
-         "no column with the ids of passages: looked for 'corpus-id', .*; there are 'query', 'passage'"),
+         r"passages, one a row \(lists of ids: 'evidence'\): looked for 'corpus-id', .*'query', 'passage'"),
         (pd.DataFrame({"docno": ["a"]}), "no column with the ids of queries"),
         (pd.DataFrame({"qid": ["a", None], "docno": ["0", "1"]}), "row 1, column 'qid': expected an id"),
         (pd.DataFrame({"qid": ["a"], "docno": ["0"], "score": [0.5]}),
          "row 0, query 'a', passage '0': expected a grade"),
         (datasets.Dataset.from_dict({"qid": ["a", "b"], "docno": ["0", "9"]}), "'9' is not in corpus"),
+        (pd.DataFrame({"qid": ["a", "b"], "docno": [["0"], ["1"]]}),
+         r"row 0, column 'docno': expected the id of one passage, got the list \['0'\]; name"),
+        (pd.DataFrame({"qid": ["a", "a"], "gold": [["0"], ["1"]]}), "the query id 'a' is used twice"),
+        (pd.DataFrame({"gold": [["0"]]}), "got 1 row for 2 queries, and no column with the ids of queries"),
+        (pd.DataFrame({"gold": [["0"], ["1"]]}, index=["b", "a"]), r"rename_axis\('id'\)"),
+        (pd.DataFrame({"qid": ["a", "b"], "gold": ["['0', '2']", "1"]}), "list as text .* json.loads"),
+        (pd.DataFrame({"qid": ["a", "b"], "docno": ["0", "1"], "hop": [1, None]}),
+         "row 1, query 'b', column 'hop': expected a whole number, got nan; drop"),
+        (pd.DataFrame({"qid": ["a", "a"], "docno": ["0", "1"], "order": [1, 1]}),
+         "row 1, query 'a': the passages '0' and '1' have the same place 1 in the column 'order'"),
+        (pd.DataFrame({"qid": ["a", "a"], "docno": ["0", "0"], "order": [1, 2]}), "'0' has two places"),
+        (datasets.DatasetDict(), "2 queries have no gold passage"),
+        (datasets.DatasetDict(train=datasets.Dataset.from_dict({"qid": ["a"]})), "choose one.*'train'"),
+        ({"train": pd.DataFrame({"qid": ["a"]})}, r"choose one.*data\['train'\]"),
     ],
 )  # fmt: skip
 def test_what_is_no_gold_is_refused(wrong: Any, why: str) -> None:

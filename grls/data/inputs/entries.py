@@ -7,11 +7,18 @@ their places as ids: "0", "1", …
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from grls.data.inputs.tables import column_of, refuse_unnamed_index, required_column, table_from
+from grls.data.inputs.tables import (
+    column_of,
+    list_from,
+    refuse_dict_of_tables,
+    refuse_unnamed_index,
+    required_column,
+    table_from,
+)
 from grls.data.inputs.values import id_text, json_value, name_list, short_repr
 from grls.data.types import Passage, Query
 from grls.errors import DataError
@@ -133,8 +140,9 @@ def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
         return [(None, row) for row in table.rows]
     if isinstance(value, Mapping) or (hasattr(value, "items") and hasattr(value, "index")):  # a pandas series
         return list(value.items())
-    if isinstance(value, Iterable) and not isinstance(value, set | frozenset):
-        return [(None, content) for content in value]
+    values = list_from(value)
+    if values is not None:
+        return [(None, content) for content in values]
     raise DataError(
         f"expected a list of texts or objects, a dict from ids to texts, a data frame, a data set or a path; "
         f"got {type(value).__name__} {short_repr(value)}.",
@@ -152,13 +160,7 @@ def _refuse_single(value: Any, form: EntryForm) -> None:
     alone = isinstance(value, Passage | Query)
     if isinstance(value, Mapping):
         alone = {column_of(value, form.ids), column_of(value, form.texts)}.isdisjoint({None})
-        splits = [name for name, one in value.items() if hasattr(one, "column_names")]
-        if splits:
-            raise DataError(
-                f"this is a dict of data sets; choose one, as in data[{splits[0]!r}] (there are "
-                f"{name_list(value)}).",
-                form.source,
-            )
+        refuse_dict_of_tables(value, form.source)
     if alone:
         raise DataError(
             f"this is a single {form.noun}; put it in a list: [{short_repr(value)}].", form.source

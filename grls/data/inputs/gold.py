@@ -6,21 +6,27 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import HIGHEST_GRADE, Qrels, proofs_of, read_qrels, relevant
+from grls.data.dataset import Qrels, proofs_of, read_qrels, relevant
+from grls.data.inputs.gold_tables import (
+    QUERY,
+    SOURCE,
+    OfQuery,
+    is_row,
+    of_query,
+    of_rows,
+    refuse_repeated_query,
+)
 from grls.data.inputs.queries import queries_from
-from grls.data.inputs.tables import column_of, required_column, table_from
-from grls.data.inputs.values import existing_path, id_list, id_text, json_value, name_list, short_repr
+from grls.data.inputs.tables import list_from, refuse_dict_of_tables, refuse_unnamed_index, table_from
+from grls.data.inputs.values import existing_path, id_text, name_list, short_repr
 from grls.data.types import Query
 from grls.errors import DataError
 from grls.io.counts import counted
 
-_SOURCE = "gold"
-_QUERY = ("query-id", "query_id", "qid", "query")
-_PASSAGE = ("corpus-id", "corpus_id", "passage_id", "docno", "docid", "doc_id")
-_SCORE = ("score", "relevance", "label", "grade")
+_NO_GOLD = " (without gold, the lists in the field 'evidence' of the queries count)"
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,6 @@ class Gold:
     qrels: Qrels
 
 
-class _OfQuery(NamedTuple):
-    """The gold passages of one query: grades, and evidence if they are a list or a set."""
-
-    grades: dict[str, int]
-    evidence: tuple[str, ...] | None = None
-    any_order: bool = False
-
-
 def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
     """Join queries with their gold passages.
 
@@ -53,9 +51,14 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
 
             - a dict from query ids to gold passages: a list of ids in the order of retrieval (evidence), a
               set of ids if any order is correct, a dict from ids to grades, or a single id;
-            - a list of such gold passages, one for each query, in the order of the queries;
-            - a data frame, a ``datasets.Dataset`` or an Arrow table with columns such as ``query-id``,
-              ``corpus-id`` and ``score`` (without a score each row has the grade 1);
+            - a list of such gold passages, one for each query, in the order of the queries; or such a column
+              of a table. A pandas series is a dict by its index, unless that is 0, 1, 2, …;
+            - a data frame, a ``datasets.Dataset`` or an Arrow table with a row for each gold passage, and
+              columns such as ``query-id``, ``corpus-id`` and ``score`` (without a score each row has the
+              grade 1). A column ``order`` or ``hop`` makes them evidence in that order;
+            - such a table with a row for each query, and columns such as ``query-id`` and ``evidence``: lists
+              of ids, in order unless a column ``any_order`` says true. Without ids of queries, the rows are
+              in the order of the queries;
             - the path of a qrels file in BEIR's form, or the name of a split if the queries are a data set
               folder;
             - None: the evidence of the queries.
@@ -75,7 +78,7 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
     if file is not None:
         joined = _from_file(file, asked, existing_path(queries) is not None)
     else:
-        joined = _joined(asked, _by_query(gold, asked))
+        joined = _joined(asked, _by_query(gold, asked), _NO_GOLD * (gold is None))
     refuse_unknown_gold(joined, [] if corpus is None else [corpus])
     return joined
 
@@ -101,11 +104,12 @@ def refuse_unknown_gold(gold: Gold, corpora: Iterable[Corpus]) -> None:
         numbers = corpus.numbers(unknown)
         unknown = [passage for passage, number in zip(unknown, numbers, strict=True) if number is None]
     if names and unknown:
+        listed = " A list as text must be read first, with json.loads." * unknown[0].startswith("[")
         raise DataError(
             f"query {uses[unknown[0]]!r}: the passage id {unknown[0]!r} is not in {' or '.join(names)} "
             f"({len(unknown)} such; the ids there begin with {first}); correct the id or add the "
-            "passage.",
-            _SOURCE,
+            f"passage.{listed}",
+            SOURCE,
         )
 
 
@@ -120,7 +124,7 @@ def _qrels_file(gold: Any, queries: Any) -> Path | None:
     if file is None and isinstance(gold, str):
         there = sorted(one.stem for one in folder.glob("qrels/*.tsv")) if folder is not None else []
         splits = f"; the data set has the splits {name_list(there)}" if there else ""
-        raise DataError(f"{gold!r} is no file{splits}; expected qrels in BEIR's form.", _SOURCE)
+        raise DataError(f"{gold!r} is no file{splits}; expected qrels in BEIR's form.", SOURCE)
     if file is not None and file.is_dir():
         files = sorted([*file.glob("qrels/*.tsv"), *file.glob("*.tsv")])
         if len(files) != 1:
@@ -152,25 +156,27 @@ def _from_file(file: Path, queries: list[Query], subset: bool) -> Gold:
     return Gold(judged, {name: grades for name, grades in qrels.items() if name in ids})
 
 
-def _joined(queries: list[Query], of_queries: Mapping[str, _OfQuery]) -> Gold:
+def _joined(queries: list[Query], of_queries: Mapping[str, OfQuery], hint: str) -> Gold:
     ids = {query.id for query in queries}
     without = [q.id for q in queries if q.id not in of_queries or not relevant(of_queries[q.id].grades)]
-    _refuse_unjudged(without, _SOURCE, of_queries.keys() - ids)
+    _refuse_unjudged(without, SOURCE, of_queries.keys() - ids, hint)
     completed = [_completed(query, of_queries[query.id]) for query in queries]
     return Gold(completed, {query.id: of_queries[query.id].grades for query in queries})
 
 
-def _refuse_unjudged(without: list[str], source: str | Path, further: Collection[str]) -> None:
+def _refuse_unjudged(
+    without: list[str], source: str | Path, further: Collection[str], hint: str = ""
+) -> None:
     if without:
         others = f"; there is gold of {name_list(sorted(further), 3)}, which is no query" if further else ""
         raise DataError(
             f"{counted(len(without), 'query has', 'queries have')} no gold passage: {name_list(without, 5)}"
-            f"{others}. Add gold passages for each, or leave such queries out.",
+            f"{others}{hint}. Add gold passages for each, or leave such queries out.",
             source,
         )
 
 
-def _completed(query: Query, gold: _OfQuery) -> Query:
+def _completed(query: Query, gold: OfQuery) -> Query:
     """The query with its evidence."""
     if gold.evidence is None:
         return query
@@ -180,87 +186,46 @@ def _completed(query: Query, gold: _OfQuery) -> Query:
     return query._replace(evidence=gold.evidence, metadata=json.dumps(metadata, ensure_ascii=False))
 
 
-def _by_query(gold: Any, queries: list[Query]) -> dict[str, _OfQuery]:
+def _by_query(gold: Any, queries: list[Query]) -> dict[str, OfQuery]:
     """Query id -> its gold passages."""
     if gold is None:
-        return {q.id: _OfQuery(dict.fromkeys(q.evidence, 1)) for q in queries}
-    table = table_from(gold, _SOURCE)
+        return {q.id: OfQuery(dict.fromkeys(q.evidence, 1)) for q in queries}
+    ids = [query.id for query in queries]
+    table = table_from(gold, SOURCE)
     if table is not None:
-        return _of_rows(table.columns, table.rows)
-    if isinstance(gold, Mapping):
-        named: dict[str, Any] = {}
-        for key, value in gold.items():
-            name = id_text(key, "a key of gold", _SOURCE)
-            if name in named:
-                raise DataError(f"the query id {name!r} is used twice.", _SOURCE)
-            named[name] = value
-        return {name: _of_query(value, name) for name, value in named.items()}
-    if not isinstance(gold, list | tuple) and not hasattr(gold, "tolist"):
+        refuse_unnamed_index(gold, table, (*QUERY, "_id", "id"), SOURCE)
+        return of_rows(table.columns, table.rows, ids)
+    refuse_dict_of_tables(gold, SOURCE)
+    if isinstance(gold, Mapping) or _is_by_label(gold, ids):
+        pairs = [(id_text(key, "a key of gold", SOURCE), value) for key, value in gold.items()]
+        refuse_repeated_query(name for name, _ in pairs)
+        return {name: of_query(value, name) for name, value in pairs}
+    values = list_from(gold)
+    if values is None:
         raise DataError(
             "expected a dict from query ids to passage ids, a list of them in the order of the queries, a "
             f"data frame or the path of a qrels file; got {type(gold).__name__} {short_repr(gold)}.",
-            _SOURCE,
+            SOURCE,
         )
-    return _of_list(list(gold), queries)
+    return _of_list(values, ids)
 
 
-def _of_list(gold: list[Any], queries: list[Query]) -> dict[str, _OfQuery]:
-    """Gold passages in the order of the queries, or rows of qrels."""
-    rows = [
-        one
-        for one in gold
-        if isinstance(one, Mapping) and column_of(one, _QUERY) and column_of(one, _PASSAGE)
-    ]
-    if gold and len(rows) == len(gold):
-        return _of_rows(list(dict.fromkeys(str(name) for row in rows for name in row)), rows)
+def _is_by_label(gold: Any, queries: list[str]) -> bool:
+    """Whether this is a pandas series whose index names the queries."""
+    if not (hasattr(gold, "items") and hasattr(gold, "index")):
+        return False
+    labels = list(gold.index)
+    return labels != list(range(len(labels))) or {str(label) for label in labels} == set(queries)
+
+
+def _of_list(gold: list[Any], queries: list[str]) -> dict[str, OfQuery]:
+    """Gold passages in the order of the queries, or rows of a table."""
+    if gold and all(is_row(one) for one in gold):
+        return of_rows(dict.fromkeys(str(name) for row in gold for name in row), gold, queries)
     if len(gold) != len(queries):
         raise DataError(
             f"got {counted(len(gold), 'item')} for {counted(len(queries), 'query')}; a list of gold passages "
             "needs one item a query, in their order.",
-            _SOURCE,
+            SOURCE,
         )
-    return {query.id: _of_query(value, query.id) for query, value in zip(queries, gold, strict=True)}
-
-
-def _of_query(value: Any, query: str) -> _OfQuery:
-    what = f"query {query!r}"
-    if isinstance(value, Mapping):
-        grades: dict[str, int] = {}
-        for key, grade in value.items():
-            _add(grades, id_text(key, what, _SOURCE), grade, what)
-        return _OfQuery(grades)
-    ids = id_list(value, what, _SOURCE)
-    return _OfQuery(dict.fromkeys(ids, 1), tuple(ids), isinstance(value, set | frozenset))
-
-
-def _of_rows(columns: list[str], rows: Iterable[Mapping[str, Any]]) -> dict[str, _OfQuery]:
-    """The gold of qrels in a table."""
-    query_column = required_column(columns, _QUERY, "the ids of queries", _SOURCE)
-    passage_column = required_column(columns, _PASSAGE, "the ids of passages", _SOURCE)
-    score_column = column_of(columns, _SCORE)
-    qrels: Qrels = {}
-    for n, row in enumerate(rows):
-        query = id_text(row.get(query_column), f"row {n}, column {query_column!r}", _SOURCE)
-        passage = id_text(row.get(passage_column), f"row {n}, column {passage_column!r}", _SOURCE)
-        grade = 1 if score_column is None else row.get(score_column)
-        _add(qrels.setdefault(query, {}), passage, grade, f"row {n}, query {query!r}")
-    return {query: _OfQuery(grades) for query, grades in qrels.items()}
-
-
-def _add(grades: dict[str, int], passage: str, grade: Any, what: str) -> None:
-    """Add the grade of a passage, checked."""
-    number = json_value(grade)
-    if isinstance(number, float) and number.is_integer():
-        number = int(number)
-    if not isinstance(number, int) or abs(number) > HIGHEST_GRADE:
-        raise DataError(
-            f"{what}, passage {passage!r}: expected a grade that is a whole number between "
-            f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}, got {grade!r}.",
-            _SOURCE,
-        )
-    if grades.setdefault(passage, int(number)) != number:
-        raise DataError(
-            f"{what}, passage {passage!r}: it has the grade {grades[passage]} already, and here {number}; "
-            "keep one of them.",
-            _SOURCE,
-        )
+    return {query: of_query(value, query) for query, value in zip(queries, gold, strict=True)}

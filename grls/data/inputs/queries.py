@@ -25,7 +25,8 @@ def queries_from(queries: Any) -> list[Query]:
             - a list of texts, whose ids are their places: ``"0"``, ``"1"``, …;
             - a list of dicts ``{"id", "text", "evidence", "answers", "metadata"}``, or of
               :class:`~grls.data.types.Query`. Only the text is required, and all other keys are metadata.
-              Without ids, the places are the ids;
+              Without ids, the places are the ids. ``evidence`` is a list of gold passages in the order of
+              retrieval, or a set if any order is correct;
             - a dict from ids to texts, or to such dicts;
             - a data frame (pandas, polars), a ``datasets.Dataset`` or an Arrow table with such columns;
             - the path of a ``queries.jsonl``, or of the data set folder that holds it.
@@ -50,6 +51,8 @@ def _query(entry: InputEntry) -> Query:
     answers = fields.pop("answers", [])
     if answers:
         fields["answers"] = [answers] if isinstance(answers, str) else answers
+    if isinstance(fields.get("evidence"), set | frozenset):
+        fields["any_order"] = True
     metadata = metadata_of(entry._replace(fields=fields), _FORM, ("evidence",))
     evidence = id_list(entry.fields.get("evidence", []), f"{entry.place}, evidence", _FORM.source)
     record = {"_id": entry.id, "text": entry.text, "metadata": metadata, "evidence": evidence}

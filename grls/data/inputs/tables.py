@@ -5,7 +5,7 @@ A table is known by its methods, so none of these libraries is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from grls.data.inputs.values import name_list
@@ -43,6 +43,36 @@ def table_from(value: Any, source: str) -> DataTable | None:
         rows = value.to_pylist() if hasattr(value, "to_pylist") else [dict(row) for row in value]
         return DataTable(list(value.column_names or (rows[0] if rows else ())), rows)
     return None
+
+
+def list_from(value: Any) -> list[Any] | None:
+    """The values of a list, an array, or a column of a table; None if the value is something else."""
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(value, method):
+            values = getattr(value, method)()
+            return values if isinstance(values, list) else None
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping | Set):
+        return list(value)
+    return None
+
+
+def refuse_dict_of_tables(value: Any, source: str) -> None:
+    """Refuse a dict of data sets where one of them is expected.
+
+    Raises:
+        DataError: It is one.
+    """
+    splits = [name for name, one in value.items() if _is_table(one)] if isinstance(value, Mapping) else []
+    if splits:
+        raise DataError(
+            f"this is a dict of data sets; choose one, as in data[{splits[0]!r}] (there are "
+            f"{name_list(value)}).",
+            source,
+        )
+
+
+def _is_table(value: Any) -> bool:
+    return hasattr(value, "column_names") or (hasattr(value, "columns") and hasattr(value, "to_dict"))
 
 
 def column_of(columns: Collection[str], names: Collection[str]) -> str | None:
