@@ -18,9 +18,9 @@ import datasets  # noqa: F401  loaded before processes are forked
 import lightning  # noqa: F401  loaded before processes are forked
 import sentence_transformers  # noqa: F401  loaded before processes are forked
 import torch
+from command_lines import commands, prepare
 from damage import HARMLESS, REFUSED, UNCLEAR, UNDETECTED, Damager, table
 from fault_folders import write_every_kind, write_indexes
-from kills import commands, prepare
 from transformers.utils import logging as transformers_logging
 from trials import Trials
 
@@ -56,8 +56,8 @@ def arguments() -> argparse.Namespace:
 
 def hindered(place: Path, asked: argparse.Namespace) -> list[str]:
     """Kills and other hindrances of every command that writes."""
-    trials = Trials(prepare(place / "in"), place / "work", asked.seed)
     chosen = [one for one in commands() if not asked.only or one.name in asked.only]
+    trials = Trials(prepare(place / "in", chosen), place / "work", asked.seed)
     for number, command in enumerate(chosen):
         began, before = time.perf_counter(), len(trials.faults)
         due = asked.kills * (number + 1) // len(chosen)

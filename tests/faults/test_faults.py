@@ -27,13 +27,13 @@ def test_what_is_damaged_is_refused_or_answers_as_before(tmp_path: Path) -> None
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="commands run in forked processes")
 def test_killed_and_hindered_commands_lose_nothing() -> None:
     """In a process that has no other thread, which a forked process would lack."""
-    some = ["prepare beir", "index generative", "retrieve bm25"]
+    some = ["prepare beir", "index generative", "index update", "retrieve bm25", "tune fusion", "ralm"]
     paths = os.pathsep.join([str(RUN.parents[2]), str(RUN.parents[1] / "helpers")])
     alone = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     environment = os.environ | alone | {"PYTHONPATH": paths}
     done = subprocess.run(
-        [sys.executable, str(RUN), "--kills=6", "--trials=1", "--damages=0", "--only", *some],
+        [sys.executable, str(RUN), "--kills=9", "--trials=1", "--damages=0", "--only", *some],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "| kill -9 | 6 | 3 |" in done.stdout
+    assert "| kill -9 | 9 | 6 |" in done.stdout

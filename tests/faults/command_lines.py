@@ -1,0 +1,227 @@
+"""The commands that write, each on toy data, and the inputs that they read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from biencoder_helpers import options as biencoder_options
+from fault_folders import write_every_kind
+from forked import ended
+from llama_small import write_llama
+from ralm_helpers import TEXT, write_model
+from small_data import write_jsonl
+from train_helpers import arguments, chain_options
+
+MADE = "--output=OUT"
+DATA, CPU, THREE, TRAIN = "--data=IN/data", "--device=cpu", ("--split=train", "--k=3"), "--split=train"
+NEW = {"_id": "new-1", "title": "", "text": "the otter is new .", "metadata": {"year": 2020}}
+
+
+class Command(NamedTuple):
+    """A command that writes.
+
+    Attributes:
+        name: Its name in the table.
+        line: Place of the inputs and output -> arguments.
+        again: The arguments after a kill, if the command must be told to go on.
+        compared: What of the outputs is compared: ``bytes``, or the names of files whose bytes are.
+        copied: Input folders that are copied to where the output is, for a command that changes a folder in
+            place: the first one is that folder, the rest are its members.
+    """
+
+    name: str
+    line: Callable[[Path, Path], list[str]]
+    again: Callable[[Path, Path], list[str]] | None = None
+    compared: Sequence[str] = ()
+    copied: Sequence[str] = ()
+
+
+def commands() -> list[Command]:
+    """All commands that write, over the folders of :func:`prepare`."""
+    rows = [*_preparing(), *_indexing(), *_retrieving(), *_answering()]
+    simple = [Command(name, partial(_line, words)) for name, *words in rows]
+    return [*simple, *_changing(), *trainings()]
+
+
+def _preparing() -> list[tuple[str, ...]]:
+    theory = ("--theory.subjects=5", "--theory.predicates=6", "--theory.rules=8", "--theory.max_depth=2")
+    return [
+        ("prepare ruletaker", "prepare", "ruletaker", *theory, "--train=40", "--dev=9", "--test=9",
+         "--out=OUT"),
+        ("prepare beir", "prepare", "beir", "--raw=IN/data", "--out=OUT"),
+        ("prepare texts", "prepare", "texts", "--raw=IN/texts", "--out=OUT", "--least_words=5",
+         "--shares=[0.3, 0.3, 0.3]"),
+        ("prepare neighbours", "prepare", "neighbours", DATA, "--retriever=IN/bm25", "--k=2", MADE),
+        ("prepare propositions", "prepare", "propositions", DATA, "--model=IN/llama", "--max_new_tokens=20",
+         "--batch_size=2", CPU, MADE),
+        ("prepare pseudo-queries", "prepare", "pseudo-queries", DATA, "--model=IN/generator/model",
+         "--draw.queries=2", "--k=9", CPU, "--output=OUT.jsonl"),
+    ]  # fmt: skip
+
+
+def _indexing() -> list[tuple[str, ...]]:
+    prior = '--priors=[{"retriever": "IN/dense", "weight": 2}]'
+    ids = ("--add=IN/new", "--remove=IN/gone.txt")
+    return [
+        ("index generative", "index", "IN/generative/model", "--corpus=IN/data", MADE),
+        ("index dense", "index", "IN/bert", "--kind=dense", "--corpus=IN/data", CPU, MADE),
+        ("index sparse", "index", "IN/splade-model/splade", "--corpus=IN/data", CPU, MADE),
+        ("index multi-vector", "index", "IN/late-model/colbert", "--corpus=IN/data", CPU, MADE),
+        ("index built rescored", "index", "IN/encoder", "--kind=rescored", "--corpus=IN/data", CPU, MADE),
+        ("index bm25", "index", "bm25", "--corpus=IN/data", MADE),
+        ("index fusion", "index", "fusion", "IN/bm25", "IN/dense", MADE),
+        ("index rescored", "index", "rescored", "IN/bm25", "--model=IN/encoder", MADE),
+        ("index hybrid", "index", "hybrid", "IN/generative", prior, MADE),
+        ("index hops", "index", "hops", "IN/generative", "--hops.steps=fixed", "--hops.max=2", MADE),
+        ("index cut", "index", "cut", "IN/dense", "--depth=4", MADE),
+        ("index split", "index", "split", "IN/generative", "--processes=false", MADE),
+        ("index update to another", "index", "update", "IN/generative", *ids, "--merge=true", MADE),
+    ]  # fmt: skip
+
+
+def _retrieving() -> list[tuple[str, ...]]:
+    a = "IN/runs/a.jsonl"
+    return [
+        ("retrieve generative", "retrieve", "IN/generative", DATA, *THREE, CPU, MADE),
+        ("retrieve bm25", "retrieve", "IN/bm25", DATA, *THREE, MADE),
+        ("retrieve hops", "retrieve", "IN/hops", DATA, *THREE, CPU, MADE),
+        ("fuse", "fuse", a, "IN/runs/b.jsonl", MADE),
+        ("fuse cut", "fuse", "cut", a, "--tune=IN/runs/dev.jsonl", DATA, TRAIN, "--tune_split=dev", MADE),
+        ("evaluate", "evaluate", a, DATA, TRAIN, "--output=OUT.json"),
+        ("report", "report", a, "IN/runs/b.jsonl", DATA, TRAIN, MADE),
+        ("fit", "fit", "IN/data", "--biencoder=none", "--generator=none", "--k=2", CPU, MADE),
+    ]  # fmt: skip
+
+
+def _answering() -> list[tuple[str, ...]]:
+    reads = ("--model=IN/reader", DATA, CPU)
+    asks = (*reads, TRAIN, "--limit=4", MADE)
+    short = ("--reader.max_new_tokens=5", "--reader.batch_size=2")
+    over = (*reads, "--text=IN/texts/a.txt", "--limit=60", "--retriever=bm25")
+    return [
+        ("answer direct", "answer", "direct", *asks, "--retriever=bm25", *short),
+        ("answer follow-up", "answer", "follow-up", *asks, "--retriever=bm25", *short),
+        ("answer riches", "answer", "riches", *asks, "--search.max_new_tokens=8", "--search.batch_size=1"),
+        ("ralm", "ralm", *over, MADE),
+        ("ralm generate", "ralm", "generate", *over, "--max_new_tokens=9", MADE),
+        ("ralm examples", "ralm", "examples", *over, "--examples.candidates=3", "--examples.every=4", MADE),
+    ]  # fmt: skip
+
+
+def _line(words: Sequence[str], place: Path, out: Path) -> list[str]:
+    """The arguments of a command: ``IN`` is the place of the inputs, ``OUT`` the output."""
+    return [word.replace("IN/", f"{place}/").replace("OUT", str(out / "made")) for word in words]
+
+
+def _changing() -> list[Command]:
+    """Commands that change a folder in place."""
+    tune = ("tune", "OUT", DATA, TRAIN, "--limit=6", CPU, "--grid.prior_weights=[1.0]", "--grid.hops=[1, 2]")
+    tuned = {
+        "hybrid": ("generative", "dense"), "hops": ("generative",), "fusion": ("bm25", "dense"),
+        "cut": ("dense",), "rescored": ("dense", "encoder"),
+    }  # fmt: skip
+    made = [
+        Command(f"tune {kind}", partial(_line, tune), copied=(kind, *members))
+        for kind, members in tuned.items()
+    ]
+    update = ("index", "update", "OUT", "--add=IN/new", "--remove=IN/gone.txt")
+    return [*made, Command("index update", partial(_line, update), copied=("generative",))]
+
+
+def trainings() -> list[Command]:
+    """Commands that train; after a kill they go on from a checkpoint where there is one."""
+    made = {
+        "biencoder": lambda place, out: biencoder_options(place, out / "made"),
+        "chains": lambda place, out: chain_options(place, out / "made", *_OFTEN),
+        "riches": _riches,
+        "reranker": _reranker,
+    }
+    made |= {name: partial(_stage, name) for name in ("memorise", "retrieve", "doc2query")}
+    return [
+        Command(f"train {name}", line, partial(_resumed, line), ("model.safetensors",))
+        for name, line in made.items()
+    ]
+
+
+_OFTEN = ("--trainer.val_check_interval=2", "--trainer.check_val_every_n_epoch=null")
+"""Measure on dev, and write a checkpoint, every other step."""
+
+
+def _resumed(line: Callable[[Path, Path], list[str]], place: Path, out: Path) -> list[str]:
+    return [*line(place, out), "--resume=true"]
+
+
+def _stage(name: str, place: Path, out: Path) -> list[str]:
+    loss = "full" if name == "doc2query" else "allowed"
+    return ["train", *arguments(name, place / "data", out / "made", *_OFTEN, f"--model.loss={loss}")]
+
+
+def _riches(place: Path, out: Path) -> list[str]:
+    given = arguments("riches", place / "data", out / "made", *_OFTEN, "--quotes.max_new_tokens=9")
+    kept = [option for option in given[1:] if "generator" not in option]
+    return ["train", "riches", f"--config={place / 'riches' / 'riches.yaml'}", *kept]
+
+
+def _reranker(place: Path, out: Path) -> list[str]:
+    examples = place / "examples" / "made.examples.jsonl"
+    return [
+        "train", "reranker", f"--train={examples}", f"--dev={examples}", f"--data={place / 'data'}",
+        f"--encoder={place / 'bert'}", "--max_tokens=32", "--fit.epochs=4", "--device=cpu",
+        f"--output={out / 'made'}",
+    ]  # fmt: skip
+
+
+def prepare(place: Path, chosen: Iterable[Command]) -> Path:
+    """The inputs of some commands."""
+    write_every_kind(place)
+    write_llama(place / "llama", place / "data", positions=2048)
+    (place / "texts").mkdir()
+    for number, name in enumerate("abcdefghijkl"):
+        (place / "texts" / f"{name}.txt").write_text(f"text {number} . {TEXT}\n\n" * 3)
+    write_jsonl(place / "new" / "corpus.jsonl", [NEW])
+    (place / "gone.txt").write_text("otter-calm\n")
+    for name, retriever, split in (("a", "bm25", "train"), ("b", "dense", "train"), ("dev", "bm25", "dev")):
+        run = ["retrieve", f"{place / retriever}", f"--data={place / 'data'}", f"--split={split}", "--k=3"]
+        _must([*run, "--device=cpu", f"--output={place / 'runs' / name}"])
+    words = [word for one in chosen for word in one.line(place, place / "out")]
+    writers = {"riches": _write_riches, "reader": _write_reader, "generator": _write_generator}
+    writers["examples"] = _write_examples
+    for name, write in writers.items():
+        if any(f"{place / name}" in word for word in words):
+            write(place)
+    return place
+
+
+def _must(line: list[str]) -> None:
+    code, said = ended(line)
+    assert not code, said
+
+
+def _write_reader(place: Path) -> None:
+    write_model(place / "reader", positions=8192)
+
+
+def _write_generator(place: Path) -> None:
+    _must(["train", *arguments("doc2query", place / "data", place / "generator", "--model.loss=full")])
+
+
+def _write_examples(place: Path) -> None:
+    _write_reader(place)
+    line = next(one.line for one in commands() if one.name == "ralm examples")
+    _must(line(place, place / "examples"))
+
+
+def _write_riches(place: Path) -> None:
+    """A recipe: the line break of an option would reach the model as two letters."""
+    given = arguments("riches", place / "data", place)
+    pairs = [option.partition("--model.generator.")[2].split("=") for option in given]
+    small: dict[str, object] = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    small |= {"texts": ["question: « » answer: proved\n"]}
+    generator = {"class_path": "grls.models.load.build.ScratchT5", "init_args": small}
+    (place / "riches").mkdir()
+    recipe = json.dumps({"model": {"init_args": {"generator": generator}}})
+    (place / "riches" / "riches.yaml").write_text(recipe)
