@@ -2,105 +2,15 @@
 
 import json
 import shlex
-import shutil
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
-from serve_helpers import HOSTILE, Slow, behind_socket, serving_of
+from serve_browser import QUESTION, Walking, ask, ids, until
+from serve_helpers import HOSTILE, behind_socket, serving_of
 
 import grls
-from grls.retrieve.hops.options import HopOptions
-from grls.serve.examples import queries_to_try
 from grls.serve.options import AccessOptions
-
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-
-QUESTION = "is the otter kind ?"
-PATIENCE = 20_000
-"""Milliseconds: the machine of a test may have much to do."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser. It ends with the file: other tests need the event loop of the thread."""
-    with playwright.sync_playwright() as started:
-        one = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield one
-        one.close()
-
-
-@pytest.fixture(scope="module")
-def address(kinds: Path, hostile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folders: dict[str, Any] = {name: kinds / name for name in ("hops", "generative", "bm25")}
-    file = tmp_path_factory.mktemp("examples") / "queries.txt"
-    file.write_text(f"{QUESTION}\n<b>bold</b>\n")
-    serving = serving_of(folders | {"hostile": hostile})
-    serving.examples = queries_to_try(file)
-    with behind_socket(serving) as one:
-        yield one
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A page of its own; what goes wrong in it fails the test."""
-    context = browser.new_context(viewport={"width": 1300, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(PATIENCE)
-    one = context.new_page()
-    faults: list[str] = []
-    one.on("pageerror", lambda error: faults.append(str(error)))
-    one.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
-    one.on("request", lambda request: _local(request.url, faults))
-    yield one
-    context.close()
-    assert faults == []
-
-
-def _local(url: str, faults: list[str]) -> None:
-    if not url.startswith("http://127.0.0.1:"):
-        faults.append(f"asked {url}")
-
-
-class Walking(Slow):
-    """Hops that wait for the gate, which is open once; the server says that it has hops."""
-
-    hops = HopOptions(steps="dynamic", max=3)
-
-    @property
-    def retriever(self) -> "Walking":
-        return self
-
-    def work(self) -> None:
-        super().work()
-        self.gate.clear()
-
-
-def ask(page: Any, text: str = QUESTION, **chosen: str) -> None:
-    page.wait_for_selector("#start:not([hidden]), #results:not([hidden])")  # the page is connected
-    for name, value in chosen.items():
-        page.select_option(f"#{name}", value)
-    page.fill("#question", text)
-    page.press("#question", "Enter")
-    page.wait_for_selector("#results[aria-busy=false]")
-
-
-def until(holds: Callable[[], bool]) -> None:
-    ends = time.monotonic() + PATIENCE / 1000
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
-def ids(page: Any, letter: str = "A") -> list[str]:
-    found: list[str] = page.eval_on_selector_all(
-        f".answer[data-letter={letter}] li[data-id]", "all => all.map(one => one.dataset.id)"
-    )
-    return found
 
 
 def test_a_question_is_typed_and_its_hops_appear(page: Any, address: str, kinds: Path) -> None:
@@ -111,6 +21,8 @@ def test_a_question_is_typed_and_its_hops_appear(page: Any, address: str, kinds:
     assert page.locator(".trail .trail-passage").count() == len(last.chain)
     assert (page.locator(".done").count() == 1) == last.done
     assert "passage" in page.text_content("#live")
+    length = f"{len(last.chain)} passage{'s' * (len(last.chain) > 1)}"
+    assert page.text_content(".timing").startswith(f"{length}{' and DONE' * last.done} in ")
     assert "q=is+the+otter+kind" in page.url
     text = page.text_content("li[data-id] .prose")
     assert text == last.chain[0].text
@@ -240,30 +152,6 @@ def test_a_view_can_be_shared(page: Any, address: str) -> None:
     page.wait_for_selector(".example")
 
 
-def test_the_keyboard(page: Any, address: str) -> None:
-    page.goto(address)
-    page.wait_for_selector(".example")
-    page.keyboard.press("/")
-    page.keyboard.type(QUESTION)
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#results[aria-busy=false] li[data-id]")
-    page.keyboard.press("ArrowDown")
-    focused = "document.activeElement.closest('li')?.dataset.id"
-    assert page.evaluate(focused) == ids(page)[0]
-    page.keyboard.press("Enter")
-    assert page.get_attribute(".card-head >> nth=0", "aria-expanded") == "true"
-    page.keyboard.press("b")
-    page.wait_for_selector(".tree")
-    page.focus("#question")
-    page.keyboard.press("Escape")
-    assert page.locator("#beam").is_hidden()
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("?")
-    assert page.locator("#help").is_visible()
-    page.keyboard.press("Escape")
-    assert page.locator("#help").is_hidden()
-
-
 def test_a_question_that_is_asked_while_the_page_connects(page: Any, address: str) -> None:
     held: list[Any] = []
     page.route("**/v1/retrievers", lambda route: held.append(route))
@@ -336,40 +224,6 @@ def test_a_request_as_code(page: Any, address: str) -> None:
     assert named["body"] == body
     compile(library, "library", "exec")
     assert "fetch(" in script
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_narrow_screens(browser: Any, address: str, scheme: str) -> None:
-    context = browser.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme)
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    page.goto(f"{address}/#q=is+the+otter+kind+%3F&beam=A1.1&with=bm25")
-    page.wait_for_selector(".tree")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert page.locator(".options").is_hidden()
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.click("#theme")
-    page.click("#theme")
-    assert page.get_attribute("html", "data-theme") == "dark"
-    assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == dark) == (scheme == "dark")
-    context.close()
-
-
-def test_what_readers_of_a_screen_need(page: Any, address: str) -> None:
-    page.goto(address)
-    ask(page)
-    nameless = page.evaluate(
-        """[...document.querySelectorAll("input, select, textarea, button, svg[role=img]")].filter(one =>
-        !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim())).length"""
-    )
-    assert nameless == 0
-    for landmark in ("main", "header.top", "nav", "section[aria-label=Question]", "[role=status]"):
-        assert page.locator(landmark).count() == 1
-    page.reload()
-    page.wait_for_selector("li[data-id]")
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
 
 
 def test_an_answer_with_quotes_and_sources(page: Any, address: str) -> None:

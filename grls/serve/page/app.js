@@ -4,7 +4,7 @@ import { Problem, key, read } from "./api.js";
 import { showAnswer, stopAnswer } from "./answer.js";
 import { BeamPanel } from "./beam.js";
 import { openCode, wireCode } from "./code.js";
-import { announce, byId, el, refill, several } from "./dom.js";
+import { announce, byId, el, plainName, refill, several } from "./dom.js";
 import { Answer, agree, problemCard } from "./views.js";
 
 const FIELDS = { q: "question", r: "retriever", with: "other", steps: "steps", hops: "hops", k: "k", where: "where" };
@@ -61,7 +61,7 @@ async function unknown(error) {
 function learn(retrievers) {
   known.clear();
   for (const one of retrievers) known.set(one.retriever, one);
-  const option = (one) => el("option", { value: one.retriever }, `${one.retriever} (${one.kind || several(one.passages, "passage")})`);
+  const option = (one) => el("option", { value: one.retriever }, `${one.retriever} (${plainName(one.kind) || several(one.passages, "passage")})`);
   const [chosen, other] = [value("retriever"), value("other")];
   refill(byId("retriever"), retrievers.map(option));
   refill(byId("other"), el("option", { value: "" }, "nothing"), retrievers.map(option));
@@ -100,18 +100,28 @@ function adapt() {
   const info = known.get(value("retriever"));
   const steps = value("steps");
   byId("hops").disabled = steps === "own" || steps === "single";
-  const own = info && info.hops.steps !== "single" ? `${info.hops.steps}${info.hops.max ? `, up to ${several(info.hops.max, "hop")}` : ""}` : "a single step";
-  byId("steps").options[0].textContent = info ? `as it is set up (${own})` : "as it is set up";
+  byId("hops").closest("label").hidden = byId("hops").disabled;
+  byId("steps").options[0].textContent = info ? `as set up (${ownSteps(info.hops)})` : "as set up";
   const chips = (info?.fields ?? []).slice(0, 12).map((field) => el("button", { type: "button", class: "chip", "aria-label": `Filter by ${field}`, on: { click: () => filterBy(field) } }, field));
   refill(byId("fields"), chips.length ? ["Fields: ", chips] : null);
+  byId("where").placeholder = info?.fields.length ? info.fields.slice(0, 2).map((field) => `${quoted(field)}=…`).join(" and ") : "field=value";
   const chosen = [info, known.get(value("other"))].filter(Boolean);
   byId("k").closest("label").hidden = chosen.every((one) => stepsOf(one) !== "single");
 }
 
+/** How a retriever retrieves where nothing else is asked for, short enough for the list to choose from. */
+function ownSteps({ steps, max }) {
+  if (steps === "dynamic") return "until DONE";
+  if (steps === "single") return "one step";
+  return `${max ? `${max} ` : ""}${steps === "ranked" ? "ranked " : ""}${max === 1 ? "hop" : "hops"}`;
+}
+
+/** The name of a field, as a filter writes it. */
+const quoted = (field) => (/^[^\s()|,=<>!"']+$/.test(field) ? field : JSON.stringify(field));
+
 function filterBy(field) {
   const box = byId("where");
-  const name = /^[^\s()|,=<>!"']+$/.test(field) ? field : JSON.stringify(field);
-  box.value = `${box.value.trim()}${box.value.trim() ? " and " : ""}${name}=`;
+  box.value = `${box.value.trim()}${box.value.trim() ? " and " : ""}${quoted(field)}=`;
   box.focus();
 }
 
@@ -157,6 +167,7 @@ async function run(push = true) {
   running = null;
   busy(false);
   compare();
+  if (answers.length > 1) announce([...answers.map((one) => one.said), byId("agreement").textContent].join(" "));
   const asked = wanted && answers.find((one) => one.letter === wanted.letter);
   if (asked && !asked.error && !asked.info.no_beam) await beam.open(asked, wanted.place, wanted.step);
   wanted = null;
@@ -164,8 +175,11 @@ async function run(push = true) {
 
 function busy(now) {
   byId("results").setAttribute("aria-busy", String(now));
-  byId("cancel").hidden = !now;
-  byId("ask").hidden = now;
+  const [shown, gone] = now ? [byId("cancel"), byId("ask")] : [byId("ask"), byId("cancel")];
+  const focused = document.activeElement === gone;
+  shown.hidden = false;
+  gone.hidden = true;
+  if (focused) shown.focus();
 }
 
 function cancel() {
@@ -185,19 +199,25 @@ function showBeam(answer, place) {
 
 /** What is shown before the first question. */
 function welcome() {
-  const examples = [...new Set([...known.values()].flatMap((one) => one.examples))].slice(0, 6);
-  const chips = examples.map((text) => el("li", null, el("button", { type: "button", class: "example", dir: "auto", on: { click: () => tryOut(text) } }, text)));
-  const rows = [...known.values()].map((one) => el("li", null, el("strong", null, one.retriever), ` ${one.name}, ${several(one.passages, "passage")}`));
+  const chosen = known.get(value("retriever"));
+  const holder = chosen?.examples.length ? chosen : [...known.values()].find((one) => one.examples.length);
+  const examples = (holder?.examples ?? []).slice(0, 6);
+  const chips = examples.map((text) => el("li", null, el("button", { type: "button", class: "example", dir: "auto", on: { click: () => tryOut(text, holder.retriever) } }, text)));
+  const title = holder === chosen ? "Try one of these" : `Try one of these, with ${holder?.retriever}`;
+  const rows = [...known.values()].map((one) => el("li", null, el("strong", null, one.retriever), el("span", null, `${plainName(one.name)}, ${several(one.passages, "passage")}`)));
   refill(
     byId("start"),
-    chips.length ? [el("h2", null, "Try one of these"), el("ul", { class: "examples" }, chips)] : el("p", { class: "quiet" }, "Type a question above. Its passages appear here, one hop after the other, and each opens to show why it was found."),
+    chips.length ? [el("h2", null, title), el("ul", { class: "examples" }, chips)] : el("p", { class: "quiet" }, "Type a question above. Its passages appear here, one hop after the other, and each opens to show why it was found."),
     rows.length > 1 ? [el("h2", null, "On this server"), el("ul", { class: "served" }, rows)] : null,
   );
   byId("start").hidden = false;
 }
 
-function tryOut(text) {
+/** Ask an example, of a retriever that has its passages. */
+function tryOut(text, retriever) {
   byId("question").value = text;
+  byId("retriever").value = retriever;
+  adapt();
   run();
 }
 
@@ -323,8 +343,9 @@ function wire() {
   });
   byId("cancel").addEventListener("click", cancel);
   byId("form").addEventListener("change", adapt);
+  byId("retriever").addEventListener("change", () => !byId("start").hidden && known.get(value("retriever"))?.name && welcome());
   byId("answer-open").addEventListener("click", () => showAnswer(byId("written"), { ...answers[0].body(), method: value("method") }));
-  byId("code-open").addEventListener("click", () => openCode(answers[0].request()));
+  byId("code-open").addEventListener("click", () => openCode(answers[0].request(), answers.length > 1 ? answers[0].info.retriever : null));
   byId("link").addEventListener("click", copyLink);
   byId("help-open").addEventListener("click", () => byId("help").showModal());
   document.addEventListener("keydown", pressed);

@@ -1,7 +1,7 @@
 // Shows a beam search, token by token: what was considered, with probabilities, and what the constraint allowed.
 
 import { Problem, meaning, send } from "./api.js";
-import { announce, byId, count, draw, el, moves, percent, refill, reveal, several, short, shown, signed } from "./dom.js";
+import { announce, count, draw, edges, el, moves, percent, refill, reveal, several, short, shown, signed } from "./dom.js";
 
 const COLUMN = 148;
 const ROW = 40;
@@ -30,6 +30,7 @@ export class BeamPanel {
   /** Search once more, and show the beam. `place`: the hop, from 0; `step`: the token to begin with. */
   async open(answer, place, step = 0) {
     this.stop();
+    this.opener = document.activeElement;
     this.answer = answer;
     this.place = place;
     this.box.hidden = false;
@@ -57,8 +58,10 @@ export class BeamPanel {
 
   close() {
     this.stop();
+    const inside = this.box.contains(document.activeElement);
     this.box.hidden = true;
     this.trace = null;
+    if (inside && this.opener?.isConnected) this.opener.focus();
     this.changed();
   }
 
@@ -91,6 +94,7 @@ export class BeamPanel {
       return;
     }
     this.tree = el("div", { class: "tree-box", tabindex: "0", role: "group", "aria-label": "Drawing of the beam" });
+    this.fade = edges(this.tree);
     this.slider = el("input", { type: "range", min: 1, max: trace.steps.length, value: 1, "aria-label": "Step" });
     this.slider.addEventListener("input", () => this.go(Number(this.slider.value) - 1));
     const move = (by, sign, name) => el("button", { type: "button", class: "step", "aria-label": name, on: { click: () => this.go(this.step + by) } }, sign);
@@ -116,6 +120,7 @@ export class BeamPanel {
     refill(this.where, `token ${this.step + 1} of ${trace.steps.length}`);
     refill(this.tree, drawTree(trace, this.layout, this.chosen, this.step, (to) => this.go(to)));
     const right = (this.step + 1) * COLUMN + 60;
+    this.fade();
     this.tree.scrollTo({ left: Math.max(0, right - this.tree.clientWidth * 0.7), behavior: moves() ? "smooth" : "auto" });
     refill(this.details, constraint(trace, this.step), candidates(trace, this.step));
     const best = trace.steps[this.step].tokens[0];
@@ -274,11 +279,13 @@ function candidates(trace, step) {
     ),
   );
   const left = every - tokens.length;
+  const table = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table of candidates" }, el("table", null, el("thead", null, el("tr", null, names.map((name) => el("th", { scope: "col", title: hints[name] }, name)))), el("tbody", null, body)));
+  edges(table);
   return el(
     "section",
     { class: "candidates", "aria-label": "Candidates" },
     el("h3", null, `Candidates of token ${step + 1}`),
-    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table of candidates" }, el("table", null, el("thead", null, el("tr", null, names.map((name) => el("th", { scope: "col", title: hints[name] }, name)))), el("tbody", null, body))),
+    table,
     left > 0 ? el("p", { class: "quiet" }, `${several(left, "candidate")} with lower scores ${left === 1 ? "is" : "are"} not listed.`) : null,
   );
 }

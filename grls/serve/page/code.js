@@ -1,6 +1,6 @@
 // Writes a request as code: for a shell, for Python with and without grls, for JavaScript.
 
-import { byId, el, refill, announce } from "./dom.js";
+import { announce, byId, el, refill, shown } from "./dom.js";
 import { key } from "./api.js";
 
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -85,9 +85,10 @@ const LANGUAGES = [
   ["JavaScript", browser],
 ];
 
-/** Show a request as code. `request` has an address and a body. */
-export function openCode(request) {
+/** Show a request as code. `request` has an address and a body; `of`: the retriever, where two are compared. */
+export function openCode(request, of = null) {
   const dialog = byId("code");
+  byId("code-title").textContent = shown(of ? `The request to ${of} as code` : "This request as code");
   const tabs = LANGUAGES.map(([name, write], n) => {
     const show = () => choose(n);
     return el("button", { type: "button", role: "tab", id: `code-tab-${n}`, "aria-controls": "code-text", on: { click: show } }, name);

@@ -74,9 +74,27 @@ export function percent(log) {
   return value >= 0.001 ? `${value.toFixed(3)}\u00a0%` : "<\u00a00.001\u00a0%";
 }
 
-/** A score with its sign. */
-export const signed = (value) =>
-  value === null || value === undefined ? "–" : `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
+/** A score with its sign; what is rounded to zero has none. */
+export function signed(value) {
+  if (value === null || value === undefined) return "–";
+  const digits = Math.abs(value).toFixed(2);
+  return `${value < 0 && Number(digits) ? "−" : ""}${digits}`;
+}
+
+/** The name of a retriever or of its scores, as people write it. */
+export const plainName = (name) =>
+  name.replace(/\bbm25\b/g, "BM25").replace(/\bbiencoder\b/g, "bi-encoder").replaceAll("_", " ");
+
+/** Mark the edges of a box beyond which there is more: they fade. */
+export function edges(box) {
+  const mark = () => {
+    box.classList.toggle("more-before", box.scrollLeft > 2);
+    box.classList.toggle("more-after", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+  };
+  new ResizeObserver(mark).observe(box);
+  box.addEventListener("scroll", mark, { passive: true });
+  return mark;
+}
 
 const COMMON = new Set(
   "a also an and are as at be been but by did do does for from had has have he her his how if in into is it its not of on or she so that the their them then there they this to was were what when where which who whom whose why will with you your".split(" "),

@@ -1,6 +1,6 @@
 // A passage as a card that opens: its text, metadata, score and hop, and what can be asked about it.
 
-import { Problem, addressOf, meaning, read, send } from "./api.js";
+import { Problem, addressOf, key, meaning, read, send } from "./api.js";
 import { announce, el, inCommon, marked, refill, shown, signed, several, percent } from "./dom.js";
 
 let cards = 0;
@@ -66,7 +66,8 @@ function fill(body, hit, about) {
   const beam = about.beam
     ? el("button", { type: "button", class: "plain", on: { click: about.beam } }, "See the beam")
     : null;
-  const link = el("a", { href: where, target: "_blank", rel: "noopener" }, "Open as JSON");
+  // A new tab sends no key.
+  const link = key.get() ? null : el("a", { href: where, target: "_blank", rel: "noopener" }, "Open as JSON");
   refill(body, data, slot, el("div", { class: "row" }, beam, why, link), said);
   metadata(slot, where);
 }

@@ -5,13 +5,16 @@ import { draw, inCommon, refill, short, shown, words } from "./dom.js";
 
 const STEP = 168;
 const LEFT = 34;
-const MIDDLE = 62;
+const MIDDLE = 46;
 const BRANCH = 46;
 /** The widest label. */
 const LABEL = 170;
 
 /** A line from one point to another that leaves and arrives level. */
 const curve = (x1, y1, x2, y2) => `M${x1} ${y1} C${x1 + STEP * 0.45} ${y1} ${x2 - STEP * 0.45} ${y2} ${x2} ${y2}`;
+
+/** A line to a row below: it leaves to the right of the label that stands below its first point. */
+const drop = (x1, y1, x2, y2) => `M${x1} ${y1} H${x1 + STEP - 52} C${x2 - 24} ${y1} ${x2 - 36} ${y2} ${x2} ${y2}`;
 
 /** A text in at most two lines below a point. */
 function label(text, x, y, width = 22) {
@@ -43,7 +46,7 @@ export function drawTrail(box, { question, chain, past, hits, running, done, cho
   const at = (n) => LEFT + STEP * n + 12;
   const nodes = LEFT * 2 + STEP * Math.max(1, Math.max(columns, chain.length + ends)) + 40;
   const width = Math.max(nodes, at(columns) + LABEL);
-  const height = MIDDLE + 56 + rows * BRANCH;
+  const height = MIDDLE + 62 + rows * BRANCH;
   const picture = draw("svg", {
     class: "trail", viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
     "aria-label": spoken(question, chain, hits, done),
@@ -52,9 +55,9 @@ export function drawTrail(box, { question, chain, past, hits, running, done, cho
     const y = MIDDLE + BRANCH * one.row + 26;
     const from = one.parentRow ? MIDDLE + BRANCH * one.parentRow + 26 : MIDDLE;
     picture.append(
-      draw("path", { class: "trail-lost", d: curve(at(one.hop), from, at(one.hop + 1), y) }),
+      draw("path", { class: "trail-lost", d: drop(at(one.hop), from, at(one.hop + 1), y) }),
       draw("circle", { class: "trail-lost-node", cx: at(one.hop + 1), cy: y, r: 4 }),
-      draw("text", { class: "trail-lost-label", x: at(one.hop + 1) - 4, y: y + 18 }, short(hits.get(one.id)?.text ?? one.id, 27)),
+      draw("text", { class: "trail-lost-label", x: at(one.hop + 1) - 4, y: y + 18 }, short(hits.get(one.id)?.text || one.id, 22)),
     );
   }
   chain.forEach((id, n) => picture.append(draw("path", { class: "trail-thread", pathLength: 1, d: curve(at(n), MIDDLE, at(n + 1), MIDDLE) })));

@@ -1,7 +1,7 @@
 // Shows the answer of one retriever: hops as they arrive, or a ranking, or an error in plain words.
 
 import { Problem, addressOf, cancelled, hops, meaning, read, send } from "./api.js";
-import { announce, count, el, percent, refill, reveal, several, short } from "./dom.js";
+import { announce, count, edges, el, percent, plainName, refill, reveal, several, short } from "./dom.js";
 import { card } from "./passage.js";
 import { drawTrail } from "./trail.js";
 
@@ -10,7 +10,7 @@ const seconds = (from) => `${((performance.now() - from) / 1000).toFixed(2)} s`;
 /** The meaning of scores, in words. */
 function scale(scores) {
   if (/^renormalized/.test(scores)) return "scores are log-probabilities among passages";
-  return /^full/.test(scores) ? "scores are log-probabilities in the vocabulary" : `scores: ${scores || "unknown"}`;
+  return /^full/.test(scores) ? "scores are log-probabilities in the vocabulary" : `scores: ${plainName(scores) || "unknown"}`;
 }
 
 /** The answer of one retriever. */
@@ -29,6 +29,7 @@ export class Answer {
     this.ranking = [];
     this.done = false;
     this.running = false;
+    this.said = "";
     this.cards = new Map();
     this.made();
   }
@@ -36,6 +37,7 @@ export class Answer {
   made() {
     this.timing = el("p", { class: "timing" });
     this.trail = el("div", { class: "trail-box", tabindex: "0", role: "group", "aria-label": "Drawing of the chain" });
+    this.fade = edges(this.trail);
     this.list = el("ol", { class: "cards" });
     this.end = el("div", { class: "end" });
     this.ranked = el("div", { class: "ranked" });
@@ -47,7 +49,7 @@ export class Answer {
         "header",
         null,
         el("h2", { id: name }, el("span", { class: "letter" }, this.letter), this.info.retriever),
-        el("p", { class: "quiet" }, `${this.info.name} · ${several(this.info.passages, "passage")} · ${scale(this.info.scores)}`),
+        el("p", { class: "quiet" }, `${plainName(this.info.name)} · ${several(this.info.passages, "passage")} · ${scale(this.info.scores)}`),
         this.timing,
       ),
       this.trail,
@@ -90,6 +92,7 @@ export class Answer {
     this.running = true;
     this.trail.hidden = !this.chained;
     this.wait();
+    if (this.chained) this.draw();
     try {
       await (this.chained ? this.walk(signal) : this.search(signal));
     } catch (error) {
@@ -108,13 +111,26 @@ export class Answer {
       first ??= seconds(this.from);
       await this.take(hop, signal);
       const hit = hop.hit && this.hits.get(hop.hit.id);
-      if (hit) announce(`${this.info.retriever}, hop ${hop.number}: ${short(`${hit.title} ${hit.text}`, 160)}`);
-      refill(this.timing, `first hop ${first}, ${several(hop.number, "hop")} in ${seconds(this.from)}`);
+      if (hit) this.say(`${this.info.retriever}, hop ${hop.number}: ${short(`${hit.title} ${hit.text}`, 160)}`);
+      refill(this.timing, this.took(hop.last && hop.done, first));
       if (hop.last) this.running = false;
       this.show();
       this.acts.changed();
       if (hop.last) this.finish(hop);
     }
+  }
+
+  /** What has come so far, and when. Hops are not counted: the best chain may be shorter than they are many. */
+  took(ended, first) {
+    const what = this.chain.length ? several(this.chain.length, "passage") : "no passage";
+    const begun = this.chain.length > 1 ? `, the first after ${first}` : "";
+    return `${what}${ended ? " and DONE" : ""} in ${seconds(this.from)}${begun}`;
+  }
+
+  /** Say something to those who listen, and keep it. */
+  say(text) {
+    this.said = text;
+    announce(text);
   }
 
   async take(hop, signal) {
@@ -152,7 +168,7 @@ export class Answer {
     });
     this.acts.changed();
     const best = this.ranking[0];
-    if (best) announce(`${this.info.retriever}: ${several(this.ranking.length, "passage")}. First: ${short(`${best.title} ${best.text}`, 160)}`);
+    if (best) this.say(`${this.info.retriever}: ${several(this.ranking.length, "passage")}. First: ${short(`${best.title} ${best.text}`, 160)}`);
     else this.nothing();
   }
 
@@ -167,11 +183,12 @@ export class Answer {
   }
 
   draw() {
-    this.trail.hidden = false;
+    this.trail.hidden = !this.running && !this.chain.length;
     drawTrail(this.trail, {
       question: this.ask.question, chain: this.chain, past: this.past, hits: this.hits,
       running: this.running, done: this.done && !this.running, choose: (place) => this.focusCard(place),
     });
+    this.fade();
   }
 
   /** Put a card at a place, unless it stands there. */
@@ -211,17 +228,17 @@ export class Answer {
     const length = several(this.chain.length, "passage");
     const likely = this.likely && this.score !== null ? ` The whole chain has the probability ${percent(this.score)}.` : "";
     if (hop.done) {
-      announce(`${this.info.retriever}: DONE after ${length}.`);
+      this.say(`${this.info.retriever}: DONE after ${length}.`);
       return refill(this.end, el("p", { class: "done" }, el("strong", null, "DONE"), ` The model ended the chain after ${length}.${likely}`), beam);
     }
-    announce(`${this.info.retriever}: ${length}.`);
-    const why = this.info.hops.steps === "single" && !this.ask.hops ? "" : " The number of hops is reached, or nothing more may be found.";
-    return refill(this.end, el("p", { class: "stopped" }, `${length} in the chain, without DONE.${why}${likely}`));
+    this.say(`${this.info.retriever}: ${length}.`);
+    const why = this.ask.steps === "dynamic" ? ", without DONE: the largest number of hops is reached, or nothing more may be found." : ": the number of hops is reached, or nothing more may be found.";
+    return refill(this.end, el("p", { class: "stopped" }, `${length} in the chain${why}${likely}`));
   }
 
   nothing() {
     const hint = this.ask.where ? " The filter may leave too little: try without it." : " Try other words.";
-    announce("Nothing was found.");
+    this.say(`${this.info.retriever}: nothing was found.`);
     refill(this.end, el("div", { class: "empty" }, el("strong", null, "Nothing was found."), hint));
   }
 
@@ -229,12 +246,13 @@ export class Answer {
     if (cancelled(error)) {
       const kept = this.chain.length ? ` ${several(this.chain.length, "passage")} had arrived.` : "";
       refill(this.end, el("p", { class: "stopped" }, `Cancelled.${kept} The server has stopped this search.`));
-      announce("Cancelled.");
+      this.say(`${this.info.retriever}: cancelled.`);
       return;
     }
     if (!(error instanceof Problem)) throw error;
     this.error = error;
     refill(this.end, problemCard(error, this.acts));
+    this.said = `${this.info.retriever}: ${meaning(error.status)}.`;
     if (!this.chain.length) this.trail.hidden = true;
   }
 }
