@@ -19,6 +19,8 @@ from grls.io.progress import EVERY, Progress, duration, reporting
 
 _REDRAWN = 0.5
 """Seconds between two drawings on a terminal."""
+_SHORT = 5.0
+"""Seconds up to which a loop is a part of the step that a stage is at, and is not shown."""
 
 
 class FitProgress:
@@ -102,8 +104,9 @@ class FitProgress:
         return f"[{self._done + 1}/{of}] {what}, about {duration(self._remaining())} left for all"
 
     def _heard(self, loop: Progress) -> None:
-        """A loop of the stage, which may have others after it."""
-        self._share, self._what, self._loop = None, loop.standing(), loop
+        """A loop of the stage, with others after it; a short one does not hide the step of a training."""
+        if self._share is None or loop.age() > _SHORT:
+            self._share, self._what, self._loop = None, loop.standing(), loop
         if self._is_up is not None and self._is_up():
             raise TimeIsUp
 

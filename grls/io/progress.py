@@ -122,6 +122,10 @@ class Progress:
         elif self._shown:
             _tell()
 
+    def age(self) -> float:
+        """Seconds since the loop began."""
+        return monotonic() - self._begun
+
     def standing(self) -> str:
         """How far the loop is, such as ``embed 512 of 2,000 passages``."""
         of = "" if self.total is None else f" of {self.total:,}"
@@ -139,12 +143,12 @@ class Progress:
 
     def _rate(self) -> float:
         """Items a second."""
-        return (self.done - self._before) / max(monotonic() - self._begun, 1e-9)
+        return (self.done - self._before) / max(self.age(), 1e-9)
 
     def _speed(self) -> str:
         rate, left = self._rate(), self.left()
         if not rate:
-            return f"{duration(monotonic() - self._begun)} so far"
+            return f"{duration(self.age())} so far"
         ends = "" if left is None else f", {duration(left)} left"
         return f"{rate:,.{0 if rate >= 10 else 2}f} a second{ends}"
 

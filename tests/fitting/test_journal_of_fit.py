@@ -176,6 +176,22 @@ def test_a_loop_that_ends_is_not_the_end_of_its_stage(tmp_path: Path) -> None:
             assert "search" not in shown.line()
 
 
+def test_the_step_of_a_training_is_shown_and_not_the_short_loops_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = FitProgress(tmp_path, shown=False)
+    shown.expect({"generator": 3600.0})
+    with shown.stage("generator"):
+        shown.at(0.25, "train step 100 of 400")
+        with Progress(16, "embed", "texts") as bar:
+            bar.update(16)
+            assert shown.line().startswith("[1/1] generator: train step 100 of 400, ")
+        monkeypatch.setattr(progress, "_SHORT", -1.0)
+        with Progress(60, "retrieve", "inputs") as bar:
+            bar.update()
+            assert shown.line().startswith("[1/1] generator: retrieve 1 of 60 inputs, ")
+
+
 def test_nothing_is_shown_where_nothing_is_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = FitProgress(tmp_path, shown=False)
     with shown.stage("train"):
