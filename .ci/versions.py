@@ -41,7 +41,8 @@ def main() -> int:
         run(*uv, "--resolution", RESOLUTION[asked.versions], f"grls[all] @ {ROOT.as_uri()}")
         run(*uv, *RUNNER)
         print(differences(run(python, "-m", "uv", "pip", "freeze", shown=False)), flush=True)
-        run(python, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=short", *(asked.tests or TESTS))
+        pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=short")
+        run(*pytest, *(asked.tests or TESTS), sources=True)
     return 0
 
 
@@ -57,11 +58,14 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(*command: object, shown: bool = True) -> str:
-    """Run a command in the repository, whose sources the tests import; end where it fails."""
+def run(*command: object, shown: bool = True, sources: bool = False) -> str:
+    """Run a command in the repository; end where it fails.
+
+    Tests import its ``sources``; for pip these would be an installed grls without its dependencies.
+    """
     environment = os.environ | {
         "HF_HUB_OFFLINE": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT) if sources else "",
         "VIRTUAL_ENV": str(Path(str(command[0])).parents[1]),
     }
     done = subprocess.run(

@@ -239,6 +239,7 @@ def test_machines_are_told_apart(
 def test_a_signal_that_ends_a_command_leaves_nothing(name: str, tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, time, grls.cli as cli; from grls.io.files import atomic_file\n"
+        f"signal.signal(signal.{name}, signal.SIG_DFL)  # nohup ignores SIGHUP\n"
         "def run(*_):\n"
         "    with atomic_file(sys.argv[1]) as stream:\n"
         f"        os.kill(os.getpid(), signal.{name}); time.sleep(60)\n"
