@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from grls.errors import ConfigError
 from grls.io.counts import counted
+
+if TYPE_CHECKING:
+    from grls.data.corpus import Corpus
 
 
 def update(
@@ -28,13 +35,11 @@ def update(
             new index, and the ids of removed passages are free again.
         output: Folder of the changed retriever; null: the folder is replaced.
     """
-    from time import perf_counter
-
     from grls.data.corpus import Corpus
     from grls.io.files import refuse_foreign
+    from grls.io.locks import alone_in
     from grls.io.logs import quiet
-    from grls.retrieve.generative.retriever import GenerativeRetriever
-    from grls.retrieve.spec import MANIFEST, followed
+    from grls.retrieve.spec import MANIFEST, followed, is_retriever
 
     quiet()
     if add is None and remove is None and not merge:
@@ -42,12 +47,24 @@ def update(
     retriever = str(followed(retriever))
     final = output or retriever
     refuse_foreign(final, MANIFEST)
+    gone = [] if remove is None else _ids(remove)
+    new = None if add is None else Corpus.read(add)
+    in_place = Path(final).resolve() == Path(retriever).resolve() and is_retriever(Path(retriever))
+    with alone_in(retriever) if in_place else nullcontext():
+        _change(retriever, final, gone, new, merge)
+
+
+def _change(retriever: str, final: str, gone: list[str], new: Corpus | None, merge: bool) -> None:
+    from time import perf_counter
+
+    from grls.retrieve.generative.retriever import GenerativeRetriever
+
     opened = GenerativeRetriever.from_pretrained(retriever, "cpu")
     start = perf_counter()
-    if remove is not None:
-        opened.remove(_ids(remove))
-    if add is not None:
-        opened.add(Corpus.read(add))
+    if gone:
+        opened.remove(gone)
+    if new is not None:
+        opened.add(new)
     if merge:
         opened.merge()
     seconds = perf_counter() - start

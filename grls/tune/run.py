@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.io.locks import alone_in
 from grls.io.progress import duration
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import followed, read_spec, update_spec
@@ -58,9 +59,22 @@ def tune_folder(
 
     Raises:
         ConfigError: There is nothing to tune.
+        WriteError: Another run changes the folder.
     """
     path = followed(folder)
-    changes: dict[str, Any] = dict(options or {})
+    with alone_in(path):  # what another run writes there meanwhile would be lost, or not be tuned for
+        return _tuned(path, dev, grid, how, fingerprint, dict(options or {}), single)
+
+
+def _tuned(
+    path: Path,
+    dev: DevQueries,
+    grid: TuneOptions,
+    how: Opening,
+    fingerprint: str,
+    changes: dict[str, Any],
+    single: bool,
+) -> list[TuneChoice]:
     spec = read_spec(path) | changes
     journal = Journal(f"{path}.tune.jsonl", _settings(spec, dev, how, fingerprint))
     tuning = Tuning(path, spec, dev, grid, how, journal)
