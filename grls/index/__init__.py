@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grls.index.base import Allowed, ConstraintIndex, Segment
     from grls.index.build import build_index, index_sequences, index_tokens
     from grls.index.rows import Rows, SortedRows, sort_rows
-    from grls.index.storage import BACKENDS, load_index, save_index, save_stream
+    from grls.index.storage import BACKENDS, load_index, register_backend, save_index, save_stream
     from grls.index.subset import Subset
     from grls.index.union import UnionIndex
 
@@ -41,6 +41,7 @@ __all__ = [
     "index_sequences",
     "index_tokens",
     "load_index",
+    "register_backend",
     "save_index",
     "save_stream",
     "sort_rows",
@@ -61,6 +62,7 @@ __getattr__ = on_demand(
         "index_sequences": "build",
         "index_tokens": "build",
         "load_index": "storage",
+        "register_backend": "storage",
         "save_index": "storage",
         "save_stream": "storage",
         "sort_rows": "rows",

@@ -39,6 +39,7 @@ class ArrayIndex(Segment):
     """
 
     backend = "array"
+    stored = ("depths", "spans", "first_edges", "edge_tokens", "edge_nodes")
 
     def __init__(
         self,

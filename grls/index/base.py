@@ -94,9 +94,14 @@ class Segment(ConstraintIndex):
 
     Args:
         rows: The sorted sequences of the corpus.
+
+    Attributes:
+        backend: The name of the backend.
+        stored: The names of the arrays that :meth:`arrays` returns.
     """
 
     backend: str
+    stored: tuple[str, ...] = ()
     rows: Rows
 
     def __init__(self, rows: Rows):

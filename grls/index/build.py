@@ -23,6 +23,7 @@ from grls.index.array import ArrayIndex
 from grls.index.base import Segment
 from grls.index.external_sort.runs import Sequences, cost
 from grls.index.external_sort.stream import SMALLEST_MEMORY
+from grls.index.options import check_backend
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import BACKENDS, FORMS, load_index, save_stream
 from grls.io.counts import counted
@@ -214,8 +215,7 @@ def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> S
 
 
 def _check_options(backend: str, form: str) -> None:
-    if backend not in BACKENDS:
-        raise ConfigError(f"unknown index backend {backend!r}; expected one of {', '.join(BACKENDS)}.")
+    check_backend(backend)
     if form not in FORMS:
         raise ConfigError(f"unknown form {form!r}; expected one of {', '.join(FORMS)}.")
     if form == "prefixes" and backend != "array":

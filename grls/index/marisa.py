@@ -32,6 +32,7 @@ class MarisaIndex(Segment):
     """
 
     backend = "marisa"
+    stored = ("trie", "next_tokens", "next_offsets", "spans")
 
     def __init__(
         self, rows: Rows, trie: marisa_trie.Trie, next_tokens: Array, next_offsets: Array, spans: Array

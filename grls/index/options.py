@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError
+from grls.io.plugins import VARIABLE, load_plugins
 
 Form = Literal["whole", "prefixes"]
 """What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
 
-Backend = Literal["array", "marisa", "flat"]
+BUILT_IN = ("array", "marisa", "flat")
+"""The backends of the package."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class IndexOptions:
     """How to index the passages of a corpus for a generator.
 
     Args:
-        backend: Index backend.
+        backend: Index backend: ``array``, ``marisa``, ``flat``, or one that is registered.
         form: What the index stores of each passage: ``whole``, or ``prefixes``: only the shortest prefix that
             no other passage has, a fraction of the size. Early stop needs no more. Decoding to the end
             (``--search.early_stop false``, ``full`` scores) and adding passages later need ``whole``. Only
@@ -30,15 +32,16 @@ class IndexOptions:
             in training (a model without a record of it writes passages).
 
     Raises:
-        ConfigError: ``memory`` is no size, or ``span_words`` is below 0.
+        ConfigError: The backend is unknown, ``memory`` is no size, or ``span_words`` is below 0.
     """
 
-    backend: Backend = "array"
+    backend: str = "array"
     form: Form = "whole"
     memory: str = "2GB"
     span_words: int | None = None
 
     def __post_init__(self) -> None:
+        check_backend(self.backend)
         memory_bytes(self.memory)
         if self.span_words is not None and self.span_words < 0:
             raise ConfigError(f"index.span_words must be at least 0, got {self.span_words}.")
@@ -61,6 +64,21 @@ class LimitOptions:
     query: int | None = None
     input: int | None = None
     evidence: int | None = None
+
+
+def check_backend(backend: str) -> None:
+    """Refuse (ConfigError) the name of a backend that is neither of the package nor registered."""
+    if backend in BUILT_IN:
+        return
+    from grls.index.storage import BACKENDS  # a light import is enough for the others
+
+    if backend not in BACKENDS:
+        load_plugins()
+    if backend not in BACKENDS:
+        raise ConfigError(
+            f"unknown index backend {backend!r}; expected one of {', '.join(BACKENDS)}, or one "
+            f"that a module of {VARIABLE} registers."
+        )
 
 
 def memory_bytes(text: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from grls.errors import DataError, IndexFormatError, MismatchError, out_of_memory
+from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, out_of_memory
 from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
 from grls.index.base import Segment
@@ -25,8 +25,10 @@ from grls.index.external_sort.stream import Runs, merge_runs, write_stream
 from grls.index.fit import refuse_misfit, refuse_outside
 from grls.index.flat import FlatIndex
 from grls.index.marisa import MarisaIndex
+from grls.index.options import BUILT_IN
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, read_json, write_json
+from grls.io.plugins import VARIABLE, load_plugins
 
 FORMAT = 2
 """The format version. Format 1, which is still read, has no ``within.npy``: its ``offsets.npy`` holds all."""
@@ -34,12 +36,37 @@ MANIFEST = "index.json"
 BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 FORMS = ("whole", "prefixes")
 _ROW_ARRAYS = ("tokens", "offsets", "within", "members", "member_offsets")
-_ARRAYS: dict[str, tuple[str, ...]] = {
-    ArrayIndex.backend: ("depths", "spans", "first_edges", "edge_tokens", "edge_nodes"),
-    MarisaIndex.backend: ("trie", "next_tokens", "next_offsets", "spans"),
-    FlatIndex.backend: (),
-}
-"""The files of a backend, beside those of the rows."""
+
+
+def register_backend(backend: type[Segment]) -> None:
+    """Add a backend.
+
+    Args:
+        backend: The class; its ``backend`` is the name, its ``stored`` the names of its arrays.
+
+    Raises:
+        ConfigError: The class lacks a method or its name, another class has the name, or an array has the
+            name of one of the rows.
+    """
+    called, name = backend.__qualname__, getattr(backend, "backend", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f'{called} has no name: give it a class attribute backend = "…".')
+    if lacking := sorted(getattr(backend, "__abstractmethods__", ())):
+        raise ConfigError(f"the backend {name!r} ({called}) lacks {', '.join(lacking)}: write these methods.")
+    if taken := sorted(set(backend.stored) & set(_ROW_ARRAYS)):
+        raise ConfigError(
+            f"the backend {name!r} stores {taken[0]!r}, which is an array of the rows: rename it."
+        )
+    if not _same_class(BACKENDS.get(name, backend), backend):
+        raise ConfigError(
+            f"the backend {name!r} is {BACKENDS[name].__qualname__} already; choose another name."
+        )
+    BACKENDS[name] = backend
+
+
+def _same_class(one: type, other: type) -> bool:
+    """Whether two classes are the same, or were made from the same lines of a module read twice."""
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
 def save_stream(
@@ -124,7 +151,7 @@ def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> No
             "members": rows.members,
             "member_offsets": rows.member_offsets,
         }
-        for name, array in (arrays | index.arrays()).items():
+        for name, array in (arrays | _stored_arrays(index)).items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
     sizes = {
         "passages": len(index),
@@ -133,6 +160,17 @@ def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> No
         "longest": index.rows.longest,
     }
     _write_manifest(folder, index.backend, sizes, index.rows.end, index.rows.form, tokenizer, corpus)
+
+
+def _stored_arrays(index: Segment) -> dict[str, Array]:
+    """The arrays of the backend; their names are those that it declares, or they would not be read again."""
+    arrays = index.arrays()
+    if set(arrays) != set(index.stored):
+        raise ConfigError(
+            f"the backend {index.backend!r} stores the arrays {sorted(arrays)} and declares "
+            f"{sorted(index.stored)}: name in its class attribute `stored` what arrays() returns."
+        )
+    return arrays
 
 
 def _link(file: Path, other: Path) -> None:
@@ -188,10 +226,13 @@ def load_index(
         raise IndexFormatError(f"{error} The file is damaged; {REBUILD}") from None
     if not isinstance(manifest, dict):
         raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {REBUILD}")
+    if manifest.get("backend") not in list(BACKENDS):
+        load_plugins()
     if manifest.get("format") not in (1, FORMAT) or manifest.get("backend") not in list(BACKENDS):
         raise IndexFormatError(
             f"{path}: index format {manifest.get('format')}, backend {manifest.get('backend')!r}; this "
-            f"version reads the formats 1 and {FORMAT} of {', '.join(BACKENDS)}: {REBUILD}"
+            f"version reads the formats 1 and {FORMAT} of {', '.join(BACKENDS)}: name the module that "
+            f"registers the backend in {VARIABLE}, or {REBUILD}"
         )
     _refuse_incomplete(manifest, path / MANIFEST)
     for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
@@ -200,18 +241,27 @@ def load_index(
     files = _named_files(manifest)
     checked = is_checked(files, verify)
     arrays = load_arrays(path, files, verify)
-    if needed := set(_ARRAYS[manifest["backend"]]) - set(arrays):
+    if needed := set(BACKENDS[manifest["backend"]].stored) - set(arrays):
         raise _misfit_of(manifest, path, f"{min(needed)} is missing")
-    refuse_misfit(arrays, manifest["backend"], path)
+    refuse_misfit(_of_known_form(arrays, manifest), manifest["backend"], path)
     rows = _rows(manifest, arrays, path)
     if checked:
-        refuse_outside(rows, arrays, path)
+        refuse_outside(rows, _of_known_form(arrays, manifest), path)
     try:
         return BACKENDS[manifest["backend"]].restore(rows, arrays)
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         if out_of_memory(error):
             raise
         raise _misfit_of(manifest, path, str(error)) from None
+
+
+def _of_known_form(arrays: dict[str, Array], manifest: dict[str, Any]) -> dict[str, Array]:
+    """The arrays whose form is known here: those of the rows, and of the backends of the package.
+
+    A registered backend checks its own in ``restore``.
+    """
+    own = manifest["backend"] in BUILT_IN
+    return {name: array for name, array in arrays.items() if own or name in _ROW_ARRAYS}
 
 
 def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatError:
@@ -222,7 +272,7 @@ def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatEr
 
 def _named_files(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The files of an index that are opened: those of its backend, whatever else a manifest names."""
-    known = {*_ROW_ARRAYS, *_ARRAYS[manifest["backend"]]}
+    known = {*_ROW_ARRAYS, *BACKENDS[manifest["backend"]].stored}
     return {name: entry for name, entry in manifest["files"].items() if name in known}
 
 

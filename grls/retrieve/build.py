@@ -9,14 +9,18 @@ generative.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 
 from grls.cluster.options import Workers
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.index.options import IndexOptions, LimitOptions
+from grls.io.plugins import load_plugins
 from grls.retrieve.registry import KINDS, class_of
+from grls.retrieve.spec import MANIFEST
 
 AUTO = "auto"
 """Chooses the kind that recognises the model."""
@@ -75,7 +79,7 @@ Build = Callable[[str, str, Building], str]
 
 def kind_of_model(model: str) -> str:
     """The kind that recognises a model: a folder, or a hub name."""
-    for kind in KINDS:
+    for kind in _importable():
         recognises = getattr(class_of(kind), "recognises", None)
         if recognises is not None and recognises(model):
             return kind
@@ -91,18 +95,38 @@ def build(model: str, corpus: str, how: Building) -> str:
         how: The options; ``asked`` may be :data:`AUTO`.
 
     Raises:
-        ConfigError: The kind is unknown or not built from a model, or an option has no effect on it.
+        ConfigError: The kind is unknown or not built from a model, an option has no effect on it, or its
+            ``build`` wrote no folder.
     """
+    load_plugins()
     asked = kind_of_model(model) if how.asked == AUTO else how.asked
     kind = VARIANTS.get(asked, asked)
-    buildable = {name: made for name in KINDS if (made := _build_of(name)) is not None}
+    if kind in KINDS:
+        class_of(kind)  # what is wrong with it is said first
+    buildable = {name: made for name in _importable() if (made := _build_of(name)) is not None}
     if kind not in buildable:
         known = ", ".join(sorted([AUTO, *buildable, *VARIANTS]))
         what = "is not built from a model" if kind in KINDS else "is no kind of retriever"
         raise ConfigError(f"--kind {asked} {what}; choose one of {known}.")
     if how.workers is not None and not getattr(class_of(kind), "built_by_workers", False):
         raise ConfigError(f"--ray builds no retriever of the kind {kind!r}: leave it out.")
-    return buildable[kind](model, corpus, replace(how, asked=asked))
+    line = buildable[kind](model, corpus, replace(how, asked=asked))
+    if not isinstance(line, str) or not (Path(how.output) / MANIFEST).is_file():
+        raise ConfigError(
+            f"the kind {kind!r} ({KINDS[kind]}) built no folder: its `build` writes {how.output}, with a "
+            f"{MANIFEST} in it, and returns a line about it; it returned {type(line).__name__}."
+        )
+    return line
+
+
+def _importable() -> list[str]:
+    """The kinds whose classes can be imported: one that cannot be is in the way of no other."""
+    kinds = []
+    for kind in KINDS:
+        with suppress(DataError):
+            class_of(kind)
+            kinds.append(kind)
+    return kinds
 
 
 def _build_of(kind: str) -> Build | None:

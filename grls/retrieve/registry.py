@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.io.plugins import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
 from grls.retrieve.shared import opened_once
 from grls.retrieve.spec import (
@@ -50,6 +51,8 @@ KINDS: dict[str, str] = {
     LINK: "grls.retrieve.link:Link",
 }
 """Kind -> ``module:class``."""
+
+_REQUIRED = ("kind", "corpus", "describe", "fingerprint", "retrieve")
 
 BM25 = "bm25"
 """In place of a retriever folder: BM25 over the corpus at hand."""
@@ -135,10 +138,12 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
     Raises:
         DataError: The kind is unknown.
     """
+    if isinstance(kind, str) and kind not in KINDS:
+        load_plugins()
     if not isinstance(kind, str) or kind not in KINDS:
         raise DataError(
             f"unknown kind of retriever {kind!r}; known are {', '.join(sorted(KINDS))}. Make the folder "
-            "again with `grls index`, or install the package of the kind.",
+            f"again with `grls index`, or install the package of the kind, or name its module in {VARIABLE}.",
             file,
         )
     module, _, name = KINDS[kind].partition(":")
@@ -200,10 +205,20 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     hops = None if named == "hops" or not how.hop_by_hop else stored_hops(spec, file)
     with _naming(folder):
         opened = opened_once(kind, folder, spec, replace(how, search=search, hop_by_hop=True))
+        _refuse_incomplete(opened, named)
     try:
         return opened if hops is None else _hops().over(opened, hops)
     except ConfigError as error:
         raise DataError(f"hops: {error}", file) from error
+
+
+def _refuse_incomplete(opened: Any, kind: str) -> None:
+    """Refuse what a class opened without all that :class:`~grls.retrieve.base.Retriever` asks for."""
+    if lacking := [name for name in _REQUIRED if not hasattr(opened, name)]:
+        raise ConfigError(
+            f"the kind {kind!r} ({KINDS[kind]}) opened a {type(opened).__name__} without "
+            f"{', '.join(lacking)}: a retriever has {', '.join(_REQUIRED)} (grls.retrieve.base.Retriever)."
+        )
 
 
 def _kind(spec: dict[str, Any], folder: Path) -> Any:
