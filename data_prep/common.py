@@ -103,14 +103,27 @@ class PassagePool:
         return [Passage(name, *self._texts[key]) for key, name in self._ids().items()]
 
     def finder(self) -> Finder:
-        """A function from texts (or text and title) to passage ids, in order and without repeats."""
+        """A function from texts (or text and title) to passage ids, in order and without repeats.
+
+        The function raises DataError for a text that is not in the pool.
+        """
         ids = self._ids()
 
         def find(texts: Iterable[str | tuple[str, str]]) -> tuple[str, ...]:
             pairs = ((t, "") if isinstance(t, str) else t for t in texts)
-            return tuple(dict.fromkeys(ids[self._key(f"{title}\n{text}")] for text, title in pairs))
+            return tuple(dict.fromkeys(self._found(ids, text, title) for text, title in pairs))
 
         return find
+
+    def _found(self, ids: Mapping[str, str], text: str, title: str) -> str:
+        name = ids.get(self._key(f"{title}\n{text}"))
+        if name is None:
+            titled = f" with the title {title!r:.80}" if title else ""
+            raise DataError(
+                f"the passage {text!r:.80}{titled} is not in the pool: add it, with its title, before the "
+                "finder is made."
+            )
+        return name
 
     def _ids(self) -> dict[str, str]:
         return {key: f"p{n:06d}" for n, key in enumerate(sorted(self._texts))}
@@ -184,6 +197,21 @@ def refuse_leaks(data: Dataset) -> None:
                     f"the text of query {query_id!r} stands in {first[texts[query_id]]} and in {name}; "
                     "a query belongs to one split, so drop it from one of the two."
                 )
+
+
+def refuse_unreadable(data: Dataset) -> None:
+    """Refuse queries with which the data set could be written, and not be read.
+
+    Raises:
+        DataError: A query has no text, or two have one id.
+    """
+    seen: set[str] = set()
+    for query in data.queries:
+        if not query.text.strip():
+            raise DataError(f"the query {query.id!r} has no text; give it a text, or leave it out.")
+        if query.id in seen:
+            raise DataError(f"two queries have the id {query.id!r}; give each query an id of its own.")
+        seen.add(query.id)
 
 
 class Tally:
@@ -267,13 +295,14 @@ def describe(numbers: Statistics) -> str:
 
 
 def finish(out: Path, data: Dataset, tokenizer: Path | None = None) -> Statistics:
-    """Check for leaks, write the data set, print its statistics.
+    """Check the queries, write the data set, print its statistics.
 
     Raises:
-        DataError: A query text stands in two splits.
+        DataError: A query text stands in two splits, a query has no text, or two have one id.
         ConfigError: The tokenizer is missing.
         WriteError: The folder cannot be written; nothing is left under its name.
     """
+    refuse_unreadable(data)
     refuse_leaks(data)
     numbers = statistics(data, tokenizer)
     write_dataset(out, data.passages, data.queries, data.qrels)

@@ -1,8 +1,8 @@
 """Reads raw files of any size: one record at a time, compressed or not.
 
 The functions keep no record after they have yielded it, so memory does not grow with the file. The module
-knows tables, JSON and compression, and no particular data set. Every error names the file and the line, or
-the record in a file without useful lines.
+knows tables, JSON, lines and compression, and no particular data set. Every error names the file and the
+line, or the record in a file without useful lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from grls.errors import DataError
 from grls.io.extras import needing
-from grls.io.files import text_lines
+from grls.io.files import BOM, text_lines
 
 _OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
 
@@ -110,6 +110,24 @@ def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
         if len(fields) != len(columns) or not all(fields):
             raise DataError(f"expected {expected}, got {fields!r:.120}.", file, line)
         yield line, fields
+
+
+def read_lines(file: Path, expected: str) -> Iterator[tuple[int, str]]:
+    """Yield (line number, text without the line end) of a text file of any other format.
+
+    Args:
+        file: The file, compressed or not.
+        expected: The expected content, for the error.
+
+    Raises:
+        DataError: The file is missing, damaged or not UTF-8.
+    """
+    line = 0
+    with _reading(file, expected, lambda: (line + 1, "")), open_raw(file, expected) as stream:
+        for number, raw in enumerate(stream, 1):
+            text = (raw.removeprefix(BOM) if number == 1 else raw).decode("utf-8")
+            line = number
+            yield line, text.removesuffix("\n").removesuffix("\r")
 
 
 def read_json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:

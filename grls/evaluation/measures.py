@@ -4,18 +4,21 @@ Convention: as trec_eval. The grades of the qrels are taken as they are (nDCG ga
 a grade of 1 or more), a judged query without a hit scores 0, and the average is over judged queries. The
 order of a list counts, not its scores: trec_eval would break ties by passage id. Queries and passages are
 passed as numbers: trec_eval is C, and ends an id at a NUL. Recall (``R@k``):
-:mod:`grls.evaluation.metrics.sequence_recall`.
+:mod:`grls.evaluation.metrics.sequence_recall`. :func:`register_measure` adds measures of other people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from numbers import Real
 from statistics import fmean
+from typing import Any
 
 import ir_measures
 
 from grls.data.dataset import HIGHEST_GRADE, Qrels
 from grls.errors import ConfigError, DataError
+from grls.io.plugins import load_plugins
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@5", "Judged@10")
 """The default measures. BEIR's tables report nDCG@10."""
@@ -24,7 +27,37 @@ _DEEPEST = 2**31 - 1  # the deepest cut-off of trec_eval
 _PROVIDERS = ir_measures.providers.FallbackProvider(
     [ir_measures.providers.registry[name] for name in ("pytrec_eval", "judged", "compat", "msmarco")]
 )  # without providers that run another program (gdeval's Perl) or leave queries out (accuracy)
-_HINT = "as in 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names)"
+_HINT = "as in 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names), or one that is registered"
+
+Measure = Callable[[Sequence[str], Mapping[str, int]], float]
+"""Passage ids of a query, best first, and its grades (passage id -> grade) -> a value in [0, 1]."""
+
+REGISTERED: dict[str, Measure] = {}
+"""Name -> a measure of :func:`register_measure`."""
+
+
+def register_measure(name: str, measure: Measure) -> None:
+    """Add a measure; its name is then known wherever measures are named.
+
+    Args:
+        name: Its name, one word that is no name of ``ir_measures``.
+        measure: Gets the passage ids of a query, best first (none for a query without an answer), and its
+            grades; returns a value in [0, 1].
+
+    Raises:
+        ConfigError: The name is no such word, or another measure has it.
+    """
+    if not isinstance(name, str) or name.split() != [name]:
+        raise ConfigError(f"expected the name of a measure as one word, got {name!r}.")
+    known = REGISTERED.get(name)
+    again = known is not None and _place(known) == _place(measure)  # a notebook's cell, run twice
+    if not again and (known is not None or _is_standard(name)):
+        raise ConfigError(f"the measure {name!r} is there already; choose another name.")
+    REGISTERED[name] = measure
+
+
+def _place(measure: Measure) -> tuple[str, str]:
+    return getattr(measure, "__module__", ""), getattr(measure, "__qualname__", repr(measure))
 
 
 def measure_names(measures: str | Sequence[str]) -> list[str]:
@@ -34,10 +67,31 @@ def measure_names(measures: str | Sequence[str]) -> list[str]:
         measures: Names separated by white space, or a list of names.
 
     Raises:
-        ConfigError: A measure is unknown, lacks a parameter, or cannot be computed from qrels and rankings.
+        ConfigError: A measure is unknown, lacks a parameter, cannot be computed from qrels and rankings, or
+            is a function, which needs a name.
     """
     asked = measures.split() if isinstance(measures, str) else list(measures)
-    return list(dict.fromkeys(str(_parsed(name)) for name in asked))
+    return list(dict.fromkeys(map(_named, asked)))
+
+
+def _named(name: Any) -> str:
+    """The name of a measure, as it is written in tables."""
+    if callable(name):
+        raise ConfigError(
+            f"measures: expected names, got the function {getattr(name, '__name__', name)!r}: add it by "
+            "grls.evaluation.measures.register_measure(name, function), and give its name."
+        )
+    if name not in REGISTERED and not _is_standard(name):
+        load_plugins()
+    return name if name in REGISTERED else str(_parsed(name))
+
+
+def _is_standard(name: str) -> bool:
+    try:
+        _parsed(name)
+    except ConfigError:
+        return False
+    return True
 
 
 def deepest_cutoff(measures: Sequence[str]) -> int:
@@ -46,7 +100,8 @@ def deepest_cutoff(measures: Sequence[str]) -> int:
     Raises:
         ConfigError: A measure is unknown, see :func:`measure_names`.
     """
-    return max((int(_parsed(name).params.get("cutoff") or 0) for name in measures), default=0)
+    standard = [_parsed(name) for name in measures if name not in REGISTERED]
+    return max((int(measure.params.get("cutoff") or 0) for measure in standard), default=0)
 
 
 def query_values(
@@ -65,6 +120,18 @@ def query_values(
     if not measures:
         return {}
     _refuse_grades(qrels)
+    values = _standard_values([name for name in measures if name not in REGISTERED], rankings, qrels)
+    values |= {name: _own_values(name, rankings, qrels) for name in measures if name in REGISTERED}
+    order = [name if name in REGISTERED else str(_parsed(name)) for name in measures]
+    return {name: values[name] for name in order}
+
+
+def _standard_values(
+    measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels
+) -> dict[str, list[float]]:
+    """The values of the measures of ``ir_measures``."""
+    if not measures:
+        return {}
     parsed = [_parsed(name) for name in measures]
     judged, hits = _numbered(rankings, qrels)
     values = {
@@ -74,6 +141,17 @@ def query_values(
         name: [values.get((str(query), name), 0.0) for query in range(len(qrels))]
         for name in map(str, parsed)
     }
+
+
+def _own_values(name: str, rankings: Mapping[str, Sequence[str]], qrels: Qrels) -> list[float]:
+    """The values of a registered measure."""
+    values = []
+    for query, grades in qrels.items():
+        value = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
+        if not isinstance(value, Real) or not 0 <= value <= 1:
+            raise DataError(f"the measure {name!r} gave {value!r} for query {query!r}; expected 0 to 1.")
+        values.append(float(value))
+    return values
 
 
 def mean_values(

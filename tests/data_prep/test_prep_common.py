@@ -65,6 +65,28 @@ def test_a_query_text_in_two_splits_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ([Query("q1", " ", ("a",))], "the query 'q1' has no text"),
+        ([_query("q1", "a"), _query("q1", "b", "another")], "two queries have the id 'q1'"),
+    ],
+)
+def test_queries_that_could_not_be_read_again_are_not_written(queries, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        common.finish(tmp_path / "out", _data(train=queries))
+    assert not (tmp_path / "out").exists()
+
+
+def test_evidence_that_is_no_passage_is_named():
+    pool = common.PassagePool()
+    pool.add("a holt is a den.", "Holt")
+    find = pool.finder()
+    assert find([("a holt  is a den.", "Holt")]) == ("p000000",)
+    with pytest.raises(DataError, match=r"the passage 'a holt is a den\.' is not in the pool: add it"):
+        find(["a holt is a den."])
+
+
 def test_query_texts_that_differ_in_signs_alone_are_no_leak():
     data = _data(train=[_query("q1", "a", "What is C++?")], test=[_query("q2", "b", "What is C#?")])
     common.refuse_leaks(data)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from data_prep.raw import find_raw, read_csv, read_json_lines, read_json_list, read_json_object
+from data_prep.raw import find_raw, read_csv, read_json_lines, read_json_list, read_json_object, read_lines
 from grls.errors import ConfigError, DataError
 
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
@@ -31,6 +31,17 @@ def test_compressed_or_not_the_records_are_the_same(suffix, tmp_path):
     assert list(read_json_list(nested, "data")) == [("record 1", {"a": 1})]
     members = write(tmp_path, json.dumps({"x.y-1": {"a": 1}, "z": {}}), suffix, "members")
     assert list(read_json_object(members)) == [("x.y-1", {"a": 1}), ("z", {})]
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_lines_of_any_format(suffix, tmp_path):
+    file = write(tmp_path, b"\xef\xbb\xbf? a\r\n\n> b\x85c", suffix)
+    with pytest.raises(DataError, match="line 3: expected cards"):
+        list(read_lines(file, "cards"))
+    file = write(tmp_path, b"\xef\xbb\xbf? a\r\n\n> b", suffix)
+    assert list(read_lines(file, "cards")) == [(1, "? a"), (2, ""), (3, "> b")]
+    with pytest.raises(DataError, match="no such file; expected cards"):
+        list(read_lines(tmp_path / "absent", "cards"))
 
 
 def test_a_file_is_found_whole_or_compressed(tmp_path):
