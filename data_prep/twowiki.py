@@ -60,7 +60,7 @@ def prepare(
     Args:
         raw: Folder with train.json and, for the official split, dev.json.
         out: Folder to write; an earlier one is replaced.
-        sample: Number of questions to draw from each file; the corpus is their paragraphs. Null: all.
+        sample: Number of questions to draw from each file; the corpus is their paragraphs; null: all.
         seed: Seed of the sample and of the split.
         ratios: Shares of train, dev and test where there is no dev.json; they add up to 1.
         dev_share: Share of train.json that becomes the dev split where dev.json is the test split.

@@ -34,7 +34,7 @@ def check(
     Args:
         data: The data set folder, or its ``corpus.jsonl`` alone.
         index: A retriever folder, or the folder of an index, to check in place of data.
-        tokenizer: The tokenizer of the generator: a folder, a hub name, or a name that configs use. Null:
+        tokenizer: The tokenizer of the generator: a folder, a hub name, or a name that configs use; null:
             lengths are counted in words, and no text is encoded and decoded.
         max_passage_tokens: Passages longer than this are counted, in tokens (without a tokenizer in words).
         examples: Number of passage ids to show of each kind.

@@ -40,7 +40,7 @@ def neighbours(
         retriever: Retriever that finds the neighbours: a retriever folder of any kind over this corpus, or
             bm25.
         rare: In place of a retriever: neighbours are passages with rare words in common, which at most this
-            many passages hold. Null: use the retriever.
+            many passages hold; null: use the retriever.
         k: Largest number of neighbours of a passage.
         search: Options of search of a retriever folder; ``batch_size`` counts passages.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.

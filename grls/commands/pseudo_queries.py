@@ -58,7 +58,7 @@ def pseudo_queries(
         draw: Options of drawing queries.
         links: File of `grls prepare neighbours`, for several hops.
         retriever: Retriever that judges the queries: a retriever folder of any kind over this corpus, or
-            bm25. Null: no judgement, only unusable texts are dropped.
+            bm25; null: no judgement, only unusable texts are dropped.
         k: A query is kept if its (first) passage is among its k best passages.
         search: Options of search of a retriever folder; ``batch_size`` is also that of the query generator.
         limit: Number of passages to write queries for, drawn by the seed; null: all.

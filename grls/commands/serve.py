@@ -51,7 +51,7 @@ def serve(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
-        examples: File with queries to try, one a line, which the page at / offers. Null: queries of the data
+        examples: File with queries to try, one a line, which the page at / offers; null: queries of the data
             set that grls fit left beside the retriever.
     """
     from grls.errors import ConfigError

@@ -42,7 +42,7 @@ def train_biencoder(
         train_split: Split of the training queries.
         dev_split: Split of the queries that choose the best epoch; null: no measurement, and the last epoch
             is kept.
-        max_tokens: Longest text in tokens; longer texts are cut. Null: the limit of the model.
+        max_tokens: Longest text in tokens; longer texts are cut; null: the limit of the model.
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
             same corpus, or ``bm25``.

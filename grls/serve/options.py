@@ -52,14 +52,14 @@ class AccessOptions:
 
     Args:
         keys: File with API keys, one a line. Each request then needs one: the header
-            ``Authorization: Bearer KEY``. Null: none is needed.
-        rate: Largest number of requests a minute of one key (without keys: of one address). Null: any number.
+            ``Authorization: Bearer KEY``; null: none is needed.
+        rate: Largest number of requests a minute of one key (without keys: of one address); null: any number.
         origins: Origins of web pages that may call the server from a browser (CORS), such as
             https://example.org. Empty: none.
         allowed_hosts: Further host names under which the server is reached, without ports, such as
             search.example.org behind a proxy; '*': any. A server at a loopback address answers requests for
             localhost, 127.0.0.1 and these names alone.
-        admin: File with the token of POST /admin/reload. Null: the environment variable GRLS_ADMIN_TOKEN;
+        admin: File with the token of POST /admin/reload; null: the environment variable GRLS_ADMIN_TOKEN;
             without both, nothing can be reloaded.
 
     Raises:

@@ -82,7 +82,7 @@ class Trainer(L.Trainer):
 
     Args:
         precision: Lightning's precision, or ``auto``: ``bf16-mixed`` where the processor has instructions for
-            it, else ``32-true``. Null: ``32-true``.
+            it, else ``32-true``; null: ``32-true``.
         kwargs: The other options of Lightning's trainer.
     """
 

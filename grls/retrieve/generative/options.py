@@ -17,7 +17,7 @@ class SearchOptions:
     Args:
         beams: Beam width: number of prefixes that are kept at every step.
         mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
-        early_stop: Stop decoding a passage at its unique prefix. Null: where this is exact
+        early_stop: Stop decoding a passage at its unique prefix; null: where this is exact
             (``renormalized``).
         batch_size: Model inputs decoded together (slots of the fast search).
         truncate_queries: Cut queries longer than the limit; false refuses them.

@@ -31,7 +31,7 @@ class AnswerOptions:
 
     Args:
         model: Folder, hub name or .gguf file of a language model, causal or encoder-decoder; for programs
-            also a served one, as in `grls answer dsp`. Null: the server answers no questions.
+            also a served one, as in `grls answer dsp`; null: the server answers no questions.
         methods: The methods that requests may name; the first one is the default. direct, follow-up and
             riches, or a program: openqa, multihop, conversational, retrieve-then-read, self-ask.
         k: Passages that the model reads for a question, where a request does not say.

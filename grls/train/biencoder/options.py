@@ -18,7 +18,7 @@ class PairOptions:
 
     Args:
         multistep: true: a pair for each hop, query and earlier gold evidence -> next gold passage; false:
-            each gold passage is paired with the query alone. Null: true if any query has several gold
+            each gold passage is paired with the query alone; null: true if any query has several gold
             passages.
         done: Learn DONE as the passage after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
@@ -63,7 +63,7 @@ class BiEncoderOptions(PairOptions):
         weight_decay: Weight decay of the optimizer.
         optimizer: ``adamw``, or ``adafactor`` with the learning rate above instead of relative steps.
         clip: Largest norm of the gradient; larger gradients are scaled down to it.
-        scale: Factor on the inner products before the softmax, the inverse of a temperature. Null: 20 where
+        scale: Factor on the inner products before the softmax, the inverse of a temperature; null: 20 where
             the model normalises its embeddings or compares by cosine, else 1.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.

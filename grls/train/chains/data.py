@@ -25,7 +25,7 @@ class ChainData(RetrieveData):
     Args:
         data: Data set folder in BEIR's layout.
         teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
-            corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``. Null: no teacher.
+            corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``; null: no teacher.
         teacher_share: Share of the teacher in the targets (0 to 1).
         teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: the
             default of its kind.
@@ -34,9 +34,9 @@ class ChainData(RetrieveData):
             and for the prior, which otherwise has no effect on them.
         branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
-            Decode with the same prior. Null: no prior.
-        spans: Learn to write spans of passages instead of passages from their beginning. Null: no spans.
-        rescore: Learn to rescore passages that are read to their end. Null: no rescoring.
+            Decode with the same prior; null: no prior.
+        spans: Learn to write spans of passages instead of passages from their beginning; null: no spans.
+        rescore: Learn to rescore passages that are read to their end; null: no rescoring.
         decay: Token n of a passage has the weight ``decay ** n``; below 1, the first tokens weigh more, which
             decide what a beam keeps.
         kwargs: The options of :class:`grls.train.stages.data.RetrieveData`; ``batch_size`` counts queries.

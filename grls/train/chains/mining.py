@@ -27,8 +27,8 @@ class MineNegatives(L.Callback):
 
     Args:
         passages: Largest number of hard negatives of a hop; 0 mines none.
-        queries: Number of training queries to mine for, drawn anew each time; the others have no margin loss.
-            Null: all.
+        queries: Number of training queries to mine for, drawn anew each time; the others have no margin loss;
+            null: all.
         first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
         every_n_epochs: Epochs from one mining to the next. Negatives hold for one epoch, so the epochs
             between have no margin loss.

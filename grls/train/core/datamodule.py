@@ -42,7 +42,7 @@ class FitData(L.LightningDataModule):
         data: Data set folder in BEIR's layout.
         batch_size: Examples a batch and process.
         global_batch_size: Examples of a batch of all processes together, in place of ``batch_size``: the run
-            has the same losses with any number of processes, and can be resumed with another number. Null:
+            has the same losses with any number of processes, and can be resumed with another number; null:
             ``batch_size`` times the number of processes.
         dev_size: Largest number of dev inputs to retrieve for.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,

@@ -64,7 +64,7 @@ class GeneratorModule(L.LightningModule):
             trained, and merged into the saved model. 0: no adapters, all weights are trained.
         lora_dropout: Dropout of the adapters' inputs (0 to 1).
         seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
-            uninterrupted one. Null: ``seed_everything`` (0 without the command).
+            uninterrupted one; null: ``seed_everything`` (0 without the command).
 
     Raises:
         ConfigError: A rate is out of range.

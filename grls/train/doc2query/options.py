@@ -17,7 +17,7 @@ class Drawing:
     Args:
         queries: Number of queries for each passage.
         hops: Number of passages in the chain of a query.
-        reads: Passages from which a query is written: the ``first`` of its chain, or ``all``. Null: all, if
+        reads: Passages from which a query is written: the ``first`` of its chain, or ``all``; null: all, if
             the generator has learned to read several.
         temperature: Sampling temperature; below 1, queries are closer to the likeliest one.
         top_p: Nucleus sampling: tokens are drawn from the likeliest ones with this total probability (0 to
