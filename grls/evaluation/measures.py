@@ -147,7 +147,7 @@ def _own_values(name: str, rankings: Mapping[str, Sequence[str]], qrels: Qrels) 
     """The values of a registered measure."""
     values = []
     for query, grades in qrels.items():
-        value = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
+        value: Any = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
         if not isinstance(value, Real) or not 0 <= value <= 1:
             raise DataError(f"the measure {name!r} gave {value!r} for query {query!r}; expected 0 to 1.")
         values.append(float(value))
