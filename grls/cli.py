@@ -22,6 +22,7 @@ import grls
 from grls.commands.renamed import renamed
 from grls.errors import ConfigError
 from grls.io import ending
+from grls.io.help_text import formatter, name_lines, paragraphs
 from grls.io.recipes import with_recipes
 from grls.io.threads import wait_asleep_if_busy
 
@@ -201,8 +202,8 @@ def _refused(why: str) -> int:
 
 
 def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> str:
-    lines = "".join(f"  {name:<16} {verb.what}\n" for name, verb in verbs.items())
-    more = f"\n{what}\n" if what else ""
+    lines = name_lines({name: verb.what for name, verb in verbs.items()})
+    more = f"\n{paragraphs(what)}\n" if what else ""
     return f"usage: {prog} {word} [options]\n{more}\n{lines}\n`{prog} {word} --help` explains its options.\n"
 
 
@@ -271,7 +272,8 @@ class Command:
         from jsonargparse import ArgumentParser
 
         function = self.function
-        parser = ArgumentParser(prog=self.prog, description=_description(function), epilog=self._see_also())
+        texts = {"description": _description(function), "epilog": self._see_also()}
+        parser = ArgumentParser(prog=self.prog, formatter_class=formatter(), **texts)
         parser.add_argument("--config", action="config", help=_CONFIG)
         places = _arguments(function)
         types, helps = get_type_hints(function), _helps(function)
@@ -289,8 +291,8 @@ class Command:
 
     def _see_also(self) -> str:
         """The names that may follow the verb, for the end of its help."""
-        names = "; ".join(f"`{self.prog} {name}`: {verb.what}" for name, verb in self._names.items())
-        return f"See also {names}." if names else ""
+        names = {name: verb.what for name, verb in self._names.items()}
+        return f"See also `{self.prog} NAME`:\n\n{name_lines(names)}" if names else ""
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""

@@ -4,8 +4,8 @@
 range of rows, and counting, filtering and removing passages is arithmetic on ranges. ``base`` is the
 protocol. It has three backends: ``flat`` (a dictionary from prefix to next tokens, the readable reference),
 ``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in NumPy arrays,
-memory-mapped). ``union`` makes one index of two segments (passages added later), ``merge`` copies both into
-one segment, and ``subset`` counts selected passages by ranges of rows. ``build`` makes a segment from a
+memory-mapped); ``backends`` lists them, and adds others. ``union`` makes one index of two segments (passages
+added later), ``merge`` copies both into one segment, and ``subset`` counts selected passages by ranges of rows. ``build`` makes a segment from a
 corpus, ``options`` are its options, ``storage`` saves and loads it (``array_files``: one file per array), and
 ``external_sort/`` builds an index that does not fit into memory, and ``shard_runs`` one whose shards were
 sorted by several workers. ``tensors`` is a copy of ``array`` on a GPU. ``ranges/`` cuts an
@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 from grls.io.lazy import on_demand
 
 if TYPE_CHECKING:
+    from grls.index.backends import BACKENDS, register_backend
     from grls.index.base import Allowed, ConstraintIndex, Segment
     from grls.index.build import build_index, index_sequences, index_tokens
     from grls.index.rows import Rows, SortedRows, sort_rows
-    from grls.index.storage import BACKENDS, load_index, register_backend, save_index, save_stream
+    from grls.index.storage import load_index, save_index, save_stream
     from grls.index.subset import Subset
     from grls.index.union import UnionIndex
 
@@ -51,7 +52,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "Allowed": "base",
-        "BACKENDS": "storage",
+        "BACKENDS": "backends",
         "ConstraintIndex": "base",
         "Rows": "rows",
         "Segment": "base",
@@ -62,7 +63,7 @@ __getattr__ = on_demand(
         "index_sequences": "build",
         "index_tokens": "build",
         "load_index": "storage",
-        "register_backend": "storage",
+        "register_backend": "backends",
         "save_index": "storage",
         "save_stream": "storage",
         "sort_rows": "rows",

@@ -20,12 +20,12 @@ from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.errors import ConfigError, DataError
 from grls.index.array import ArrayIndex
+from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
 from grls.index.external_sort.runs import Sequences, cost
 from grls.index.external_sort.stream import SMALLEST_MEMORY
-from grls.index.options import check_backend
 from grls.index.rows import Array, Form, sort_rows
-from grls.index.storage import BACKENDS, FORMS, load_index, save_stream
+from grls.index.storage import FORMS, load_index, save_stream
 from grls.io.counts import counted
 from grls.io.progress import Progress, waiting
 

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError
-from grls.io.plugins import VARIABLE, load_plugins
 
 Form = Literal["whole", "prefixes"]
 """What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
-
-BUILT_IN = ("array", "marisa", "flat")
-"""The backends of the package."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class IndexOptions:
             in training (a model without a record of it writes passages).
 
     Raises:
-        ConfigError: The backend is unknown, ``memory`` is no size, or ``span_words`` is below 0.
+        ConfigError: ``memory`` is no size, or ``span_words`` is below 0.
     """
 
     backend: str = "array"
@@ -41,7 +37,6 @@ class IndexOptions:
     span_words: int | None = None
 
     def __post_init__(self) -> None:
-        check_backend(self.backend)
         memory_bytes(self.memory)
         if self.span_words is not None and self.span_words < 0:
             raise ConfigError(f"index.span_words must be at least 0, got {self.span_words}.")
@@ -64,21 +59,6 @@ class LimitOptions:
     query: int | None = None
     input: int | None = None
     evidence: int | None = None
-
-
-def check_backend(backend: str) -> None:
-    """Refuse (ConfigError) the name of a backend that is neither of the package nor registered."""
-    if backend in BUILT_IN:
-        return
-    from grls.index.storage import BACKENDS  # a light import is enough for the others
-
-    if backend not in BACKENDS:
-        load_plugins()
-    if backend not in BACKENDS:
-        raise ConfigError(
-            f"unknown index backend {backend!r}; expected one of {', '.join(BACKENDS)}, or one "
-            f"that a module of {VARIABLE} registers."
-        )
 
 
 def memory_bytes(text: str) -> int:

@@ -19,13 +19,11 @@ import numpy as np
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, out_of_memory
 from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
+from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
 from grls.index.external_sort.runs import Sequences
 from grls.index.external_sort.stream import Runs, merge_runs, write_stream
 from grls.index.fit import refuse_misfit, refuse_outside
-from grls.index.flat import FlatIndex
-from grls.index.marisa import MarisaIndex
-from grls.index.options import BUILT_IN
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, read_json, write_json
 from grls.io.plugins import VARIABLE, load_plugins
@@ -33,40 +31,7 @@ from grls.io.plugins import VARIABLE, load_plugins
 FORMAT = 2
 """The format version. Format 1, which is still read, has no ``within.npy``: its ``offsets.npy`` holds all."""
 MANIFEST = "index.json"
-BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 FORMS = ("whole", "prefixes")
-_ROW_ARRAYS = ("tokens", "offsets", "within", "members", "member_offsets")
-
-
-def register_backend(backend: type[Segment]) -> None:
-    """Add a backend.
-
-    Args:
-        backend: The class; its ``backend`` is the name, its ``stored`` the names of its arrays.
-
-    Raises:
-        ConfigError: The class lacks a method or its name, another class has the name, or an array has the
-            name of one of the rows.
-    """
-    called, name = backend.__qualname__, getattr(backend, "backend", None)
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f'{called} has no name: give it a class attribute backend = "…".')
-    if lacking := sorted(getattr(backend, "__abstractmethods__", ())):
-        raise ConfigError(f"the backend {name!r} ({called}) lacks {', '.join(lacking)}: write these methods.")
-    if taken := sorted(set(backend.stored) & set(_ROW_ARRAYS)):
-        raise ConfigError(
-            f"the backend {name!r} stores {taken[0]!r}, which is an array of the rows: rename it."
-        )
-    if not _same_class(BACKENDS.get(name, backend), backend):
-        raise ConfigError(
-            f"the backend {name!r} is {BACKENDS[name].__qualname__} already; choose another name."
-        )
-    BACKENDS[name] = backend
-
-
-def _same_class(one: type, other: type) -> bool:
-    """Whether two classes are the same, or were made from the same lines of a module read twice."""
-    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
 def save_stream(
@@ -261,7 +226,7 @@ def _of_known_form(arrays: dict[str, Array], manifest: dict[str, Any]) -> dict[s
     A registered backend checks its own in ``restore``.
     """
     own = manifest["backend"] in BUILT_IN
-    return {name: array for name, array in arrays.items() if own or name in _ROW_ARRAYS}
+    return {name: array for name, array in arrays.items() if own or name in ROW_ARRAYS}
 
 
 def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatError:
@@ -272,7 +237,7 @@ def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatEr
 
 def _named_files(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The files of an index that are opened: those of its backend, whatever else a manifest names."""
-    known = {*_ROW_ARRAYS, *BACKENDS[manifest["backend"]].stored}
+    known = {*ROW_ARRAYS, *BACKENDS[manifest["backend"]].stored}
     return {name: entry for name, entry in manifest["files"].items() if name in known}
 
 
@@ -303,7 +268,7 @@ def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Row
 def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
     """Raise an error if the manifest lacks a key of :func:`write_index`."""
     kinds: dict[str, type] = {"end": int, "tokenizer": str, "corpus": str, "files": dict}
-    arrays = {*_ROW_ARRAYS}
+    arrays = {*ROW_ARRAYS}
     if manifest["format"] == 1:
         arrays.remove("within")
     else:

@@ -8,5 +8,6 @@ error. ``progress`` shows how far a loop is, ``terminal`` makes foreign text saf
 silences other libraries. ``recipes`` finds the files that ``--config`` names. ``lazy`` imports the names of a
 folder on first use, ``extras`` the packages that are extras. ``parts`` counts the seconds of the parts of a
 search. ``counts`` writes a number with its noun. ``threads`` lets the threads of numeric libraries sleep
-on a busy machine. ``plugins`` imports modules that add kinds and backends.
+on a busy machine. ``plugins`` imports modules that add kinds, backends and measures.
+``help_text`` writes the lists and paragraphs of ``--help``.
 """

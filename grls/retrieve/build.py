@@ -17,6 +17,7 @@ from pathlib import Path
 
 from grls.cluster.options import Workers
 from grls.errors import ConfigError, DataError
+from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.plugins import load_plugins
 from grls.retrieve.registry import KINDS, class_of
@@ -99,6 +100,7 @@ def build(model: str, corpus: str, how: Building) -> str:
             ``build`` wrote no folder.
     """
     load_plugins()
+    check_backend(how.index.backend)
     asked = kind_of_model(model) if how.asked == AUTO else how.asked
     kind = VARIANTS.get(asked, asked)
     if kind in KINDS:

@@ -11,9 +11,9 @@ from small_data import small_retriever, write_small
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, IndexFormatError
 from grls.index import BACKENDS, index_sequences, load_index, register_backend, save_index
+from grls.index.backends import check_backend
 from grls.index.base import Segment
 from grls.index.flat import FlatIndex
-from grls.index.options import IndexOptions
 from grls.index.rows import Array, Ints, Rows
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import load_retriever
@@ -69,10 +69,9 @@ def test_it_is_stored_and_opened_with_its_arrays(known: None, tmp_path: Path) ->
 def test_a_generator_is_indexed_by_it_and_opens(known: None, tmp_path: Path) -> None:
     write_small(tmp_path / "data")
     small = small_retriever(tmp_path / "data")
-    backend = IndexOptions(backend="dated").backend
     corpus = Corpus.read(tmp_path / "data")
     made = GenerativeRetriever.assemble(
-        small.model, small.codec.tokenizer, corpus, small.codec.limits, backend=backend
+        small.model, small.codec.tokenizer, corpus, small.codec.limits, backend="dated"
     )
     made.save_pretrained(tmp_path / "r")
     opened = load_retriever(tmp_path / "r")
@@ -81,7 +80,7 @@ def test_a_generator_is_indexed_by_it_and_opens(known: None, tmp_path: Path) -> 
 
 
 def test_the_option_names_what_is_registered(known: None) -> None:
-    assert "array, marisa, flat, dated" in refusal(ConfigError, lambda: IndexOptions(backend="nope"))
+    assert "array, marisa, flat, dated" in refusal(ConfigError, lambda: check_backend("nope"))
 
 
 def test_arrays_that_are_not_declared_are_refused_when_they_are_stored(known: None, tmp_path: Path) -> None:

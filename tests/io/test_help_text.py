@@ -1,0 +1,43 @@
+"""Help texts fit the terminal, and a list stays a list."""
+
+import re
+
+import pytest
+
+from grls.cli import main
+from grls.io.help_text import name_lines, paragraphs
+
+
+def test_a_list_goes_on_below_its_text() -> None:
+    text = name_lines({"a": "one two three four five six seven", "a-very-long-name-of-a-thing": "x"}, 52)
+    assert text == (
+        f"  {'a':<28}one two three four\n{'':30}five six seven\n  a-very-long-name-of-a-thing  x\n"
+    )
+    assert name_lines({}) == ""
+
+
+def test_paragraphs_are_filled_one_by_one_and_lists_stay() -> None:
+    assert paragraphs("one two\nthree\n\n  a  b\n  c  d\n\nfour five", 9) == (
+        "one two\nthree\n\n  a  b\n  c  d\n\nfour five"
+    )
+    assert paragraphs("one two three", 9, "> ") == "> one two\n> three"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"], ["train", "--help"]])
+def test_the_lists_of_verbs_fit(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
+    assert main(words) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 72
+
+
+def test_the_names_that_may_follow_a_verb_stand_in_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were one paragraph, whose lines ended in the middle of a command."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["fuse", "--help"])
+    text = capsys.readouterr().out
+    assert re.search(r"\n\nSee also `grls fuse NAME`:\n\n  cut {13} *cut each ranking", text)
