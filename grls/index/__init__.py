@@ -5,11 +5,11 @@ range of rows, and counting, filtering and removing passages is arithmetic on ra
 protocol. It has three backends: ``flat`` (a dictionary from prefix to next tokens, the readable reference),
 ``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in NumPy arrays,
 memory-mapped); ``backends`` lists them, and adds others. ``union`` makes one index of two segments (passages
-added later), ``merge`` copies both into one segment, and ``subset`` counts selected passages by ranges of rows. ``build`` makes a segment from a
-corpus, ``options`` are its options, ``storage`` saves and loads it (``array_files``: one file per array), and
-``external_sort/`` builds an index that does not fit into memory, and ``shard_runs`` one whose shards were
-sorted by several workers. ``tensors`` is a copy of ``array`` on a GPU. ``ranges/`` cuts an
-index into prefix ranges that one beam searches together, in several processes.
+added later), ``merge`` copies both into one segment, and ``subset`` counts selected passages by ranges of
+rows. ``build`` makes a segment from a corpus, ``options`` are its options, ``storage`` saves and loads it
+(``array_files``: one file per array), and ``external_sort/`` builds an index that does not fit into memory,
+and ``shard_runs`` one whose shards were sorted by several workers. ``tensors`` is a copy of ``array`` on a
+GPU. ``ranges/`` cuts an index into prefix ranges that one beam searches together, in several processes.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
 ``fit`` refuses arrays that do not fit together, ``index_check`` checks all invariants of an index on disk,

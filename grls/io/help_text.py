@@ -20,7 +20,7 @@ def name_lines(texts: Mapping[str, str], width: int | None = None) -> str:
         width: Characters of a line; None: those of the terminal.
     """
     columns = width or _columns()
-    edge = max([_WIDEST_NAME, *map(len, texts)]) + len(_MARGIN) + 1
+    edge = max([_WIDEST_NAME, *(len(name) + 1 for name in texts)]) + len(_MARGIN) + 1
     lines = []
     for name, text in texts.items():
         rows = textwrap.wrap(text, max(columns - edge, 20), break_on_hyphens=False) or [""]

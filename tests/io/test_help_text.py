@@ -11,7 +11,7 @@ from grls.io.help_text import name_lines, paragraphs
 def test_a_list_goes_on_below_its_text() -> None:
     text = name_lines({"a": "one two three four five six seven", "a-very-long-name-of-a-thing": "x"}, 52)
     assert text == (
-        f"  {'a':<28}one two three four\n{'':30}five six seven\n  a-very-long-name-of-a-thing  x\n"
+        f"  {'a':<29}one two three four\n{'':31}five six seven\n  a-very-long-name-of-a-thing  x\n"
     )
     assert name_lines({}) == ""
 
