@@ -272,8 +272,8 @@ class Command:
         from jsonargparse import ArgumentParser
 
         function = self.function
-        texts = {"description": _description(function), "epilog": self._see_also()}
-        parser = ArgumentParser(prog=self.prog, formatter_class=formatter(), **texts)
+        what, names = _description(function), self._see_also()
+        parser = ArgumentParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=names)
         parser.add_argument("--config", action="config", help=_CONFIG)
         places = _arguments(function)
         types, helps = get_type_hints(function), _helps(function)

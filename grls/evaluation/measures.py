@@ -10,7 +10,6 @@ passed as numbers: trec_eval is C, and ends an id at a NUL. Recall (``R@k``):
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from numbers import Real
 from statistics import fmean
 from typing import Any
 
@@ -147,11 +146,21 @@ def _own_values(name: str, rankings: Mapping[str, Sequence[str]], qrels: Qrels) 
     """The values of a registered measure."""
     values = []
     for query, grades in qrels.items():
-        value: Any = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
-        if not isinstance(value, Real) or not 0 <= value <= 1:
+        value = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
+        share = _share(value)
+        if share is None:
             raise DataError(f"the measure {name!r} gave {value!r} for query {query!r}; expected 0 to 1.")
-        values.append(float(value))
+        values.append(share)
     return values
+
+
+def _share(value: Any) -> float | None:
+    """The value as a number, of NumPy or Torch, too; None: it is no number, or not in [0, 1]."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if 0 <= number <= 1 else None
 
 
 def mean_values(
