@@ -50,6 +50,13 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(re.search(rf"^  {verb} ", usage, re.MULTILINE) for verb in VERBS)
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "grls", "--help"], stdout=subprocess.PIPE, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout.split("\n")[0]) == (0, "usage: grls VERB [options]")
+
+
 def _unread(program: str, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
     """Run a program whose standard output nobody reads."""
     read, write = os.pipe()

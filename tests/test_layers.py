@@ -32,6 +32,7 @@ ORDER = (
     ("grls.adapters", "grls.serve"),
     ("grls.commands",),
     ("grls.cli",),
+    ("grls.__main__",),
 )
 """From the bottom to the top. A layer imports itself and what stands below it."""
 

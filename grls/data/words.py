@@ -27,6 +27,7 @@ import Stemmer
 from grls.data.language import STEMMERS, guess
 from grls.errors import ConfigError
 from grls.io.counts import counted
+from grls.io.temporary import is_temporary
 
 log = logging.getLogger(__name__)
 
@@ -230,8 +231,9 @@ def nothing_found(asked: int, empty: int, source: str) -> str | None:
     """The warning if most queries share no word with the corpus; None otherwise."""
     if empty * 2 <= asked:
         return None
+    corpus = "the corpus" if is_temporary(source) else source
     return (
-        f"{counted(empty, 'query shares', 'queries share')} no word with {source}, of {asked:,} asked: BM25 "
+        f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {asked:,} asked: BM25 "
         "finds nothing there. Are queries and passages in one language? (--analyzer.language, "
         "--analyzer.stem)"
     )

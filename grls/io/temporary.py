@@ -76,6 +76,11 @@ def temporary(final: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_temporary(path: str | Path) -> bool:
+    """Whether a path leads through a temporary folder, which has no name that a user knows."""
+    return any(_OURS.search(part) for part in Path(path).parts if part.endswith(".tmp"))
+
+
 def clean(final: Path) -> None:
     """Remove the folders that dead writers of ``final`` left beside it; first put back what they moved."""
     begin = f".{_stem(final)}."

@@ -1,4 +1,5 @@
 import unicodedata
+from pathlib import Path
 
 import bm25s
 import pytest
@@ -7,8 +8,9 @@ from grls.data.corpus import Corpus
 from grls.data.language import guess
 from grls.data.spans import Spans, read_spans
 from grls.data.types import Passage, Query
-from grls.data.words import Analyzer, count, fold, pieces, plain_words
+from grls.data.words import Analyzer, count, fold, nothing_found, pieces, plain_words
 from grls.errors import ConfigError, DataError
+from grls.io.temporary import temporary
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.neighbours import by_shared_words
 from grls.train.chains.span_targets import SpanTargets
@@ -182,6 +184,15 @@ def test_a_corpus_where_most_queries_find_nothing_is_told_of(caplog: pytest.LogC
     caplog.clear()
     retriever.retrieve(asked[:2], 1)
     assert not caplog.records, "once is enough"
+
+
+def test_the_warning_names_no_temporary_folder(tmp_path: Path) -> None:
+    """A corpus that an experiment keeps in a temporary folder was named by a path that nobody knows."""
+    with temporary(tmp_path / "corpus.jsonl") as room:
+        line = nothing_found(2, 2, f"{room}/new/../corpus.jsonl")
+    assert line is not None
+    assert line.startswith("2 queries share no word with the corpus, of 2 asked")
+    assert "with data/c.jsonl, of" in (nothing_found(2, 2, "data/c.jsonl") or "")
 
 
 def test_passages_of_all_scripts_have_neighbours() -> None:
