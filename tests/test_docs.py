@@ -1,6 +1,7 @@
 """What the README and the pages of ``docs/`` refer to is there."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,30 @@ def test_tables_and_lists_are_shown_as_such(page: Path) -> None:
             assert re.match(r"\| ?--", after), line
         if re.match(r"- |1\. ", line):
             assert re.match(r"- |\d+\. |  |$", before), line
+
+
+MODULE = r"`((?:grls|data_prep)[\w./]*?)(?:\.py)?`"
+LISTED = re.compile(rf"((?:`\w+`(?:, | and ))*`\w+`) in {MODULE}|in {MODULE}: ([^|\n]*)")
+
+
+def missing_names(text: str) -> list[str]:
+    """The names that a page says are in a module, "`f` in `m`" or "in `m`: `f`, `g`", and that are not."""
+    missing = []
+    for before, where, module, after in LISTED.findall(text):
+        place = import_module((where or module).replace("/", "."))
+        names = re.findall(r"`(\w+)`", before or after)
+        missing += [f"{name} in {place.__name__}" for name in names if not hasattr(place, name)]
+    return missing
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "extend").glob("*.md")), ids=lambda page: page.stem)
+def test_what_the_pages_on_extending_name_is_in_its_module(page: Path) -> None:
+    assert missing_names(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_name_that_is_not_there_is_found() -> None:
+    """One page named readers that no module had."""
+    text = (
+        "For JSON: `read_jsonl`, `read_json` in `data_prep/raw.py` | in `data_prep.raw`: `read_csv` (a), `no`"
+    )
+    assert missing_names(text) == [f"{name} in data_prep.raw" for name in ("read_jsonl", "read_json", "no")]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from failing import fails
-from small_data import write_small
+from small_data import small_retriever, write_small
 
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.index import BACKENDS
 from grls.index.backends import check_backend
 from grls.io import plugins
-from grls.retrieve.registry import KINDS, load_retriever, register
+from grls.retrieve.registry import KINDS, Opening, load_retriever, register
 
 KIND = """
 from toy_kind import ToyRetriever
@@ -94,6 +94,23 @@ def test_a_plugin_is_imported_only_for_a_name_that_is_unknown(
     assert "plain" in BACKENDS
     with pytest.raises(ConfigError, match="expected one of array, marisa, flat, plain, or one that"):
         check_backend("other")
+
+
+def test_an_index_is_built_and_opened_by_the_backend_of_a_plugin(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin(place, monkeypatch, BACKEND)
+    small = small_retriever(place / "data")
+    small.model.save_pretrained(place / "m")
+    small.codec.tokenizer.save_pretrained(place / "m")
+    given = ["index", f"{place / 'm'}", f"--corpus={place / 'data'}", f"--output={place / 'r'}"]
+    line = fails(capsys, *given, "--index.backend=other")
+    assert "unknown index backend 'other'; expected one of array, marisa, flat, plain" in line
+    assert main([*given, "--index.backend=plain", "--device=cpu"]) == 0
+    del BACKENDS["plain"], sys.modules["my_plugin"]  # as in another process
+    opened = load_retriever(place / "r", Opening("cpu"))
+    asked = ["is the heron calm ?"]
+    assert opened.retrieve(asked, 3) == small.retrieve(asked, 3)
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(
