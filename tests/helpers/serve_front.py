@@ -14,25 +14,40 @@ from pathlib import Path
 import httpx
 import serve_extra  # noqa: F401
 
+from grls.serve.front import supervisor as supervising
 from grls.serve.front.run import front_server, serve_front
 from grls.serve.front.task import WorkerTask
-from grls.serve.options import AccessOptions, RequestLimits, WorkerProcessOptions
+from grls.serve.options import (
+    OPEN_ACCESS,
+    USUAL_LIMITS,
+    AccessOptions,
+    RequestLimits,
+    WorkerProcessOptions,
+)
 
 CHILD = (sys.executable, "-P", str(Path(__file__).with_name("serve_child.py")))
 
 
 class Running:
-    """A front process in a thread, whose worker process is that of the tests."""
+    """A front process in a thread, whose worker process is that of the tests, or serves other folders."""
 
-    def __init__(self, folder: Path, limits: RequestLimits, access: AccessOptions, starts: int):
+    def __init__(
+        self,
+        folder: Path,
+        limits: RequestLimits = USUAL_LIMITS,
+        access: AccessOptions = OPEN_ACCESS,
+        starts: int = 1,
+        folders: tuple[str, ...] = (),
+    ):
         self.folder = folder
-        task = WorkerTask((str(folder),), limits, access)
+        task = WorkerTask(folders or (str(folder),), limits, access)
+        child = supervising.CHILD if folders else CHILD
         self.server, self.supervisor = front_server(
-            task, "127.0.0.1", 0, WorkerProcessOptions(True, starts), CHILD
+            task, "127.0.0.1", 0, WorkerProcessOptions(True, starts), child
         )
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
-        until(lambda: self.server.started or not self.thread.is_alive())
+        until(lambda: self.server.started or not self.thread.is_alive(), 120)
         self.address = f"http://127.0.0.1:{self.server.servers[0].sockets[0].getsockname()[1]}"
         self.client = httpx.Client(base_url=self.address, timeout=60)
         self.pool = ThreadPoolExecutor(32)
