@@ -43,7 +43,7 @@ def explain(
     ranking.
     For a retriever of another kind (BM25, bi-encoders, fusions, rescored ones, generators of spans or with
     removed passages) it says the rank and score of each gold passage and what stands above it; for `all`, one
-    line for each query and the number of gold passages up to each rank.
+    line for each query and the number of gold passages up to each rank. ``output`` writes the same as JSON.
 
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
@@ -59,7 +59,8 @@ def explain(
         hops: single: every gold passage without evidence; fixed and dynamic: hop by hop, each gold passage
             after those before it in gold order (dynamic: DONE may be written, with its bias). The numbers
             of hops and chains have no effect here.
-        output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all` OUTPUT.json.
+        output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all`, and where ranks
+            are printed, OUTPUT.json alone.
         limit: For `all`: number of first queries to explain; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
@@ -79,8 +80,8 @@ def explain(
     whole = open_for_explaining(retriever, device, precision, search)
     opened = explainable(single_steps(whole))
     if opened is None:
-        refuse_stepwise(whole, retriever, case, search, hops, output)
-        _print_standings(whole, query, data, split, case, k, limit)
+        refuse_stepwise(whole, retriever, case, search, hops)
+        _print_standings(whole, query, data, split, case, k, limit, output)
         return
     wanted = k if k is not None else 10 if hops.steps == "single" else hops.branch or 4
     explainer = Explainer(opened, wanted, case.widest, case.exhaustive, hops.done_bias)
@@ -124,34 +125,52 @@ def _print_standings(
     case: CaseOptions,
     k: int | None,
     limit: int | None,
+    output: str | None,
 ) -> None:
     from grls.explain.asks import asked_query, hops_of, ids_of
-    from grls.explain.ranked import DEPTH
+    from grls.explain.ranked import DEPTH, facts_of
     from grls.explain.standing import format_standing, standings
     from grls.retrieve.queries import check_counts
 
     depth = DEPTH if k is None else k
     check_counts(**{"--k": depth})
     if query == EVERY:
-        _print_ranks(opened, data, split, limit, depth)
+        _print_ranks(opened, data, split, limit, depth, output)
         return
     asked, order = asked_query(query, data, split, case.gold is not None)
     (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
-    print("\n\n".join(map(format_standing, standings(opened, asked, hop.gold, depth))))
+    made = standings(opened, asked, hop.gold, depth)
+    print("\n\n".join(map(format_standing, made)))
+    _write(output, [facts_of(one) for one in made])
 
 
-def _print_ranks(opened: Retriever, data: str | None, split: str, limit: int | None, depth: int) -> None:
+def _print_ranks(
+    opened: Retriever, data: str | None, split: str, limit: int | None, depth: int, output: str | None
+) -> None:
     from grls.data.dataset import read_split
-    from grls.explain.ranked import format_ranks, line_of, standings_of
+    from grls.explain.ranked import counts_of, format_ranks, line_of, ranks_of, standings_of
 
     queries, qrels = read_split(_data_of_all(data), split)
     ranks: list[int | None] = []
+    each: list[dict[str, object]] = []
     for made in standings_of(opened, queries[:limit], qrels, depth):
         print(line_of(made))
         ranks += [one.rank for one in made]
+        each.append(ranks_of(made))
     if not ranks:
         raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
     print("\n" + format_ranks(ranks, depth))
+    described = opened.describe()
+    named = {"retriever": described.name, "scores": described.score_mode}
+    _write(output, named | counts_of(ranks, depth) | {"queries": each})
+
+
+def _write(output: str | None, facts: object) -> None:
+    from grls.io.files import write_json
+
+    if output is not None:
+        write_json(f"{output}.json", facts)
+        print(f"\nwrote {output}.json")
 
 
 def _data_of_all(data: str | None) -> str:
@@ -173,7 +192,6 @@ def _explain_all(
     from grls.explain.asks import asks_of, kept_verdicts
     from grls.explain.explain import Explainer
     from grls.explain.summary import format_summary, summarise
-    from grls.io.files import write_json
 
     assert isinstance(explainer, Explainer)
     queries, qrels = read_split(_data_of_all(data), split)
@@ -181,8 +199,6 @@ def _explain_all(
     file = None if output is None else kept_verdicts(output, explainer, every, hops.chained, precision)
     summary = summarise(explainer, asks, hops.steps == "dynamic", file)
     print(format_summary(summary))
-    if output is not None:
-        write_json(f"{output}.json", summary._asdict())
-        print(f"\nwrote {output}.json")
+    _write(output, summary._asdict())
     if file is not None and file.count <= len(asks):  # else a run of more queries goes on with it
         file.remove()

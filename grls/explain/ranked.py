@@ -1,9 +1,14 @@
-"""Standings for the command: of one query or of a split, for searches that are not explained step by step."""
+"""Standings for the command: of one query or of a split, for searches that are not explained step by step.
+
+They are printed, and written as JSON.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 from grls.data.dataset import Qrels, gold_passages
 from grls.data.types import Query
@@ -31,7 +36,6 @@ def refuse_stepwise(
     case: CaseOptions,
     search: SearchOptions,
     hops: HopOptions,
-    output: str | None,
 ) -> None:
     """Refuse options that say nothing about where a passage stands in a ranking.
 
@@ -45,7 +49,6 @@ def refuse_stepwise(
     changed += [f"--search.{name}" for name in searching if heeds is not None and name not in heeds]
     hopping = _changed(hops, replace(USUAL_HOPS, **stored.get("hops", {})))
     changed += [f"--hops.{name}" for name in hopping]
-    changed += ["--output"] if output is not None else []
     if changed:
         has, it = ("has", "it") if len(changed) == 1 else ("have", "them")
         raise ConfigError(
@@ -80,13 +83,40 @@ def _place(s: GoldStanding) -> str:
 
 def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
     """How many gold passages are found at which ranks."""
-    tops = [top for top in _RANKS if top < depth] + [depth]
     lines = [f"{len(ranks):,} gold passages, {depth:,} passages ranked for each query"]
-    for top in tops:
+    for top in _tops(depth):
         count = sum(rank is not None and rank <= top for rank in ranks)
         lines.append(f"  {f'rank 1 to {top:,}' if top > 1 else 'rank 1':<16}{_share(count, len(ranks))}")
     lost = sum(rank is None for rank in ranks)
     return "\n".join([*lines, f"  {'not found':<16}{_share(lost, len(ranks))}"])
+
+
+def facts_of(s: GoldStanding) -> dict[str, Any]:
+    """All facts of a standing, for JSON; a score that is no finite number is null."""
+    above = [one._asdict() | {"score": _finite(one.score), "ahead": _finite(one.ahead)} for one in s.above]
+    plain = {"query": s.query.text, "score": _finite(s.score), "above": above}
+    return {"query_id": s.query.id} | s._asdict() | plain
+
+
+def ranks_of(made: Sequence[GoldStanding]) -> dict[str, Any]:
+    """The standings of a query in few facts, for JSON: each gold passage with its rank and score."""
+    gold = [{"id": s.gold, "rank": s.rank, "score": _finite(s.score), "removed": s.removed} for s in made]
+    return {"query_id": made[0].query.id, "gold": gold}
+
+
+def counts_of(ranks: Sequence[int | None], depth: int) -> dict[str, Any]:
+    """What :func:`format_ranks` says, for JSON; ``found_to``: rank -> gold passages up to it."""
+    counts = {str(top): sum(rank is not None and rank <= top for rank in ranks) for top in _tops(depth)}
+    lost = sum(rank is None for rank in ranks)
+    return {"gold_passages": len(ranks), "ranked": depth, "found_to": counts, "not_found": lost}
+
+
+def _finite(score: float | None) -> float | None:
+    return score if score is not None and math.isfinite(score) else None
+
+
+def _tops(depth: int) -> list[int]:
+    return [*(top for top in _RANKS if top < depth), depth]
 
 
 def _share(count: int, total: int) -> str:

@@ -1,5 +1,6 @@
 """The command on retrievers that are not explained step by step: ranks of gold passages."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,27 @@ def test_all_gives_a_line_a_query_and_counts(
     assert "gold passages, 10 passages ranked for each query" in summary
 
 
+def test_ranks_are_written_as_json(kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, output = f"--data={kinds / 'data'}", f"--output={tmp_path / 'out'}"
+    file = tmp_path / "out.json"
+    for name in ("bm25", "dense"):
+        out = printed(capsys, kinds, name, "all", data, "--k=3", output)
+        assert out.endswith(f"wrote {file}")
+        facts = json.loads(file.read_text())
+        lines = out.split("\n\n")[0].splitlines()
+        assert [one["query_id"] for one in facts["queries"]] == [line.split(":")[0] for line in lines]
+        gold = [one for query in facts["queries"] for one in query["gold"]]
+        ranks = [one["rank"] for one in gold]
+        assert facts["gold_passages"] == len(ranks)
+        assert facts["not_found"] == ranks.count(None)
+        assert facts["found_to"] == {"1": ranks.count(1), "3": len(ranks) - ranks.count(None)}
+        printed(capsys, kinds, name, TEXT, "--case.gold=r1,r0", output)
+        for fact in json.loads(file.read_text()):
+            assert (fact["query"], fact["depth"]) == (TEXT, 100)
+            assert fact["rank"] is None or fact["score"] is not None
+            assert [one["rank"] for one in fact["above"]] == list(range(1, len(fact["above"]) + 1))
+
+
 def test_the_summary_counts_ranks() -> None:
     rows = [line.split() for line in format_ranks([1, 4, None, 5], 5).splitlines()]
     assert rows[1:] == [
@@ -74,7 +96,6 @@ def test_the_summary_counts_ranks() -> None:
         "--case.hop=1",
         "--search.beams=3",
         "--hops.steps=fixed",
-        "--output=x",
     ],
 )
 def test_options_without_meaning_are_refused(
