@@ -128,7 +128,7 @@ def _print_standings(
     output: str | None,
 ) -> None:
     from grls.explain.asks import asked_query, hops_of, ids_of
-    from grls.explain.ranked import DEPTH, facts_of
+    from grls.explain.ranked import DEPTH, standing_record
     from grls.explain.standing import format_standing, standings
     from grls.retrieve.queries import check_counts
 
@@ -141,14 +141,14 @@ def _print_standings(
     (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
     made = standings(opened, asked, hop.gold, depth)
     print("\n\n".join(map(format_standing, made)))
-    _write(output, [facts_of(one) for one in made])
+    _write(output, [standing_record(one) for one in made])
 
 
 def _print_ranks(
     opened: Retriever, data: str | None, split: str, limit: int | None, depth: int, output: str | None
 ) -> None:
     from grls.data.dataset import read_split
-    from grls.explain.ranked import counts_of, format_ranks, line_of, ranks_of, standings_of
+    from grls.explain.ranked import format_ranks, line_of, rank_counts, rank_record, standings_of
 
     queries, qrels = read_split(_data_of_all(data), split)
     ranks: list[int | None] = []
@@ -156,13 +156,13 @@ def _print_ranks(
     for made in standings_of(opened, queries[:limit], qrels, depth):
         print(line_of(made))
         ranks += [one.rank for one in made]
-        each.append(ranks_of(made))
+        each.append(rank_record(made))
     if not ranks:
         raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
     print("\n" + format_ranks(ranks, depth))
     described = opened.describe()
     named = {"retriever": described.name, "scores": described.score_mode}
-    _write(output, named | counts_of(ranks, depth) | {"queries": each})
+    _write(output, named | rank_counts(ranks, depth) | {"queries": each})
 
 
 def _write(output: str | None, facts: object) -> None:

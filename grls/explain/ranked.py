@@ -91,20 +91,20 @@ def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
     return "\n".join([*lines, f"  {'not found':<16}{_share(lost, len(ranks))}"])
 
 
-def facts_of(s: GoldStanding) -> dict[str, Any]:
+def standing_record(s: GoldStanding) -> dict[str, Any]:
     """All facts of a standing, for JSON; a score that is no finite number is null."""
     above = [one._asdict() | {"score": _finite(one.score), "ahead": _finite(one.ahead)} for one in s.above]
     plain = {"query": s.query.text, "score": _finite(s.score), "above": above}
     return {"query_id": s.query.id} | s._asdict() | plain
 
 
-def ranks_of(made: Sequence[GoldStanding]) -> dict[str, Any]:
+def rank_record(made: Sequence[GoldStanding]) -> dict[str, Any]:
     """The standings of a query in few facts, for JSON: each gold passage with its rank and score."""
     gold = [{"id": s.gold, "rank": s.rank, "score": _finite(s.score), "removed": s.removed} for s in made]
     return {"query_id": made[0].query.id, "gold": gold}
 
 
-def counts_of(ranks: Sequence[int | None], depth: int) -> dict[str, Any]:
+def rank_counts(ranks: Sequence[int | None], depth: int) -> dict[str, Any]:
     """What :func:`format_ranks` says, for JSON; ``found_to``: rank -> gold passages up to it."""
     counts = {str(top): sum(rank is not None and rank <= top for rank in ranks) for top in _tops(depth)}
     lost = sum(rank is None for rank in ranks)
