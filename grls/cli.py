@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
@@ -212,7 +212,9 @@ def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> 
     prog = " ".join(["grls", *words[:known]])
     usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.what)
     kind = "verb" if verb is None else "name"
-    print(f"error: unknown {kind} {words[known]!r}\n\n{usage}", end="", file=sys.stderr)
+    near = get_close_matches(words[known], VERBS if verb is None else verb.names, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    print(f"error: unknown {kind} {words[known]!r}{hint}\n\n{usage}", end="", file=sys.stderr)
     return 2
 
 
@@ -265,15 +267,17 @@ class Command:
 
     def parser(self) -> ArgumentParser:
         """The parser, made from the parameters of the function."""
-        with _types_at_run_time():
+        from grls.commands.parsing import types_at_run_time
+
+        with types_at_run_time():
             return self._parser()
 
     def _parser(self) -> ArgumentParser:
-        from jsonargparse import ArgumentParser
+        from grls.commands.parsing import VerbParser
 
         function = self.function
         what, names = _description(function), self._see_also()
-        parser = ArgumentParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=names)
+        parser = VerbParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=names)
         parser.add_argument("--config", action="config", help=_CONFIG)
         places = _arguments(function)
         types, helps = get_type_hints(function), _helps(function)
@@ -315,23 +319,6 @@ _VERIFY = (
     "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "
     "of a large index; false: none."
 )
-
-
-@contextmanager
-def _types_at_run_time() -> Iterator[None]:
-    """Keep jsonargparse from importing what stands under ``TYPE_CHECKING``.
-
-    Those imports take seconds, and no option has a type from there.
-    """
-    from jsonargparse import _postponed_annotations as annotations
-
-    visitor: Any = annotations.TypeCheckingVisitor
-    before = visitor.update_aliases
-    visitor.update_aliases = lambda *_: None
-    try:
-        yield
-    finally:
-        visitor.update_aliases = before
 
 
 def _with_stored(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
@@ -397,3 +384,7 @@ def _description(function: Callable[..., None]) -> str:
 
 def _helps(function: Callable[..., None]) -> dict[str, str]:
     return {param.arg_name: param.description or "" for param in _docstring(function).params}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

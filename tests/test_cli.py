@@ -172,7 +172,7 @@ def test_an_error_of_another_kind_is_a_fault(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["retreive"]) == 2
-    assert capsys.readouterr().err.startswith("error: unknown verb 'retreive'\n")
+    assert capsys.readouterr().err.startswith("error: unknown verb 'retreive'; did you mean 'retrieve'?\n")
 
 
 @pytest.mark.parametrize("command", commands())
@@ -215,6 +215,51 @@ def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[st
     assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
     assert "colour" in refuses(capsys, "check", data, "--colour=red")
     assert "btree" in fails(capsys, "index", "m", "--corpus=c", "--output=o", "--index.backend=btree")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (("retrieve", "r", "--outptu=o"), "there is no option --outptu; did you mean --output?"),
+        (("retrieve", "r", "--beans", "3"), "there is no option --beans."),
+        (("retrieve", "r", "--beams", "3"), "there is no option --beams; did you mean --search.beams?"),
+        (("retrieve", "bm25"), "--data and --output must be given."),
+        (("retrieve",), "the argument retriever and --data and --output must be given."),
+        (("retrieve", "r", "--k", "many"), "--k: expected a whole number, got many."),
+        (("fit", "d", "--output=o", "--seed", "[]"), "--seed: expected a whole number, got []."),
+        (("retrieve", "r", "--search=no.yaml"), "--search: no.yaml cannot be read; give a file of YAML."),
+        (("index", "m", "--index.form", "half"), "--index.form: expected one of whole, prefixes, got half."),
+        (("fit", "d", "--plan"), "--plan needs a value: --plan true, or false."),
+        (("fit", "d", "--budget"), "--budget needs a value."),
+        (
+            ("index", "bm25", "d"),
+            "the argument 'd' has no place: `grls index bm25` takes only options.",
+        ),
+        (("fit", "d", "e"), "the argument 'e' has no place: `grls fit` takes data, and options."),
+    ],
+)
+def test_a_wrong_option_is_one_line_with_the_remedy(
+    wrong: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = " ".join(["grls", *wrong[: 2 if wrong[:2] == ("index", "bm25") else 1]])
+    lines = refuses(capsys, *wrong).splitlines()
+    assert lines == [f"error: {told}", f"`{called} --help` lists the options."]
+
+
+def test_a_config_that_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("bugdet: 5m\n")
+    text = refuses(capsys, "fit", "d", f"--config={file}")
+    assert text.startswith("error: the file of --config: there is no option bugdet; did you mean budget?\n")
+    file.write_text("budget: [x\n")
+    text = refuses(capsys, "fit", "d", f"--config={file}")
+    assert text.startswith("error: the file of --config is no YAML: while parsing a flow sequence")
+
+
+def test_the_module_of_the_command_runs_it() -> None:
+    command = [sys.executable, "-m", "grls.cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout[:5]) == (0, "grls "), done.stderr
 
 
 @pytest.mark.parametrize(

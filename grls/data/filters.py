@@ -145,8 +145,10 @@ def where(text: str) -> Where:
         text: The filter, in the grammar of :mod:`grls.data.where`.
 
     Raises:
-        ConfigError: The text does not follow the grammar; the error names the place.
+        ConfigError: It is no text, or does not follow the grammar; the error names the place.
     """
+    if not isinstance(text, str):
+        raise ConfigError(f"a filter over metadata is a text such as 'year>=2000 and lang=de', got {text!r}.")
     return Where(parse_filter(text))
 
 

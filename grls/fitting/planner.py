@@ -141,7 +141,7 @@ def chosen_plan(
             return Plan(
                 facts, machine, models, options, speeds, effort, stages, skipped, options.seconds, measured
             )
-    raise _too_short(maker, measured + _total(maker.stages(at(levels[-1], 0.0))))
+    raise _too_short(maker, _total(maker.stages(at(levels[-1], 0.0))), measured)
 
 
 def _refuse_hopeless(maker: StageMaker) -> None:
@@ -156,11 +156,18 @@ def _refuse_hopeless(maker: StageMaker) -> None:
         raise _too_short(maker, least)
 
 
-def _too_short(maker: StageMaker, least: float) -> ConfigError:
+def _too_short(maker: StageMaker, least: float, measured: float = 0.0) -> ConfigError:
+    """The error of a budget: ``least`` seconds are needed, after those that went into measuring."""
+    enough = _as_budget((least + measured) / (1 - MARGIN))
+    words = f"BM25 over {counted(maker.facts.passages, 'passage')} takes {duration(least)}"
+    if measured <= least:
+        why, other = words, ""
+    else:
+        why = f"to measure the models took {duration(measured)}, and {words} more"
+        other = ", call again when the machine is less busy, or leave models out: --generator none"
     return ConfigError(
-        f"--budget {maker.options.budget} is too short for anything: BM25 over "
-        f"{counted(maker.facts.passages, 'passage')} takes {duration(least)}. Give --budget "
-        f"{_as_budget(least / (1 - MARGIN))} or more."
+        f"--budget {maker.options.budget} is too short for anything: {why}. Give --budget {enough} or "
+        f"more{other}."
     )
 
 

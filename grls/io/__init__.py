@@ -4,10 +4,10 @@
 removes those of dead processes. ``locks`` lets one process at a time append to a file or train into a folder.
 ``jsonl`` reads and writes one JSON object a line; ``resumable`` is such a file that a killed run can resume.
 ``html`` is the frame of our HTML pages. ``ending`` ends a command: exit codes, signals, the one line of an
-error. ``progress`` shows how far a loop is, ``terminal`` makes foreign text safe to print, and ``logs``
-silences other libraries. ``recipes`` finds the files that ``--config`` names. ``lazy`` imports the names of a
-folder on first use, ``extras`` the packages that are extras. ``parts`` counts the seconds of the parts of a
-search. ``counts`` writes a number with its noun. ``threads`` lets the threads of numeric libraries sleep
-on a busy machine. ``plugins`` imports modules that add kinds, backends and measures.
-``help_text`` writes the lists and paragraphs of ``--help``.
+error. ``option_errors`` says what is wrong with an option. ``progress`` shows how far a loop is, ``terminal``
+makes foreign text safe to print, and ``logs`` silences other libraries. ``recipes`` finds the files that
+``--config`` names. ``lazy`` imports the names of a folder on first use, ``extras`` the packages that are
+extras. ``parts`` counts the seconds of the parts of a search. ``counts`` writes a number with its noun.
+``threads`` lets the threads of numeric libraries sleep on a busy machine. ``plugins`` imports modules that
+add kinds, backends and measures. ``help_text`` writes the lists and paragraphs of ``--help``.
 """

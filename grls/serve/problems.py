@@ -29,7 +29,6 @@ GONE = 499
 """The status, in log and metrics, of a request whose client did not wait for the response."""
 _REMEDIES = {
     404: "there is no such address; the addresses are listed at /docs.",
-    405: "the address does not take this method; /docs lists the methods.",
 }
 
 
@@ -102,8 +101,11 @@ def _text(error: GrlsError) -> str:
 
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
     faults = error.errors()
-    if any(fault["type"] == "json_invalid" for fault in faults):
-        return problem(400, "the body is no JSON; send a JSON object, as /docs describes it.")
+    broken = next((fault for fault in faults if fault["type"] == "json_invalid"), None)
+    if broken is not None:
+        at = broken["loc"][-1]
+        where = f" (at character {at + 1})" if isinstance(at, int) else ""
+        return problem(400, f"the body is no JSON{where}; send a JSON object, as /docs describes it.")
     document, schema = _schema_of(request)
     within = [fault | {"loc": _inside(fault["loc"])} for fault in faults]
     plain = plain_faults(within, schema, document)
@@ -126,6 +128,9 @@ def _schema_of(request: Request) -> tuple[Schema, Schema]:
 
 async def _plain(request: Request, error: HTTPException) -> Response:
     detail = _REMEDIES.get(error.status_code, "the request cannot be read; /docs describes the requests.")
+    if error.status_code == 405:
+        takes = (error.headers or {}).get("Allow", "another method")
+        detail = f"the address takes {takes}, not {in_json(request.method)}; /docs describes the requests."
     return problem(error.status_code, detail, error.headers)
 
 

@@ -31,9 +31,10 @@ import grls.models.load.language  # noqa: F401  registers the generator classes 
 from grls.errors import ConfigError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.logs import quiet
+from grls.io.option_errors import plain_error
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.chains.mining import MineNegatives
-from grls.train.cli_errors import Parser, plain_error
+from grls.train.cli_errors import Parser
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,

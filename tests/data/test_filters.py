@@ -67,6 +67,8 @@ def test_filters_of_every_kind(corpus: Corpus) -> None:
     assert both(None, where("a=b")) == where("a=b")
     with pytest.raises(ConfigError, match=r"metadata field 'yaer': the fields are lang, open, tags, year"):
         evaluate_filters([where("yaer=1")], corpus)
+    with pytest.raises(ConfigError, match=r"a filter over metadata is a text such as .*got \{'year': 3\}"):
+        where({"year": 3})  # type: ignore[arg-type]
 
 
 def test_a_filter_is_evaluated_once_however_many_queries_have_it(corpus: Corpus) -> None:

@@ -149,6 +149,17 @@ def test_a_budget_for_nothing_says_what_fits() -> None:
     assert planned(enough).systems == ("bm25",)
 
 
+def test_a_budget_that_measuring_took_says_so() -> None:
+    options = FitOptions(budget="5m")
+    with pytest.raises(ConfigError, match=r"to measure the models took 5 min, and BM25 over") as caught:
+        chosen_plan(facts(), CPU, MODELS, SPEEDS, options, measured=290.0)
+    said = str(caught.value)
+    assert "or more, call again when the machine is less busy, or leave models out: --generator none" in said
+    enough = said.partition("Give --budget ")[2].partition(" ")[0]
+    again = FitOptions(budget=enough)
+    assert chosen_plan(facts(), CPU, MODELS, SPEEDS, again, measured=290.0).systems == ("bm25",)
+
+
 def test_a_budget_for_nothing_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

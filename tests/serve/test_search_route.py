@@ -12,6 +12,8 @@ from starlette.testclient import TestClient
 
 import grls
 
+JSON = {"Content-Type": "application/json"}
+
 
 def problem(response: Any, status: int) -> dict[str, Any]:
     assert response.status_code == status, response.text
@@ -217,8 +219,13 @@ def test_a_body_above_the_limit(slow: Callable[..., tuple[TestClient, Slow]]) ->
 
 def test_no_address_and_no_method(client: TestClient) -> None:
     problem(client.get("/v2/search"), 404)
-    assert problem(client.get("/v1/search"), 405)
-    assert problem(client.delete("/health"), 405)
+    assert problem(client.get("/v1/search"), 405)["detail"].startswith("the address takes POST, not GET;")
+    assert problem(client.delete("/health"), 405)["detail"].startswith("the address takes GET, not DELETE;")
+
+
+def test_a_body_that_is_no_json_says_where(client: TestClient) -> None:
+    said = problem(client.post("/v1/search", content=b'{"query": "a", ', headers=JSON), 400)["detail"]
+    assert said.startswith("the body is no JSON (at character 16); send a JSON object")
 
 
 def test_an_unexpected_error_says_nothing_of_the_inside(
