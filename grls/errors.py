@@ -16,8 +16,24 @@ _NO_MEMORY = re.compile(
 """How libraries without an error class for it (torch on a CPU) say that there is too little memory."""
 
 
+_LONGEST, _FIRST, _LAST = 10_000, 5_000, 3_000
+"""The longest error text, and how much of the beginning and the end of a longer one is kept."""
+
+
 class GrlsError(Exception):
-    """The base class of every error that grls raises on purpose."""
+    """The base class of every error that grls raises on purpose.
+
+    Args:
+        text: What was given, what was expected, and the remedy. The middle of a very long text (it quotes a
+            long value) is left out.
+    """
+
+    def __init__(self, text: object = ""):
+        told = str(text)
+        if len(told) > _LONGEST:
+            left_out = f" … ({len(told) - _FIRST - _LAST:,} characters left out) … "
+            told = told[:_FIRST] + left_out + told[-_LAST:]
+        super().__init__(told)
 
 
 class DataError(GrlsError):

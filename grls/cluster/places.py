@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from grls.errors import MismatchError
+from grls.io.locks import alone_in
 
 
 def shards_folder(output: str | Path) -> Path:
     """The folder of the shards of an output, beside it."""
     place = Path(output).absolute()
     return place.with_name(f".{place.name}.shards")
+
+
+@contextmanager
+def alone_at_shards(output: str | Path) -> Iterator[None]:
+    """Hold the folder of the shards of an output, from before the plan until the shards are saved elsewhere.
+
+    Raises:
+        WriteError: Another run holds it, in this process or another, or it cannot be made.
+    """
+    with alone_in(shards_folder(output)):
+        yield
 
 
 def seen_elsewhere(place: str) -> str:

@@ -54,6 +54,7 @@ def retrieve(
         workers: How many workers, and their shards.
     """
     from grls.cluster.options import workers_of
+    from grls.cluster.places import alone_at_shards
     from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
     from grls.commands.run_shards import AskedAgain, share_queries
     from grls.data.dataset import read_queries, read_split
@@ -77,4 +78,5 @@ def retrieve(
         print(run.save(output, name))
         return
     asked = AskedAgain(retriever, data, split, k, search, hops, filter, analyzer, device, precision)
-    print(run.save(output, name, share_queries(run, asked, sharing, output)))
+    with alone_at_shards(output):
+        print(run.save(output, name, share_queries(run, asked, sharing, output)))

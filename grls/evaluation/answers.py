@@ -193,7 +193,7 @@ def _answered(record: dict[str, Any], answer: str, texts: bool) -> Answered:
     )
     passages = (passage for quote in quotes if quote.closed for passage in quote.passages)
     retrieved = _texts(record["retrieved"]) if "retrieved" in record else tuple(passages)
-    return Answered(answer, bool(record["ended"]), quotes, tuple(dict.fromkeys(retrieved)))
+    return Answered(answer, _truth(record["ended"]), quotes, tuple(dict.fromkeys(retrieved)))
 
 
 def _text(value: Any) -> str:

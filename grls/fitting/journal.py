@@ -22,6 +22,8 @@ _BEGIN, _END = "begin", "end"
 _CHEAP = {_BEGIN, "data"}
 """Steps that are done anew rather than that a run with other options is refused."""
 
+_FIELDS = {"step": str, "inputs": str, "seconds": (int, float), "result": object}
+
 
 class FitJournal:
     """The steps of a run that are done.
@@ -45,7 +47,7 @@ class FitJournal:
         refuse_unwritable(output, folder=True)
         _refuse_foreign(self.output)
         try:
-            self._file = GrowingFile(file, settings, alone=True)
+            self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
         except MismatchError as error:
             if not _steps_of(file) <= _CHEAP:
                 raise MismatchError(
@@ -53,7 +55,7 @@ class FitJournal:
                     "ones to go on, or give another output."
                 ) from error
             file.unlink()
-            self._file = GrowingFile(file, settings, alone=True)
+            self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
         self._known = {record["step"]: record for record in self._file.records}
         self._results: list[Any] = []
         self.seconds = sum(record["seconds"] for record in self._file.records)
@@ -128,10 +130,17 @@ def _refuse_foreign(output: Path) -> None:
 
 
 def _steps_of(file: Path) -> set[str]:
-    """The steps in a journal; a line that was cut off is none."""
+    """The steps in a journal; a line that was cut off is none, and one that cannot be read has no name."""
     with file.open("rb") as stream:
         lines = [line for line in stream if line.endswith(b"\n")][1:]
-    return {json.loads(line)["step"] for line in lines}
+    return set(map(_step_of, lines))
+
+
+def _step_of(line: bytes) -> str:
+    try:
+        return str(json.loads(line)["step"])
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return ""
 
 
 def _changed(file: Path, settings: dict[str, Any]) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from grls.io.recipes import config_file
+from grls.io.recipes import config_file, read_options
 
 
 def recipe(names: Sequence[str]) -> dict[str, Any]:
@@ -19,8 +16,7 @@ def recipe(names: Sequence[str]) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for name in names:
-        layer = yaml.safe_load(Path(config_file(name)).read_text(encoding="utf-8"))
-        options = laid_over(options, layer)
+        options = laid_over(options, read_options(config_file(name)))
     return options
 
 

@@ -52,8 +52,10 @@ class Fitted:
         try:
             data, kept, why = found["data"], found["kept"], found["why"]
             queries, notes = data["compared"], tuple(data["notes"])
-            return cls(Path(output), kept, why, queries, found["metrics"], found["seconds"], notes)
-        except (KeyError, TypeError) as error:
+            fitted = cls(Path(output), kept, why, queries, found["metrics"], found["seconds"], notes)
+            fitted.text()
+            return fitted
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise DataError(f"expected the result of a run ({error}); fit again.", file) from None
 
     @property

@@ -148,5 +148,5 @@ def _kept(file: Path, settings: dict[str, Any]) -> tuple[Speeds, float] | None:
         if content["settings"] != settings:
             return None
         return Speeds.of_record(content["speeds"]), float(content["seconds"])
-    except (DataError, KeyError, TypeError, ValueError):
+    except (DataError, KeyError, OverflowError, TypeError, ValueError):
         return None  # a measurement is soon repeated

@@ -126,23 +126,42 @@ def alone_in(folder: str | Path) -> Iterator[None]:
     place = Path(folder)
     try:
         made = [each for each in (place, *place.parents) if not each.exists()]
-        place.mkdir(parents=True, exist_ok=True)
-        held = None if _ALONE is None else os.open(place, os.O_RDONLY)
+        held = _held_folder(place)
     except OSError as error:
         raise WriteError(f"cannot write {folder}: {error.strerror}; choose another place.") from error
-    if held is not None and not _lock(held, place):
-        os.close(held)
-        raise _written(place)
     try:
         yield
     finally:
+        with contextlib.suppress(OSError):  # not empty
+            for each in made:
+                each.rmdir()
         if held is not None:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(held, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
             os.close(held)
-        with contextlib.suppress(OSError):  # not empty
-            for each in made:
-                each.rmdir()
+
+
+def _held_folder(place: Path) -> int | None:
+    """A folder that is made if missing, open and locked; None where there are no locks.
+
+    Another run may remove the folder, as it ends, between the opening and the lock: then it is made anew.
+
+    Raises:
+        OSError: It cannot be made.
+        WriteError: Another run holds it.
+    """
+    while True:
+        place.mkdir(parents=True, exist_ok=True)
+        if _ALONE is None:
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            held = os.open(place, os.O_RDONLY)
+            if not _lock(held, place):
+                os.close(held)
+                raise _written(place)
+            if place.is_dir() and _number(place.stat()) == _number(os.fstat(held)):
+                return held
+            os.close(held)
 
 
 def _written(path: Path) -> WriteError:

@@ -19,6 +19,8 @@ _PLACES = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 """The folder in a wheel, and in a checkout."""
 _OPTION = "--config"
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
+_MOST_VALUES = 100_000
+"""More values than any options have."""
 _ENDING = re.compile(r"\.ya?ml$")
 
 
@@ -76,20 +78,43 @@ def recipe_values(names: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: There is neither such a file nor such a recipe, or the file holds no options in YAML.
     """
-    import yaml
-
     values: dict[str, Any] = {}
     for name in names:
-        file = config_file(name)
-        try:
-            options = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(f"{file} cannot be read as options in YAML ({reason}).") from None
-        if not isinstance(options, dict):
-            raise ConfigError(f"{file} holds no options; expected a YAML mapping, such as `batch_size: 8`.")
-        _lay_over(values, options)
+        _lay_over(values, read_options(config_file(name)))
     return values
+
+
+def read_options(file: str | Path) -> dict[str, Any]:
+    """The options of a YAML file as nested objects.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds no options in YAML; or its aliases make too many.
+    """
+    import yaml
+
+    try:
+        options = yaml.safe_load(Path(file).read_text(encoding="utf-8-sig"))
+        _refuse_endless(options)
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ConfigError(
+            f"{file} cannot be read as options in YAML ({reason}): correct it, or name another file."
+        ) from None
+    if not isinstance(options, dict):
+        raise ConfigError(f"{file} holds no options; expected a YAML mapping, such as `batch_size: 8`.")
+    return options
+
+
+def _refuse_endless(options: Any) -> None:
+    """Raise ValueError where aliases of YAML make more values than any options have, or endless ones."""
+    waiting, count = [options], 0
+    while waiting:
+        value = waiting.pop()
+        inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        waiting += inner
+        count += 1 + len(inner)
+        if count > _MOST_VALUES:
+            raise ValueError(f"its aliases make more than {_MOST_VALUES:,} values")
 
 
 def _lay_over(values: dict[str, Any], options: dict[str, Any]) -> None:

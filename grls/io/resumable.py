@@ -8,7 +8,7 @@ does not know what the records mean.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class GrowingFile:
             memory does not grow.
         alone: Whether a file that another object of this process has open is refused, as one of another
             process is.
+        fields: The fields that every record has, with their types.
 
     Attributes:
         records: All records so far, those that the file held before first; empty without ``keep``.
@@ -51,8 +52,10 @@ class GrowingFile:
         whole: Callable[[Record], bool] | None = None,
         keep: bool = True,
         alone: bool = False,
+        fields: Mapping[str, Any] = {},
     ):
         self.path = Path(path)
+        self._fields = fields
         self.records: list[Record] = []
         self.count = 0
         self._keep = keep
@@ -162,10 +165,19 @@ class GrowingFile:
             raise DataError("expected JSON objects; move the file away.", self.path, number)
         if number == 1:
             self._refuse_settings(line)
+            return line
+        wrong = [name for name, kind in self._fields.items() if not isinstance(line.get(name, self), kind)]
+        if wrong:
+            raise DataError(
+                f"the field {wrong[0]!r} is missing or malformed, so the file is damaged: remove this line "
+                "and all that follow it, and run the command again.",
+                self.path,
+                number,
+            )
         return line
 
     def _refuse_settings(self, line: Record) -> None:
-        if _HEAD not in line:
+        if not isinstance(line.get(_HEAD), dict):
             raise DataError(
                 "its first line holds no settings, so it is another kind of file; move it away.", self.path
             )

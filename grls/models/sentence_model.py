@@ -22,6 +22,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from grls.data.codec import LIMITS, limits_of
+from grls.errors import DataError
 from grls.io.files import read_count, read_json
 from grls.models.biencoder_kinds import Kind as Kind
 from grls.models.encoder_input import special_tokens, spells_special, without_controls, without_spelled
@@ -93,9 +94,21 @@ class TextNetwork(PlainTexts, SentenceTransformer):
 
 def learned_done_of(folder: str) -> bool | None:
     """Whether the model in a folder has learned DONE, by its training file; None if the file does not say."""
-    file = Path(folder) / TRAINING
-    done = read_json(file).get("done") if file.is_file() else None
+    done = _training(folder).get("done")
     return done if isinstance(done, bool) else None
+
+
+def _training(folder: str) -> dict[str, Any]:
+    """The content of the training file of a model; empty if there is none.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    file = Path(folder) / TRAINING
+    content = read_json(file) if file.is_file() else {}
+    if not isinstance(content, dict):
+        raise DataError("expected an object of what was trained; train again, or remove the file.", file)
+    return content
 
 
 def evidence_words_of(folder: str) -> int:
@@ -105,7 +118,7 @@ def evidence_words_of(folder: str) -> int:
         DataError: The training file holds something else.
     """
     file = Path(folder) / TRAINING
-    content = read_json(file) if file.is_file() else {}
+    content = _training(folder)
     if "evidence_words" not in content:
         return 0
     return read_count(content, "evidence_words", "words of evidence", 64, file) or 0
@@ -118,7 +131,7 @@ def similarity_of(folder: str, network: SentenceTransformer) -> str:
     embedded, with the inner product. So in a folder with a training file, only this file counts.
     """
     file = Path(folder) / TRAINING
-    named = read_json(file).get("similarity", DOT) if file.is_file() else network._similarity_fn_name
+    named = _training(folder).get("similarity", DOT) if file.is_file() else network._similarity_fn_name
     return str(named or DOT)
 
 

@@ -17,6 +17,8 @@ from grls.retrieve.base import Description, Retriever
 CARD = "README.md"
 
 _METRICS = ("metrics.json", "fit.json")
+_MOST = 1e300
+"""A larger number, which a float may not hold, is no measure."""
 """Files beside a retriever that may hold measures."""
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -169,7 +171,7 @@ def _numbers(content: dict[str, Any]) -> dict[str, float]:
     return {
         str(name): float(value)
         for name, value in content.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST
     }
 
 

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from grls.data.types import Chain, Hit, Query
+from grls.errors import DataError
 from grls.io.jsonl import read_jsonl, write_line
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile, Record
@@ -67,7 +68,15 @@ class KeptResults:
     def __iter__(self) -> Iterator[Retrieved]:
         records = islice(self._file.each(), len(self._queries))
         for query, record in zip(self._queries, records, strict=True):
-            yield self._read(query.id, record)
+            try:
+                one = self._read(query.id, record)
+            except (KeyError, TypeError, ValueError) as error:
+                raise DataError(
+                    f"the record of query {query.id!r} is damaged ({error!r}): remove the file, and run the "
+                    "command again.",
+                    self._file.path,
+                ) from None
+            yield one
 
 
 class FiledResults:

@@ -9,6 +9,8 @@ from typing import Any
 
 from grls.io.resumable import GrowingFile
 
+_JSON = (dict, list, str, int, float, type(None))
+
 
 class Journal:
     """Measurements, each by its setting.
@@ -22,7 +24,7 @@ class Journal:
     """
 
     def __init__(self, path: str | Path, settings: dict[str, Any]):
-        self._file = GrowingFile(path, settings)
+        self._file = GrowingFile(path, settings, fields={"of": dict, "found": _JSON})
         self._known = {_key(record["of"]): record["found"] for record in self._file.records}
 
     def measured(self, of: dict[str, Any], measure: Callable[[], Any]) -> Any:

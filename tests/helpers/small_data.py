@@ -100,15 +100,15 @@ def small_retriever(folder: Path, sharpness: float = 3.0, **options: Any) -> Gen
     )
 
 
-def tiny_bert(folder: Path, layers: int = 2) -> Path:
+def tiny_bert(folder: Path, layers: int = 2, width: int = 16) -> Path:
     """A random BERT encoder with pooler, and a word tokenizer for the small data set."""
     from transformers import BertConfig, BertModel, BertTokenizer
 
     words = sorted({word for p in [*passages(), *queries()] for word in p.text.split()})
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=layers, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=64, initializer_range=0.3,
+        vocab_size=len(vocabulary), hidden_size=width, num_hidden_layers=layers, num_attention_heads=2,
+        intermediate_size=2 * width, max_position_embeddings=64, initializer_range=0.3,
     )  # fmt: skip
     BertModel(config).save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")

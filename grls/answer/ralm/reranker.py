@@ -215,6 +215,8 @@ def read_examples(file: str | Path) -> list[RerankExample]:
             continue
         passages, scores = record.get("passages"), record.get("scores")
         fits = isinstance(passages, list) and isinstance(scores, list) and len(passages) == len(scores) > 0
+        fits = fits and all(isinstance(name, str) for name in passages or ())
+        fits = fits and all(isinstance(score, int | float) and abs(score) < 1e30 for score in scores or ())
         if not fits or not isinstance(record.get("prefix"), str):
             raise DataError(
                 "expected 'prefix' (a text), 'passages' (ids) and as many 'scores' (numbers).", file, line

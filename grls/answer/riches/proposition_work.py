@@ -16,7 +16,7 @@ from grls.answer.riches.proposition_file import PropositionFile, read_propositio
 from grls.answer.riches.proposition_prompt import PropositionPrompt
 from grls.answer.riches.propositions import Propositionizer, batches
 from grls.cluster.options import Workers
-from grls.cluster.places import refuse_other_reading, seen_elsewhere, shards_folder
+from grls.cluster.places import alone_at_shards, refuse_other_reading, seen_elsewhere, shards_folder
 from grls.cluster.plan import Shard, ShardPlan, Work
 from grls.cluster.work import done_by_workers
 from grls.data.codec import tokenizer_fingerprint
@@ -158,11 +158,12 @@ def propositions_by_workers(
     """
     settings = {"what": "propositions", "batch_size": asked.batch_size, **opened.origin}
     done, size = len(file.tally.passages), workers.options.shard or SHARD
-    plan = ShardPlan.of_rest(
-        shards_folder(file.path), settings, opened.passages, done, size, asked.batch_size
-    )
-    if done < opened.passages:
-        maker = PropositionMaker(asked.elsewhere(), opened.origin, plan.settings["first"])
-        for one in done_by_workers(plan, maker, workers, "propositions", "passages"):
-            file.append(read_propositions(one.folder / _WRITTEN))
-    plan.remove()
+    with alone_at_shards(file.path):
+        plan = ShardPlan.of_rest(
+            shards_folder(file.path), settings, opened.passages, done, size, asked.batch_size
+        )
+        if done < opened.passages:
+            maker = PropositionMaker(asked.elsewhere(), opened.origin, plan.settings["first"])
+            for one in done_by_workers(plan, maker, workers, "propositions", "passages"):
+                file.append(read_propositions(one.folder / _WRITTEN))
+        plan.remove()

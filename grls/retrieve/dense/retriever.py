@@ -16,12 +16,14 @@ import logging
 import math
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 
+from grls.cluster.places import alone_at_shards
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
@@ -146,8 +148,9 @@ class DenseRetriever(EncodedRetriever):
         kind: Kind = "st5" if how.asked == "st5" else "auto"
         biencoder = BiEncoderModel.load(model, kind, how.device, how.limits.input)
         passages = Corpus.read(corpus)
-        retriever = cls._encoded(model, kind, biencoder, passages, how)
-        retriever.save_pretrained(how.output)
+        with nullcontext() if how.workers is None else alone_at_shards(how.output):
+            retriever = cls._encoded(model, kind, biencoder, passages, how)
+            retriever.save_pretrained(how.output)
         size = retriever.embeddings.nbytes / 2**20
         return (
             f"{how.output}: {counted(len(passages), 'passage')} and DONE, "

@@ -6,9 +6,11 @@ Options override these files.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
+from grls.cluster.places import alone_at_shards
 from grls.cluster.plan import ShardPlan
 from grls.data.codec import LIMITS, Codec, Limits, limits_of
 from grls.data.corpus import Corpus
@@ -36,7 +38,8 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
     codec = Codec(loaded.tokenizer, _limits(Path(model), how), is_causal(loaded.model))
     span_words, span_by = _spans(Path(model), how.index.span_words)
     spans = Spans(passages, span_words, span_by) if span_words else None
-    with scratch_folder(how.output) as scratch:
+    alone = nullcontext() if how.workers is None else alone_at_shards(how.output)
+    with alone, scratch_folder(how.output) as scratch:
         index, plan = _index(model, spans or passages, codec, how, scratch)
         rescore_input = _rescore_input(Path(model))
         retriever = GenerativeRetriever(
@@ -50,8 +53,8 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
             rescore_input=rescore_input,
         )
         retriever.save_pretrained(how.output)
-    if plan is not None:
-        plan.remove()
+        if plan is not None:
+            plan.remove()
     return _made(retriever, how)
 
 

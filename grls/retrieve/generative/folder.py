@@ -96,7 +96,11 @@ def read_passages(
     added = load_index(folder / "added", *belongs) if manifest.get("added") else None
     index: ConstraintIndex = base
     if added is not None:
-        assert isinstance(base, Segment)
+        if not isinstance(base, Segment):
+            raise DataError(
+                "an index that is cut into ranges has no added passages; make it again with `grls index`.",
+                folder / MANIFEST,
+            )
         index = UnionIndex(base, added)
     spans = None if cut is None else Spans(corpus, *cut)
     listed = len(corpus if spans is None else spans)

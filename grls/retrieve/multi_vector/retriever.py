@@ -24,7 +24,7 @@ from typing import Any, Self, cast
 import numpy as np
 from sentence_transformers import MultiVectorEncoder
 
-from grls.cluster.places import seen_elsewhere
+from grls.cluster.places import alone_at_shards, seen_elsewhere
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
@@ -154,11 +154,12 @@ class MultiVectorRetriever(RanksByScores):
         load = partial(LateTexts.load, place, how.device, how.limits.input)
         encoding = Encoding("vectors", load, encode_vectors, place, how.batch_size, how.output, how.workers)
         encoder = load()
-        encoded = encoding.shards(encoder, passages, len(passages), shard_size(how.workers))
-        made = cls(encoder, passages, join_vectors(encoded, encoder.dimension), checked=True)
-        made._encoded_by = encoder.fingerprint()
-        made.save_pretrained(how.output)
-        encoded.plan.remove()
+        with alone_at_shards(how.output):
+            encoded = encoding.shards(encoder, passages, len(passages), shard_size(how.workers))
+            made = cls(encoder, passages, join_vectors(encoded, encoder.dimension), checked=True)
+            made._encoded_by = encoder.fingerprint()
+            made.save_pretrained(how.output)
+            encoded.plan.remove()
         count, dimension = made.tokens.vectors.shape
         return (
             f"{how.output}: {counted(len(passages), 'passage')}, {count / len(passages):.1f} vectors of "

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 from sentence_transformers import SparseEncoder
 
-from grls.cluster.places import seen_elsewhere
+from grls.cluster.places import alone_at_shards, seen_elsewhere
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbers
 from grls.data.types import Passage, Query
@@ -140,12 +140,13 @@ class SparseRetriever(RanksByScores):
         load = partial(SparseTexts.load, place, how.device, how.limits.input)
         encoding = Encoding("weights", load, encode_weights, place, how.batch_size, how.output, how.workers)
         encoder = load()
-        encoded = encoding.shards(encoder, passages, len(passages), shard_size(how.workers))
-        file = merge_weights(encoded, len(passages), encoder.dimension)
-        made = cls(encoder, passages, read_index(file, len(passages), encoder.dimension).weights)
-        made._encoded_by = encoder.fingerprint()
-        made.save_pretrained(how.output)
-        encoded.plan.remove()
+        with alone_at_shards(how.output):
+            encoded = encoding.shards(encoder, passages, len(passages), shard_size(how.workers))
+            file = merge_weights(encoded, len(passages), encoder.dimension)
+            made = cls(encoder, passages, read_index(file, len(passages), encoder.dimension).weights)
+            made._encoded_by = encoder.fingerprint()
+            made.save_pretrained(how.output)
+            encoded.plan.remove()
         count = len(made._index)
         return (
             f"{how.output}: {counted(len(made.corpus), 'passage')}, {count / len(made.corpus):.1f} of "

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from grls.data.codec import controls, wrapping
 from grls.data.spelling import splitting
 from grls.data.types import Passage
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.io.files import read_json
 
 FORM = "query-generator.json"
@@ -43,13 +43,29 @@ class QueryForm(NamedTuple):
 
         Raises:
             ConfigError: The folder holds no query generator.
+            DataError: The file is damaged.
         """
         file = Path(model) / FORM
         if not file.is_file():
             raise ConfigError(
                 f"{model} is no query generator ({FORM} is missing); train one with `grls train doc2query`."
             )
-        return cls(**read_json(file))
+        content = read_json(file)
+        try:
+            return cls(**content)._checked()
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"expected the form of a query generator ({error}); train it again.", file
+            ) from None
+
+    def _checked(self) -> QueryForm:
+        """This form; ValueError where a field cannot be."""
+        if self.passages not in get_args(PassagesRead):
+            raise ValueError(f"passages are {self.passages!r}")
+        for tokens in (self.passage_tokens, self.query_tokens):
+            if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+                raise ValueError(f"a number of tokens is {tokens!r}")
+        return self
 
 
 class QueryPrompt:

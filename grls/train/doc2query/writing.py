@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from grls.answer.writer import TextWriter
 from grls.cluster.options import Workers
-from grls.cluster.places import refuse_other_reading, seen_elsewhere, shards_folder
+from grls.cluster.places import alone_at_shards, refuse_other_reading, seen_elsewhere, shards_folder
 from grls.cluster.plan import Shard, ShardPlan, Work
 from grls.cluster.work import done_by_workers
 from grls.data.codec import tokenizer_fingerprint
@@ -165,16 +165,16 @@ def write_by_workers(
     """
     settings = {"what": "pseudo-queries", "batch_size": asked.batch_size, **opened.origin}
     size = workers.options.shard or SHARD
-    plan = ShardPlan.of_rest(
-        shards_folder(output), settings, len(opened.asked), file.count, size, opened.portion
-    )
-    if file.count < len(opened.asked):
-        first = plan.settings["first"]
-        maker = QueryWriterMaker(asked.elsewhere(), opened.origin, first)
-        done = done_by_workers(plan, maker, workers, "pseudo-queries", "queries")
-        for one in done:
-            written = GrowingFile(one.folder / _WRITTEN, {})
-            held = max(file.count - first - one.shard.first, 0)
-            file.add(written.records[held:])
-            written.close()
-    plan.remove()
+    with alone_at_shards(output):
+        plan = ShardPlan.of_rest(
+            shards_folder(output), settings, len(opened.asked), file.count, size, opened.portion
+        )
+        if file.count < len(opened.asked):
+            first = plan.settings["first"]
+            maker = QueryWriterMaker(asked.elsewhere(), opened.origin, first)
+            for one in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
+                written = GrowingFile(one.folder / _WRITTEN, {})
+                held = max(file.count - first - one.shard.first, 0)
+                file.add(written.records[held:])
+                written.close()
+        plan.remove()

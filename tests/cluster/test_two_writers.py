@@ -1,0 +1,127 @@
+"""Two runs that would write the same shards: the second one is refused, and the first one ends."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from encoder_models import tiny_colbert, tiny_splade
+from failing import fails
+from small_data import small_retriever, tiny_bert, write_small
+from writing_models import writing_model
+
+from grls.cluster.options import LOCAL, WorkerOptions, Workers
+from grls.cluster.places import alone_at_shards, shards_folder
+from grls.errors import WriteError
+from grls.io import locks
+from grls.io.locks import alone_in
+from grls.retrieve.build import Building, build
+from grls.retrieve.encoded import shards
+from grls.train.doc2query.form import FORM, QueryForm
+
+REFUSED = r"\.shards is being written by another run: wait for it or end it"
+SHARED = Workers(LOCAL, WorkerOptions(count=2))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("writers")
+    write_small(place / "data")
+    return place
+
+
+def models() -> dict[str, tuple[Callable[[Path], Path], Workers | None]]:
+    """Kind -> what makes its model, and the workers without which it has no shards."""
+    return {
+        "sparse": (tiny_splade, None),
+        "multi-vector": (tiny_colbert, None),
+        "dense": (tiny_bert, SHARED),
+    }
+
+
+@pytest.mark.parametrize("kind", ["sparse", "multi-vector", "dense", "generative"])
+def test_a_second_run_that_builds_a_folder_is_refused(place: Path, tmp_path: Path, kind: str) -> None:
+    if kind == "generative":
+        small_retriever(place / "data").save_pretrained(tmp_path / "made")
+        model, workers = tmp_path / "made" / "model", SHARED
+    else:
+        make, asked = models()[kind]
+        model, workers = make(tmp_path / "model"), asked
+    how = Building(f"{tmp_path}/out", kind, device="cpu", workers=workers)
+    with alone_at_shards(how.output), pytest.raises(WriteError, match=REFUSED):
+        build(str(model), str(place / "data"), how)
+    assert not (tmp_path / "out").exists()
+    assert not shards_folder(how.output).exists()
+    if workers is None:
+        build(str(model), str(place / "data"), how)
+        assert (tmp_path / "out" / "grls.json").is_file()
+        assert not shards_folder(how.output).exists()
+
+
+def test_the_first_run_ends_though_a_second_one_comes(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second run comes when the first one has encoded, and has not saved."""
+    model, data = str(tiny_splade(tmp_path / "model")), str(place / "data")
+    how = Building(f"{tmp_path}/out", "sparse", device="cpu")
+    build(model, data, replace(how, output=f"{tmp_path}/alone"))
+    real, refused = shards.done_by_workers, []
+
+    def again(*work: Any) -> Any:
+        monkeypatch.setattr(shards, "done_by_workers", real)
+        done = real(*work)
+        with pytest.raises(WriteError, match=REFUSED) as error:
+            build(model, data, how)
+        refused.append(error.value)
+        return done
+
+    monkeypatch.setattr(shards, "done_by_workers", again)
+    build(model, data, how)
+    assert len(refused) == 1
+    one, two = (
+        {file.name: file.read_bytes() for file in (tmp_path / name).rglob("*") if file.is_file()}
+        for name in ("alone", "out")
+    )
+    assert one == two
+    assert not shards_folder(how.output).exists()
+
+
+def test_second_runs_of_commands_are_refused(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    data, out = place / "data", tmp_path / "out"
+    model = writing_model(data, tmp_path / "model", positions=2048)
+    (model / FORM).write_text(json.dumps(QueryForm("one", 32, 24)._asdict()))
+    commands = [
+        ["retrieve", "bm25", f"--data={data}", "--split=dev"],
+        ["prepare", "pseudo-queries", f"--data={data}", f"--model={model}", "--retriever=null"],
+        ["prepare", "propositions", f"--data={data}", f"--model={model}", "--examples=false"],
+    ]
+    for command in commands:
+        with alone_at_shards(out):
+            told = fails(capsys, *command, f"--output={out}", "--ray=local", "--device=cpu")
+        assert "is being written by another run" in told
+        assert not list(tmp_path.glob("out.trec")) + list(tmp_path.glob("out.jsonl"))
+
+
+def test_a_folder_that_its_holder_removes_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder ends between the opening of its folder and the lock: a removed folder must not be held."""
+    folder = tmp_path / "shards"
+    real, ended = locks._lock, []
+
+    def lock(stream: int, path: Path) -> bool:
+        if not ended:
+            ended.append(folder.rmdir())
+        return real(stream, path)
+
+    monkeypatch.setattr(locks, "_lock", lock)
+    with alone_in(folder):
+        assert folder.is_dir()
+        with pytest.raises(WriteError, match="another run"), alone_in(folder):
+            pass
+    assert not folder.exists()

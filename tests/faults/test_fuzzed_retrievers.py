@@ -1,0 +1,187 @@
+"""Retriever folders changed at random, with checksums that fit: a stranger's folder.
+
+What comes is an error of grls that names a file, or a retriever that answers with passages of its corpus.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fault_folders import write_every_kind
+from fuzzing import changed_bytes, changed_json, changed_records, changed_value, fuzzed, tried
+from hypothesis import given
+from hypothesis import strategies as st
+from small_data import queries
+
+from grls.io.files import sha256
+from grls.retrieve.folder_check import check_folder
+from grls.retrieve.registry import Opening, class_of, load_retriever
+from grls.retrieve.spec import own_sum
+
+ENCODED = ("dense", "sparse", "multi-vector")
+WORDS = [b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\xff" * 4, b"\0\0\0\x80", b"\xff\xff\x7f\x7f"]
+"""NaN, infinity, -1, the smallest whole number, the largest float."""
+ASKED = [query.text for query in queries()[:2]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("kinds")
+    write_every_kind(place)
+    return place
+
+
+KINDS = (
+    "bm25", "dense", "sparse", "multi-vector", "generative", "stored", "changed", "spans", "hybrid", "hops",
+    "fusion", "chains", "cut", "rescored", "link", "embedded", "kept-spans",
+)  # fmt: skip
+
+
+def answered(folder: Path) -> Any:
+    """What a folder answers; its hits are different passages of its corpus, with falling finite scores."""
+    retriever = load_retriever(folder, Opening("cpu"))
+    known = set(retriever.corpus.ids(range(len(retriever.corpus))))
+    rankings = retriever.retrieve(ASKED, 3)
+    for hits in rankings:
+        scores = [hit.score for hit in hits]
+        assert len({hit.id for hit in hits} & known) == len(hits) <= 3
+        assert all(map(math.isfinite, scores))
+        assert scores == sorted(scores, reverse=True)
+    retriever.describe()
+    assert retriever.fingerprint()
+    return rankings
+
+
+def told(folder: Path, place: Path) -> None:
+    tried(lambda: answered(folder), folder, place, "retriever")
+
+
+def write_spec(file: Path, spec: Any) -> None:
+    """Write a manifest of any form, without a seal and with the checksum of itself, as a stranger can."""
+    if isinstance(spec, dict):
+        spec.pop("seal", None)
+        if isinstance(spec.get("sha256"), str):
+            spec["sha256"] = own_sum(spec)
+    file.write_text(json.dumps(spec))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_manifests_of_retrievers(made: Path, kind: str) -> None:
+    file = made / kind / "grls.json"
+    content = file.read_bytes()
+
+    @fuzzed(6, 0.2)
+    @given(st.data())
+    def changed(data: st.DataObject) -> None:
+        if data.draw(st.integers(0, 5)):
+            write_spec(file, changed_value(json.loads(content), data))
+        else:
+            file.write_bytes(changed_bytes(content, data))
+        told(made / kind, made)
+
+    try:
+        assert answered(made / kind)
+        changed()
+    finally:
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+def test_encoded_passages(made: Path, kind: str) -> None:
+    """Arrays of other numbers or forms, of which the manifest has the checksum."""
+    file = made / kind / class_of(kind).file  # type: ignore[attr-defined]
+    manifest = made / kind / "grls.json"
+    content, spec = file.read_bytes(), manifest.read_bytes()
+
+    @fuzzed(15, 0.5)
+    @given(st.data())
+    def changed(data: st.DataObject) -> None:
+        file.write_bytes(changed_tensors(content, data))
+        sums = {"bytes": file.stat().st_size, "sha256": sha256(file)}
+        write_spec(manifest, {**json.loads(spec), "embeddings": sums})
+        told(made / kind, made)
+
+    try:
+        changed()
+    finally:
+        file.write_bytes(content)
+        manifest.write_bytes(spec)
+
+
+def changed_tensors(content: bytes, data: st.DataObject) -> bytes:
+    """A file of arrays with another header, other numbers, or any bytes."""
+    plain = content.startswith(b"\x93NUMPY")
+    size = 128 if plain else 8 + int.from_bytes(content[:8], "little")
+    how = data.draw(st.sampled_from(["header", "numbers", "numbers", "bytes"]))
+    if how == "bytes":
+        return changed_bytes(content, data)
+    if how == "header" and plain:
+        return changed_bytes(content[:128], data) + content[128:]
+    if how == "header":
+        header = json.dumps(changed_value(json.loads(content[8:size]), data)).encode()
+        return len(header).to_bytes(8, "little") + header + content[size:]
+    numbers = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = size + 4 * data.draw(st.integers(0, (len(content) - size) // 4 - 1))
+        word = st.sampled_from(
+            [b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\xff" * 4, b"\0\0\0\x80", b"\xff\xff\x7f\x7f"]
+        )
+        numbers[place : place + 4] = data.draw(word | st.binary(min_size=4, max_size=4))
+    return bytes(numbers)
+
+
+@pytest.mark.parametrize("kind", ["bm25", "dense", "generative"])
+def test_passages_of_retrievers(made: Path, kind: str) -> None:
+    """Passages that the manifest knows nothing of."""
+    file, manifest = made / kind / "corpus.jsonl", made / kind / "grls.json"
+    content, spec = file.read_bytes(), manifest.read_bytes()
+
+    @fuzzed(12, 0.5)
+    @given(st.data())
+    def changed(data: st.DataObject) -> None:
+        file.write_bytes(changed_records(content, data))
+        if kind == "bm25":
+            rest = json.loads(spec)
+            write_spec(manifest, {name: rest[name] for name in ("format", "kind", "analyzer")})
+        told(made / kind, made)
+
+    try:
+        changed()
+    finally:
+        file.write_bytes(content)
+        manifest.write_bytes(spec)
+
+
+@pytest.mark.parametrize("kind", ["dense", "generative", "sparse"])
+def test_settings_of_models(made: Path, kind: str) -> None:
+    """Settings of a model that the manifest does not know: sizes that its weights do not have."""
+    file, manifest = made / kind / "model" / "config.json", made / kind / "grls.json"
+    content, spec = file.read_bytes(), manifest.read_bytes()
+
+    @fuzzed(8, 0.3)
+    @given(st.data())
+    def changed(data: st.DataObject) -> None:
+        file.write_bytes(changed_json(content, data))
+        write_spec(manifest, {name: value for name, value in json.loads(spec).items() if name != "settings"})
+        told(made / kind, made)
+
+    try:
+        changed()
+    finally:
+        file.write_bytes(content)
+        manifest.write_bytes(spec)
+
+
+@fuzzed(10, 0.2)
+@given(st.sampled_from(KINDS), st.data())
+def test_the_check_of_a_folder_reports(made: Path, kind: str, data: st.DataObject) -> None:
+    """Whatever a file holds: ``grls check`` says what is broken."""
+    file = data.draw(st.sampled_from(sorted(path for path in (made / kind).rglob("*") if path.is_file())))
+    content = file.read_bytes()
+    try:
+        file.write_bytes(changed_bytes(content, data))
+        tried(lambda: check_folder(made / kind), made)
+    finally:
+        file.write_bytes(content)
