@@ -119,9 +119,10 @@ fuzz-serve: install
 faults: install
 	PYTHONPATH=tests/helpers HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/run.py
 
-# 10,000 made-up index folders for each test
+# 10,000 made-up index folders for each test; then 1,000 of each kind of file, and up to 500 of each kind of retriever
 fuzz-files: install
 	GRLS_FUZZ=10000 $(BIN)/python -m pytest --timeout 0 tests/faults/test_fuzzed_files.py
+	GRLS_FUZZ=1000 $(BIN)/python -m pytest --timeout 0 tests/faults/test_fuzzed_texts.py tests/faults/test_fuzzed_retrievers.py
 
 bench-efficiency: install
 	$(BIN)/python -m benchmarks.efficiency

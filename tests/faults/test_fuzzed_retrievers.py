@@ -72,7 +72,7 @@ def test_manifests_of_retrievers(made: Path, kind: str) -> None:
     file = made / kind / "grls.json"
     content = file.read_bytes()
 
-    @fuzzed(6, 0.2)
+    @fuzzed(4, 0.2)
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         if data.draw(st.integers(0, 5)):
@@ -95,7 +95,7 @@ def test_encoded_passages(made: Path, kind: str) -> None:
     manifest = made / kind / "grls.json"
     content, spec = file.read_bytes(), manifest.read_bytes()
 
-    @fuzzed(15, 0.5)
+    @fuzzed(10, 0.5)
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         file.write_bytes(changed_tensors(content, data))
@@ -138,7 +138,7 @@ def test_passages_of_retrievers(made: Path, kind: str) -> None:
     file, manifest = made / kind / "corpus.jsonl", made / kind / "grls.json"
     content, spec = file.read_bytes(), manifest.read_bytes()
 
-    @fuzzed(12, 0.5)
+    @fuzzed(10, 0.5)
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         file.write_bytes(changed_records(content, data))
@@ -160,7 +160,7 @@ def test_settings_of_models(made: Path, kind: str) -> None:
     file, manifest = made / kind / "model" / "config.json", made / kind / "grls.json"
     content, spec = file.read_bytes(), manifest.read_bytes()
 
-    @fuzzed(8, 0.3)
+    @fuzzed(5, 0.3)
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         file.write_bytes(changed_json(content, data))

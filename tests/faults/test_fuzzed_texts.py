@@ -197,7 +197,7 @@ def test_what_is_read_is_refused_or_plain(made: Path, name: str) -> None:
     file = made / form.file
     content = file.read_bytes()
 
-    @fuzzed(25)
+    @fuzzed(20)
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         file.write_bytes(form.change(content, data))

@@ -41,7 +41,7 @@ from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
 from grls.retrieve.dense.shards import encode_by_workers
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
-from grls.retrieve.encoded.folder import REBUILD
+from grls.retrieve.encoded.folder import REBUILD, usable
 from grls.retrieve.encoded.retriever import EncodedRetriever, refuse_generative
 from grls.retrieve.queries import Reachable, check_counts, queries_of, reachable
 
@@ -176,10 +176,8 @@ class DenseRetriever(EncodedRetriever):
         return BiEncoderModel.load(str(folder), "auto", "cpu", manifest["max_tokens"])
 
     @classmethod
-    def _made(
-        cls, encoder: BiEncoderModel, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
-    ) -> Self:
-        return cls(encoder, corpus, _open(file), checked=checked, **options)
+    def _made(cls, encoder: BiEncoderModel, corpus: Corpus, file: Path, options: dict[str, Any]) -> Self:
+        return cls(encoder, corpus, _open(file), **options)
 
     def _again(self, numbers: list[int]) -> tuple[Matrix, Matrix]:
         texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]
@@ -296,9 +294,11 @@ def _check_shape(embeddings: Matrix, passages: int, dimension: int) -> None:
 
 def _check_finite(embeddings: Matrix) -> None:
     for start in range(0, len(embeddings), BLOCK):
-        wrong = np.flatnonzero(~np.isfinite(embeddings[start : start + BLOCK]).all(axis=1))
+        wrong = np.flatnonzero(~usable(embeddings[start : start + BLOCK]).all(axis=1))
         if len(wrong):
-            raise DataError(f"the embedding in row {start + int(wrong[0])} is not finite; {REBUILD}")
+            raise DataError(
+                f"the embedding in row {start + int(wrong[0])} is not finite, or above 1e15; {REBUILD}"
+            )
 
 
 def _open(file: Path) -> Matrix:

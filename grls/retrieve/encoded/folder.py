@@ -22,6 +22,9 @@ FORMAT = 1
 REBUILD = "make it again with `grls index`."
 """The remedy for a folder that cannot be used."""
 
+_MOST = 1e15
+"""The largest absolute number of an encoded passage: products of larger ones may be infinite in float32."""
+
 _FIELDS = (
     "format", "kind", "model", "corpus", "embeddings", "dimension", "max_tokens", "stages", "settings",
     "metadata",
@@ -110,6 +113,11 @@ def refuse_other_part(part: str, fingerprint: str, manifest: dict[str, Any], fol
         raise MismatchError(
             f"{folder}: the embeddings were made with another {part} than this one; {REBUILD}"
         )
+
+
+def usable(numbers: Any) -> Any:
+    """Which numbers of an array of floats can be searched with: finite ones, up to 1e15."""
+    return np.abs(numbers) <= _MOST
 
 
 def sampled_numbers(count: int, most: int = 8) -> list[int]:

@@ -103,8 +103,8 @@ class EncodedRetriever(ABC):
 
     @classmethod
     @abstractmethod
-    def _made(cls, encoder: Any, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]) -> Self:
-        """The retriever with the passages of a file; ``checked``: the file is as it was saved."""
+    def _made(cls, encoder: Any, corpus: Corpus, file: Path, options: dict[str, Any]) -> Self:
+        """The retriever with the passages of a file; all its numbers are checked."""
 
     @abstractmethod
     def _write(self, file: Path) -> None:
@@ -154,7 +154,7 @@ class EncodedRetriever(ABC):
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
             precision: Precision in which queries are encoded: ``float32`` or ``bfloat16``.
             verify: Compare the model and the encoded passages with the manifest; false only checks that the
-                numbers are finite (both read every byte once).
+                numbers are finite.
             options: Other arguments of the constructor.
 
         Raises:
@@ -172,8 +172,11 @@ class EncodedRetriever(ABC):
         check_embeddings(file, manifest, verify)
         if verify:
             refuse_other_part("model", encoder.fingerprint(), manifest, path)
-        # A verified file is finite, which was checked when it was saved.
-        opened = cls._made(encoder.to(device, precision), corpus, file, verify, options)
+        placed = encoder.to(device, precision)
+        try:
+            opened = cls._made(placed, corpus, file, options)
+        except (DataError, MismatchError) as error:  # its checksum fits: a stranger's file
+            raise (error if str(file) in str(error) else type(error)(f"{file}: {error}")) from None
         opened._encoded_by = manifest["model"]
         return opened
 

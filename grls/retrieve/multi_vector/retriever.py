@@ -215,10 +215,8 @@ class MultiVectorRetriever(RanksByScores):
         return LateTexts.load(str(folder), "cpu", manifest["max_tokens"])
 
     @classmethod
-    def _made(
-        cls, encoder: LateTexts, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
-    ) -> Self:
-        return cls(encoder, corpus, read_vectors(file), checked=checked, **options)
+    def _made(cls, encoder: LateTexts, corpus: Corpus, file: Path, options: dict[str, Any]) -> Self:
+        return cls(encoder, corpus, read_vectors(file), **options)
 
     def _again(self, numbers: list[int]) -> tuple[list[Matrix], list[Matrix]]:
         texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]

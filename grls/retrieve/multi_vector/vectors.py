@@ -18,7 +18,7 @@ from grls.errors import DataError, MismatchError
 from grls.index.external_sort.npy import GrowingArray
 from grls.io.counts import counted
 from grls.models.biencoder import Matrix
-from grls.retrieve.encoded.folder import REBUILD
+from grls.retrieve.encoded.folder import REBUILD, usable
 from grls.retrieve.encoded.tensor_file import map_tensors, write_tensors
 
 _BLOCK = 1 << 14
@@ -95,7 +95,7 @@ def check_finite(tokens: TokenVectors) -> None:
         DataError: One is not finite.
     """
     for start in range(0, len(tokens.vectors), _BLOCK):
-        wrong = np.flatnonzero(~np.isfinite(tokens.vectors[start : start + _BLOCK]).all(axis=1))
+        wrong = np.flatnonzero(~usable(tokens.vectors[start : start + _BLOCK]).all(axis=1))
         if len(wrong):
             passage = int(np.searchsorted(tokens.bounds, start + int(wrong[0]), side="right")) - 1
-            raise DataError(f"a vector of passage {passage} is not finite; {REBUILD}")
+            raise DataError(f"a vector of passage {passage} is not finite, or above 1e15; {REBUILD}")

@@ -85,7 +85,7 @@ class SparseRetriever(RanksByScores):
                 f"{weights.shape}: they belong to another corpus or model; {REBUILD}"
             )
         if not all_finite(weights.data):
-            raise DataError(f"a weight of a passage is not finite; {REBUILD}")
+            raise DataError(f"a weight of a passage is not finite, or above 1e15; {REBUILD}")
         self._index = InvertedIndex.of(weights)
 
     @property
@@ -159,9 +159,7 @@ class SparseRetriever(RanksByScores):
         return SparseTexts.load(str(folder), "cpu", manifest["max_tokens"])
 
     @classmethod
-    def _made(
-        cls, encoder: SparseTexts, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
-    ) -> Self:
+    def _made(cls, encoder: SparseTexts, corpus: Corpus, file: Path, options: dict[str, Any]) -> Self:
         return cls(encoder, corpus, read_index(file, len(corpus), encoder.dimension).weights, **options)
 
     def _again(self, numbers: list[int]) -> tuple[Floats, Floats]:
