@@ -252,15 +252,16 @@ def test_damaged_embeddings_are_refused(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("verify", [True, False])
-def test_the_embeddings_are_read_through_once(
+def test_the_embeddings_are_read_through_no_more_than_needed(
     verify: bool, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A checksum that fits does not say that the numbers are finite: the file may be a stranger's."""
     reads = []
     for module, name in ((folder, "sha256"), (dense, "_check_finite")):
         inner = getattr(module, name)
         monkeypatch.setattr(module, name, lambda given, n=name, f=inner: (reads.append(n), f(given))[1])
     DenseRetriever.from_pretrained(saved, "cpu", verify=verify)
-    assert reads == ["sha256" if verify else "_check_finite"]
+    assert reads == [*(["sha256"] if verify else []), "_check_finite"]
 
 
 def test_a_malformed_manifest_is_refused(saved: Path) -> None:
