@@ -45,7 +45,7 @@ def write_every_kind(place: Path) -> dict[str, Path]:
     )
     folders["embedded"] = place / "embedded"
     for kept in sorted(KEPT.iterdir()):
-        if kept.is_dir():
+        if (kept / "grls.json").is_file():
             shutil.copytree(kept, place / f"kept-{kept.name}")
             folders[f"kept-{kept.name}"] = place / f"kept-{kept.name}"
     return folders

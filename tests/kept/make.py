@@ -1,4 +1,4 @@
-"""Writes ``tests/kept/VERSION``: a small folder of every kind that this version writes, and what they answer.
+"""Writes a folder of a version beside this file: a small folder of every kind, and what each answers.
 
     PYTHONPATH=.:tests/helpers python tests/kept/make.py
 
@@ -7,6 +7,7 @@ answer as ``answers.jsonl`` beside them says (``tests/retrieve/test_kept.py``), 
 written again. The models are random.
 """
 
+import hashlib
 import shutil
 import sys
 import tempfile
@@ -24,8 +25,9 @@ from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours
 from grls.data.types import Passage
+from grls.index import Segment, load_index, save_index
 from grls.index.ranges.cut import PrefixRanges
-from grls.io.files import atomic_file
+from grls.io.files import atomic_file, sha256
 from grls.io.jsonl import write_line
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import ScratchT5
@@ -45,6 +47,7 @@ from grls.runs.save import save_retrieved
 
 HERE = Path(__file__).parent
 DATA, RUN, NEAR, ANSWERS = "data", "run", "neighbours.safetensors", "answers.jsonl"
+SEAL = "SHA256"
 DEPTH = 4
 ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is quick .")]
 COMPOSITES: dict[str, dict[str, Any]] = {
@@ -96,6 +99,15 @@ def make(place: Path) -> None:
     with atomic_file(place / ANSWERS) as stream:
         for folder in folders:
             write_line(stream, {"folder": folder.name, **answers(folder)})
+        for folder in sorted(place.glob("index-*")):
+            write_line(stream, {"folder": folder.name, **rows(folder)})
+
+
+def seal(place: Path) -> None:
+    """Write one checksum of all files, so that a change of one is seen."""
+    files = sorted(path for path in place.rglob("*") if path.is_file())
+    sums = "".join(f"{sha256(path)} {path.relative_to(place).as_posix()}\n" for path in files)
+    (place / SEAL).write_text(hashlib.sha256(sums.encode()).hexdigest() + "\n")
 
 
 def answers(folder: Path) -> dict[str, Any]:
@@ -110,8 +122,14 @@ def answers(folder: Path) -> dict[str, Any]:
     }
 
 
+def rows(folder: Path) -> dict[str, Any]:
+    """The passages of an index, as tokens."""
+    index = load_index(folder, verify=True)
+    return {"tokens": [list(map(int, index.tokens(number))) for number in range(len(index))]}
+
+
 def _generative(place: Path) -> None:
-    """Generative folders: plain, stored options, changed, spans, other backends, ranges of prefixes."""
+    """Generative folders: plain, changed, of spans, of ranges; indexes of other backends."""
     data = place / DATA
     torch.manual_seed(0)
     model, tokenizer = ScratchT5(
@@ -125,14 +143,16 @@ def _generative(place: Path) -> None:
     made = {
         "generative": plain,
         "spans": GenerativeRetriever.assemble(*parts, span_words=3, rescore_input=RescoreInput(4)),
-        "marisa": GenerativeRetriever.assemble(*parts, backend="marisa"),
-        "flat": GenerativeRetriever.assemble(*parts, backend="flat"),
     }
     for name, retriever in made.items():
         retriever.save_pretrained(place / name)
+    for backend in ("marisa", "flat"):
+        index = GenerativeRetriever.assemble(*parts, backend=backend).index
+        assert isinstance(index, Segment)
+        save_index(index, place / f"index-{backend}", "tokenizer", "corpus")
     prefixes = GenerativeRetriever.assemble(*parts, form="prefixes")
     prefixes.save_pretrained(place / "ranges", PrefixRanges(2))
-    update_spec(place / "flat", {"search": {"beams": 7}, "hops": {"steps": "dynamic", "max": 3}})
+    update_spec(place / "ranges", {"search": {"beams": 7}, "hops": {"steps": "dynamic", "max": 3}})
     plain.add(Corpus.from_passages(ADDED))
     plain.remove(["otter-calm"])
     plain.save_pretrained(place / "changed")
@@ -174,6 +194,7 @@ if __name__ == "__main__":
         sys.exit(f"{goal} is kept for ever and not written again; give another name.")
     try:
         make(goal)
+        seal(goal)
     except BaseException:
         shutil.rmtree(goal, ignore_errors=True)
         raise
