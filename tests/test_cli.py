@@ -293,6 +293,10 @@ def test_missing_inputs_are_named(
     assert f"no such folder: {none}" in fails(
         capsys, "index", str(none), f"--corpus={data}", f"--output={tmp_path / 'r'}"
     )
+    said = fails(capsys, "retrieve", "bm25", f"--data={none}", f"--output={tmp_path / 'o'}")
+    assert f"{none}: no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and" in said
+    said = fails(capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", data)
+    assert "(grls.json is missing); it holds a corpus: make one of it with `grls index bm25 --corpus" in said
     assert f"{none}: no retriever here" in fails(
         capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", none
     )

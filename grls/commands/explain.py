@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, DataError
@@ -48,8 +49,9 @@ def explain(
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
             for a summary over ``split``.
-        retriever: Folder of a retriever of any kind. Decoding steps are explained of those that decode
-            whole passages: generative, with priors (hybrid), or either hop by hop (hops).
+        retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``.
+            Decoding steps are explained of those that decode whole passages: generative, with priors
+            (hybrid), or either hop by hop (hops).
         data: Data set folder.
         split: The split whose qrels name the gold passages. It must judge the query, unless case.gold is set.
         case: What is explained, and how far it is looked into.
@@ -68,7 +70,7 @@ def explain(
     """
     from grls.explain.asks import asked_query, hops_of, ids_of
     from grls.explain.explain import Explainer
-    from grls.explain.opening import explainable, open_for_explaining
+    from grls.explain.opening import explainable
     from grls.explain.page import write_explanations
     from grls.explain.ranked import refuse_stepwise
     from grls.explain.text import format_explanation
@@ -77,7 +79,7 @@ def explain(
 
     quiet()
     _check(query, case, hops, limit, output)
-    whole = open_for_explaining(retriever, device, precision, search)
+    whole = _opened(retriever, data, device, precision, search)
     opened = explainable(single_steps(whole))
     if opened is None:
         refuse_stepwise(whole, retriever, case, search, hops)
@@ -97,6 +99,20 @@ def explain(
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if output is not None:
         print("\nwrote " + ", ".join(write_explanations(output, explanations)))
+
+
+def _opened(
+    retriever: str, data: str | None, device: str, precision: Precision, search: SearchOptions
+) -> Retriever:
+    from grls.commands.opening import open_for
+    from grls.data.words import Analyzer
+    from grls.explain.opening import open_for_explaining
+    from grls.retrieve.registry import BM25
+    from grls.retrieve.spec import is_retriever
+
+    if retriever == BM25 and not is_retriever(Path(retriever)):
+        return open_for(retriever, data, None, device, precision, None, None, Analyzer())
+    return open_for_explaining(retriever, device, precision, search)
 
 
 def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, output: str | None) -> None:

@@ -47,6 +47,7 @@ def update(
     retriever = str(followed(retriever))
     final = output or retriever
     refuse_foreign(final, MANIFEST)
+    _refuse_other_kinds(retriever)
     gone = [] if remove is None else _ids(remove)
     new = None if add is None else Corpus.read(add)
     in_place = Path(final).resolve() == Path(retriever).resolve() and is_retriever(Path(retriever))
@@ -73,6 +74,31 @@ def _change(retriever: str, final: str, gone: list[str], new: Corpus | None, mer
         f"{final}: {counted(len(opened.corpus) - len(opened.removed), 'passage')} to be found, "
         f"{len(opened.removed):,} removed and not yet merged, {seconds:.1f} s"
     )
+
+
+def _refuse_other_kinds(folder: str) -> None:
+    """Refuse a retriever whose passages can only be changed by making it again.
+
+    Raises:
+        ConfigError: It is one; the error names the command.
+    """
+    from grls.retrieve.spec import read_spec
+
+    kind = read_spec(folder).get("kind", "generative")
+    if kind == "generative":
+        return
+    raise ConfigError(
+        f"{folder}: `grls index update` changes the index of a generative retriever, and this one is of kind "
+        f"{kind!r}: {_AGAIN.get(kind, _OF_MEMBERS).format(folder)}."
+    )
+
+
+_AGAIN = {
+    "bm25": "make it again with `grls index bm25 --corpus DATA --output FOLDER`, which takes seconds",
+    "dense": "make it again with `grls index {}/model --corpus DATA --output FOLDER`",
+}
+"""What to do for a kind; the place is that of the folder."""
+_OF_MEMBERS = "change or make again its members, over one corpus, and then this folder"
 
 
 def _ids(file: str) -> list[str]:

@@ -114,6 +114,10 @@ def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> 
         DataError: The split judges no query, a qrel names an unknown query or passage, or evidence an
             unknown passage.
     """
+    if not Path(folder).exists():
+        raise DataError(
+            "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", folder
+        )
     file = Path(folder) / "qrels" / f"{split}.tsv"
     qrels = read_qrels(file)
     if not qrels:

@@ -57,11 +57,21 @@ def read_spec(folder: str | Path) -> dict[str, Any]:
 def _read(folder: str | Path) -> dict[str, Any]:
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
-        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
+        raise DataError(f"no retriever here ({MANIFEST} is missing); {_remedy(Path(folder))}.", folder)
     spec = read_json(file)
     if not isinstance(spec, dict):
         raise DataError("expected an object with the kind of the retriever; make it again.", file)
     return spec
+
+
+def _remedy(folder: Path) -> str:
+    """How to get a retriever, for what was named in its place."""
+    if not _holds(folder, "corpus.jsonl"):
+        return "make one with `grls index`"
+    return (
+        f"it holds a corpus: make one of it with `grls index bm25 --corpus {folder}`, `grls index MODEL "
+        f"--corpus {folder}` or `grls fit`"
+    )
 
 
 def followed(folder: str | Path) -> Path:
@@ -141,8 +151,12 @@ def refuse_broken_seal(folder: str | Path) -> None:
 
 def is_retriever(folder: Path) -> bool:
     """Whether a folder is one of a retriever; what can be no name of a folder is none."""
+    return _holds(folder, MANIFEST)
+
+
+def _holds(folder: Path, name: str) -> bool:
     try:
-        return (folder / MANIFEST).is_file()
+        return (folder / name).is_file()
     except OSError:
         return False
 

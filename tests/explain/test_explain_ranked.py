@@ -39,6 +39,31 @@ def test_the_command_prints_what_python_says(
     assert printed(capsys, kinds, name, TEXT, "--case.gold=otter-calm,r1") == str(expected)
 
 
+def test_bm25_needs_no_folder(kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = f"--data={kinds / 'data'}"
+    folder = printed(capsys, kinds, "bm25", "all", data)
+    assert main(["explain", "all", "--retriever=bm25", data]) == 0
+    assert capsys.readouterr().out.strip() == folder
+    error = fails(capsys, "explain", TEXT, "--retriever=bm25", "--case.gold=r1")
+    assert "bm25 retrieves from the corpus of a data set folder (--data)" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("bm25", "grls index bm25 --corpus DATA"),
+        ("dense", "dense/model --corpus DATA"),
+        ("fusion", "its members"),
+    ],
+)
+def test_an_update_of_another_kind_says_how_passages_are_added(
+    name: str, remedy: str, kinds: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = fails(capsys, "index", "update", kinds / name, f"--add={kinds / 'data'}")
+    assert f"this one is of kind '{name}': " in error
+    assert remedy in error
+
+
 def test_bm25_shows_words_and_a_query_of_the_data_set(
     kinds: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
