@@ -60,7 +60,8 @@ def experiment(
         systems: Name -> a searcher, or anything with ``search(texts, k)`` that gives each text's hits.
         queries: The queries, in any form that :func:`~grls.data.inputs.queries.queries_from` takes.
         gold: Their gold passages, in any form that :func:`~grls.data.inputs.gold.gold_of` takes; None: the
-            evidence of the queries.
+            evidence of the queries. With the queries of a data set folder the name of a split, such as
+            ``"test"``: without it the queries of all splits take part, those of training too.
         measures: Names of measures: ``R@k`` is the recall of gold passages, all others are those of
             ``ir_measures``.
         baseline: The name of the system that the others are compared with; None: no comparison.
