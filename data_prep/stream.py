@@ -35,14 +35,15 @@ def finish_stream(
         tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
 
     Raises:
-        DataError: A query text stands in two splits, or ``passages`` or ``splits`` raises it; nothing is left
-            under ``out``.
+        DataError: A query text stands in two splits, a query has no text, two have one id, or ``passages`` or
+            ``splits`` raises it; nothing is left under ``out``.
     """
     tally, qrels = common.Tally(passages, tokenizer), dict[str, Qrels]()
 
     def late_queries() -> Iterator[Query]:
         # write_dataset asks for queries after the last passage, and for qrels after the last query.
         data = common.dataset([], splits())
+        common.refuse_unreadable(data)
         common.refuse_leaks(data)
         qrels.update(data.qrels)
         yield from data.queries

@@ -56,6 +56,13 @@ def test_an_error_of_queries_or_passages_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_queries_that_could_not_be_read_again_are_not_written(tmp_path):
+    twice = {"train": [Query("q", "who", ("a",)), Query("q", "what", ("a",))]}
+    with pytest.raises(DataError, match="two queries have the id 'q'"):
+        stream.finish_stream(tmp_path / "out", iter(PASSAGES), lambda: twice)
+    assert not (tmp_path / "out").exists()
+
+
 def test_leaks_are_refused_or_left_out_of_the_earlier_split(capsys):
     splits = {"train": ["a", "b", "B "], "dev": ["b", "c"], "test": ["C"]}
     with pytest.raises(
