@@ -19,12 +19,13 @@ from typing import Any
 from command_lines import Command
 from forked import ended, killed
 
-IGNORED = re.compile(r"seconds|time|date|created|duration|_per_second|elapsed|machine|command|runtime|flos")
-"""Fields of JSON that differ from run to run."""
+IGNORED = re.compile(
+    r"seconds|time|date|created|duration|_per_second|elapsed|machine|command|runtime|flos|computed"
+)
+"""Fields of JSON that differ from run to run; a run that resumes has ``computed`` some tokens twice."""
 
-
-_SECONDS = re.compile(rb'"\w*seconds": [-+.e\d]+,?')
-"""What a line of JSONL says about time."""
+_SECONDS = re.compile(rb',? ?"(seconds|computed)": [-+.e\d]+')
+"""What a line of JSONL says about time and work."""
 
 
 class Killer:

@@ -120,6 +120,24 @@ def usable(numbers: Any) -> Any:
     return np.abs(numbers) <= _MOST
 
 
+def refuse_other_dimension(dimension: int, manifest: dict[str, Any], file: Path) -> None:
+    """Refuse a manifest whose dimension is not that of the model.
+
+    Args:
+        dimension: That of the model in the folder.
+        manifest: The ``grls.json``.
+        file: The manifest's file, for the error.
+
+    Raises:
+        DataError: It names another one.
+    """
+    claimed = manifest.get("dimension", dimension)
+    if claimed != dimension:
+        raise DataError(
+            f"dimension is {claimed!r}, and the model here encodes in {dimension}; {REBUILD}", file
+        )
+
+
 def sampled_numbers(count: int, most: int = 8) -> list[int]:
     """At most ``most`` numbers below ``count``, evenly spaced, the first and the last among them."""
     return sorted({round(place * (count - 1) / max(most - 1, 1)) for place in range(min(most, count))})

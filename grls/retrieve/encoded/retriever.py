@@ -33,6 +33,7 @@ from grls.retrieve.encoded.encode import refuse_unusable_corpus
 from grls.retrieve.encoded.folder import (
     check_embeddings,
     read_encoded_manifest,
+    refuse_other_dimension,
     refuse_other_part,
     refuse_other_rows,
     sampled_numbers,
@@ -168,6 +169,7 @@ class EncodedRetriever(ABC):
         refuse_other_passages(corpus, manifest)
         refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
         encoder = cls._load_encoder(path / "model", manifest)
+        refuse_other_dimension(encoder.dimension, manifest, path / MANIFEST)
         file = path / cls.file
         check_embeddings(file, manifest, verify)
         if verify:

@@ -1,0 +1,86 @@
+"""Folders whose manifests and headers claim sizes that the files do not have, with checksums that fit.
+
+(Those of an index are made up in ``test_fuzzed_files.py``.)
+"""
+
+import hashlib
+import json
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fault_folders import write_every_kind
+
+from grls.errors import GrlsError
+from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.spec import read_spec, write_manifest
+
+SIZES = (0, 3, 10**6, 2**40, 2**62, -5)
+ENCODED = {
+    "dense": "embeddings.npy",
+    "sparse": "embeddings.safetensors",
+    "multi-vector": "embeddings.safetensors",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("claims")
+    write_every_kind(place)
+    return place
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(GrlsError) as error:
+        load_retriever(folder, Opening("cpu"))
+    assert str(folder) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+@pytest.mark.parametrize("field", ["dimension", "bytes"])
+def test_sizes_of_a_manifest(made: Path, tmp_path: Path, kind: str, field: str) -> None:
+    folder = Path(shutil.copytree(made / kind, tmp_path / kind))
+    spec = read_spec(folder)
+    place = spec["embeddings"] if field == "bytes" else spec
+    for size in SIZES:
+        place[field] = size
+        write_manifest(folder, spec)
+        assert "make it again with `grls index`" in refused(folder)
+
+
+def headers(file: Path) -> Iterator[bytes]:
+    """The file with headers that claim other sizes."""
+    content = file.read_bytes()
+    for size in (size for size in SIZES if size >= 0):
+        if file.suffix == ".npy":
+            shape = np.load(file).shape
+            for claimed in ((size, shape[1]), (shape[0], size)):
+                header = content[10:128].rstrip().replace(str(shape).encode(), str(claimed).encode())
+                yield content[:10] + header.ljust(117) + b"\n" + content[128:]
+            continue
+        length = struct.unpack("<Q", content[:8])[0]
+        for name in json.loads(content[8 : 8 + length]):
+            tensors: dict[str, Any] = json.loads(content[8 : 8 + length])
+            for field, place in (("shape", 0), ("data_offsets", 1)):
+                tensors[name][field][place] = size
+                text = json.dumps(tensors).encode()
+                yield struct.pack("<Q", len(text)) + text + content[8 + length :]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize(("kind", "name"), ENCODED.items())
+def test_sizes_of_a_header(made: Path, tmp_path: Path, kind: str, name: str) -> None:
+    folder = Path(shutil.copytree(made / kind, tmp_path / kind))
+    file, spec = folder / name, read_spec(folder)
+    before = file.read_bytes()
+    for content in list(headers(file)):
+        assert content != before
+        file.write_bytes(content)
+        spec["embeddings"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        write_manifest(folder, spec)
+        refused(folder)
