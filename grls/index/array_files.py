@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -91,10 +92,29 @@ def _load(file: Path, entry: dict[str, Any], verify: bool | None) -> Array:
     if (verify and sha256(file) != entry["sha256"]) or (sampled and _sample(file) != entry["sample"]):
         raise IndexFormatError(f"{file}: the checksum differs, the file is damaged; {REBUILD}")
     try:
-        # A plain array: indexing through the memmap class is several times slower.
-        mapped: Array = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-    except (ValueError, EOFError):
+        return map_array(file)
+    except ValueError:
         raise IndexFormatError(f"{file}: no array can be read, the file is damaged; {REBUILD}") from None
+
+
+def map_array(file: Path) -> Array:
+    """The array of a ``.npy`` file, memory-mapped; a plain one, since the memmap class is much slower.
+
+    Raises:
+        ValueError: The file holds no array. (NumPy parses its header as Python, and raises as that does.)
+    """
+    try:
+        mapped: Array = np.lib.format.open_memmap(file, mode="r").view(np.ndarray)
+    except (
+        ArithmeticError,
+        EOFError,
+        LookupError,
+        RecursionError,
+        SyntaxError,
+        TokenError,
+        TypeError,
+    ) as error:
+        raise ValueError(f"{type(error).__name__} in its header") from None
     return mapped
 
 

@@ -14,12 +14,14 @@ from small_data import tiny_bert, write_small
 
 from grls.answer.ralm.reranker import read_examples
 from grls.data.corpus import Corpus
+from grls.data.neighbours import Neighbours
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
 from grls.fitting.recipe import recipe
 from grls.fitting.result import RESULT, Fitted
+from grls.index.array_files import map_array
 from grls.io.files import sha256, write_json
 from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
@@ -182,3 +184,31 @@ def test_numbers_that_no_search_can_use(tmp_path: Path, number: float) -> None:
         with pytest.raises(DataError, match=f"{kind.file}: .*is not finite, or above 1e15") as error:
             load_retriever(tmp_path / name, Opening("cpu"))
         assert str(file) in str(error.value)
+
+
+@pytest.mark.parametrize("header", [b"]" * 20, b"(" * 118, b"{'descr': '<f4', 'shape': (1e9,)}", b"\0" * 60])
+def test_arrays_whose_header_is_no_header(tmp_path: Path, header: bytes) -> None:
+    file = tmp_path / "rows.npy"
+    np.save(file, np.zeros((3, 2), dtype=np.float32))
+    content = file.read_bytes()
+    assert map_array(file).shape == (3, 2)
+    file.write_bytes(content[:10] + header.ljust(118) + content[128:])
+    with pytest.raises(ValueError, match=r"."):
+        map_array(file)
+    file.write_bytes(b"PK\x03\x04" + content)
+    with pytest.raises(ValueError, match="magic"):
+        map_array(file)
+
+
+@pytest.mark.parametrize("numbers", [[[10]] * 10, [[-2]] * 10, [[1]] * 9, [1] * 10, [[1.0]] * 10])
+def test_neighbours_that_are_no_passages(tmp_path: Path, numbers: Any) -> None:
+    """Numbers beyond the corpus ended in an error of Arrow when a training took them."""
+    corpus, file = Corpus.read(write_small(tmp_path / "data")), tmp_path / "near.safetensors"
+    array = np.array(numbers)
+    array = array.astype(np.int32) if array.dtype.kind == "i" else array
+    save_file({"neighbours": array}, file, {"corpus": corpus.fingerprint, "by": "bm25"})
+    with pytest.raises(DataError, match=r"near\.safetensors: these are not numbers of the passages"):
+        Neighbours.read(file, corpus)
+    save_file({"neighbours": np.zeros((10, 1), np.int32)}, file, {"corpus": corpus.fingerprint})
+    with pytest.raises(DataError, match="these are not numbers of the passages"):
+        Neighbours.read(file, corpus)

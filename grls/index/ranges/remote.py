@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from grls.errors import ConfigError, GrlsError, IndexFormatError
+from grls.index.array_files import map_array
 from grls.index.ranges.parts import ANSWERS, Arrays, Facts, IndexParts, RangePart, facts_of
 from grls.index.rows import Array
 from grls.index.storage import load_index
@@ -94,8 +95,7 @@ class ServedPart:
         self._part: RangePart | None = None
         self._error = ""
         try:
-            mapped = np.load(numbers, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-            self._part = RangePart(load_index(folder, verify=False), mapped)
+            self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
         except (GrlsError, OSError, ValueError) as error:
             self._error = str(error)
 

@@ -28,6 +28,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError, MismatchError
+from grls.index.array_files import map_array
 from grls.io.counts import counted
 from grls.io.parts import PartTimer
 from grls.models.base import Floats
@@ -304,8 +305,7 @@ def _check_finite(embeddings: Matrix) -> None:
 def _open(file: Path) -> Matrix:
     """Embeddings, memory-mapped."""
     try:
-        # A plain array view: indexing through the memmap class is several times slower.
-        mapped: Matrix = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        mapped: Matrix = map_array(file)
     except ValueError as error:
         raise DataError(f"the embeddings cannot be read ({error}); {REBUILD}", file) from None
     return mapped
