@@ -17,6 +17,7 @@ from grls.fitting.journal import FitJournal
 from grls.fitting.plan import Stage
 from grls.fitting.work import FitWork
 from grls.io.progress import duration
+from grls.train.core.malloc_trim import give_back_freed
 
 LEFT_OUT = "left_out"
 """The field of a result that says why a step was not done."""
@@ -84,6 +85,8 @@ class FitSteps:
                 return make()
         except TimeIsUp:
             return {LEFT_OUT: "the time was up before it was done"}
+        finally:
+            give_back_freed()
 
     def words(self) -> dict[str, Any]:
         """The folder of BM25."""

@@ -1,4 +1,4 @@
-"""The log of a training: losses, and recall on dev after each epoch."""
+"""The log of a training: losses, and recall on dev after each epoch; and its memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from grls.io.files import write_json
+from grls.train.core.malloc_trim import SmallHeap
 
 
 class WriteLog(TrainerCallback):
@@ -55,6 +56,18 @@ class WriteLog(TrainerCallback):
             if _measures(entry)
         ]
         write_json(self.file, {"settings": self.settings, "history": history})
+
+
+class GiveBack(TrainerCallback):
+    """Keeps the heap small where the training is on a CPU."""
+
+    def __init__(self) -> None:
+        self._heap = SmallHeap()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Return memory after a step, when its tensors are free."""
+        if args.device.type == "cpu":
+            self._heap()
 
 
 def _measures(logs: Mapping[str, Any]) -> dict[str, float]:

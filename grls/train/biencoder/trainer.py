@@ -27,7 +27,7 @@ from grls.errors import ConfigError, WriteError
 from grls.io.files import is_write_failure
 from grls.models.biencoder import BiEncoderModel
 from grls.models.sessions.attention import plain_attention
-from grls.train.biencoder.callbacks import WriteLog
+from grls.train.biencoder.callbacks import GiveBack, WriteLog
 from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.resume import STATE
@@ -101,6 +101,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             callbacks=[
                 WriteLog(log, settings, shown=not quiet),
                 StepLimit(self._clock),
+                GiveBack(),
                 *([] if quiet else [self._lines]),
             ],
         )

@@ -8,5 +8,5 @@ the base of the LightningModules, ``loss`` the loss over the tokens that the ind
 ``finite`` ends a training whose numbers are not finite, ``lines`` reports progress without a terminal.
 ``processes`` takes means over the examples of all processes, ``sharded`` divides a model among them.
 ``clock`` counts steps and time, ``time_limit`` ends a trainer whose time is up,
-``malloc_trim`` returns freed memory to the system.
+``malloc_trim`` returns freed memory to the system when there is much of it.
 """

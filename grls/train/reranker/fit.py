@@ -18,6 +18,7 @@ from grls.models.precision import has_bfloat16, warn_of_emulation
 from grls.train.core.checkpoints import AtomicCheckpointIO, check_checkpoint, read_checkpoint
 from grls.train.core.finite import RERANKER, RefuseNaN
 from grls.train.core.lines import TrainingLines
+from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.processes import Launched, by_first, launched, leaving_no_group
 from grls.train.core.sharded import FullyShard
 from grls.train.reranker.data import rerank_loader
@@ -96,7 +97,7 @@ def _trainer(
         max_epochs=options.epochs, accelerator=device.type, devices=started.devices,
         num_nodes=started.nodes, strategy=strategy, precision="bf16-mixed" if low else "32-true",
         use_distributed_sampler=False, inference_mode=options.strategy == "ddp",
-        callbacks=[RefuseNaN(RERANKER), TrainingLines(), *checkpoints],
+        callbacks=[GiveBackFreed(), RefuseNaN(RERANKER), TrainingLines(), *checkpoints],
         plugins=plugins, logger=CSVLogger(folder, name="logs"),
         enable_model_summary=False, log_every_n_steps=10,
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """What a training on a CPU has freed goes back to the system."""
 
+import itertools
 import platform
 import subprocess
 import sys
@@ -10,11 +11,12 @@ from small_data import write_small
 from train_helpers import train
 
 from grls.train.core import malloc_trim as heap
+from grls.train.core.malloc_trim import holes
 
-PROGRAM = """
+FILLED = """
 import ctypes
 from pathlib import Path
-from grls.train.core.malloc_trim import give_back_freed
+from grls.train.core.malloc_trim import give_back_freed, holes
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
@@ -28,12 +30,22 @@ for _ in range(256):
     blocks.append(library.malloc(1 << 20))
     ctypes.memset(blocks[-1], 1, 1 << 20)
     pins.append(library.malloc(4096))  # and stays, so the heap's end never comes free
+"""
+PROGRAM = f"""{FILLED}
 full = resident()
 for block in blocks:
     library.free(block)
 freed = resident()
 assert give_back_freed()
 print(full - freed, freed - resident())
+"""
+HOLES = f"""{FILLED}
+before = holes() >> 20
+for block in blocks:
+    library.free(block)
+after = holes() >> 20
+give_back_freed()
+print(before, after, holes() >> 20)
 """
 
 
@@ -50,10 +62,34 @@ def test_other_c_libraries_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch)
     assert not heap.give_back_freed()
 
 
-def test_a_training_does_so_every_so_many_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(holes() is None, reason="this C library does not say how large its holes are")
+def test_the_size_of_the_holes_is_known() -> None:
+    done = subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True)
+    before, after, returned = map(int, done.stdout.split())
+    assert after - before > 192
+    assert returned <= before + 16
+
+
+@pytest.mark.parametrize(("sizes", "returned"), [((1 << 20, 5 << 30), 4), ((1 << 20, 1 << 20), 0)])
+def test_a_training_does_so_when_the_holes_are_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int], returned: int
+) -> None:
     """Ten passages, four a batch: three steps an epoch, and three epochs."""
-    times = []
+    times: list[bool] = []
+    known = itertools.cycle(sizes)
+    monkeypatch.setattr(heap, "room", lambda: 2 << 30)
+    monkeypatch.setattr(heap, "holes", lambda: next(known))
+    monkeypatch.setattr(heap, "give_back_freed", lambda: times.append(True))
+    train("memorise", write_small(tmp_path / "data"), tmp_path / "run")
+    assert len(times) == returned
+
+
+def test_a_training_does_so_every_so_many_steps_where_holes_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[bool] = []
     monkeypatch.setattr(heap, "STEPS", 4)
+    monkeypatch.setattr(heap, "holes", lambda: None)
     monkeypatch.setattr(heap, "give_back_freed", lambda: times.append(True))
     train("memorise", write_small(tmp_path / "data"), tmp_path / "run")
     assert len(times) == 2
