@@ -108,6 +108,9 @@ VERBS = {
             "update": Verb("add passages to a retriever folder, remove passages, merge", "update:update"),
         },
     ),
+    "search": Verb(
+        "search for one question, and print the best passages or the hops", "search:search_command"
+    ),
     "retrieve": Verb(
         "retrieve for the queries of a data set, in a single step or hop by hop", "retrieve:retrieve"
     ),

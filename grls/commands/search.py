@@ -1,0 +1,147 @@
+"""``grls search``: the best passages of a question, on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from grls.errors import ConfigError, DataError
+from grls.models.precision_names import Precision
+
+if TYPE_CHECKING:
+    from grls.api.searcher import Searcher
+    from grls.api.streaming import StreamedHop
+    from grls.data.types import Hit
+
+INPUT = "-"
+"""The QUERY that stands for the lines of standard input."""
+_LINES = 3
+"""Lines of a passage that are shown."""
+
+
+def search_command(
+    retriever: str,
+    query: str,
+    *,
+    k: int = 5,
+    where: str | None = None,
+    stream: bool = False,
+    json: bool = False,
+    data: str | None = None,
+    device: str = "auto",
+    precision: Precision = "float32",
+) -> None:
+    """Search for one question, and print the best passages.
+
+    For many questions and a run that is measured, take `grls retrieve`.
+
+    Args:
+        retriever: Retriever folder of any kind, its name on the hub (user/name), or `bm25`: BM25 over the
+            corpus of ``data``.
+        query: The question; `-` reads one a line from standard input.
+        k: Number of passages.
+        where: A filter over the metadata of passages, such as "year>=2000".
+        stream: Print hops as they are found, until DONE, in place of a ranking.
+        json: Print one JSON object for each question (with ``stream``, for each hop), with whole texts.
+        data: Data set folder, for `bm25`.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: Precision of the models.
+    """
+    from grls.io.logs import quiet
+    from grls.retrieve.queries import check_counts
+
+    quiet()
+    check_counts(k=k)
+    asked = _asked(query)
+    searcher = _opened(retriever, data, device, precision)
+    for number, text in enumerate(asked):
+        if number and not json:
+            print()
+        lines = _hops(searcher, text, where, json) if stream else _ranking(searcher, text, k, where, json)
+        if len(asked) > 1 and not json:
+            _print(f"{text}\n")
+        for line in lines:
+            _print(line)
+
+
+def _asked(query: str) -> list[str]:
+    """The questions; empty lines of standard input are left out."""
+    lines = [line.strip() for line in sys.stdin] if query == INPUT else [query]
+    asked = [line for line in lines if line]
+    if not asked:
+        raise DataError("there is no question: give one in quotes, or one a line on standard input with -.")
+    return asked
+
+
+def _opened(retriever: str, data: str | None, device: str, precision: Precision) -> Searcher:
+    from pathlib import Path
+
+    from grls.api.bm25 import BM25
+    from grls.api.opening import load
+    from grls.retrieve.registry import BM25 as WORDS
+    from grls.retrieve.spec import is_retriever
+
+    if retriever != WORDS or is_retriever(Path(retriever)):
+        if data is not None:
+            raise ConfigError(f"--data names the corpus of {WORDS!r}; {retriever} has its own: leave it out.")
+        return load(retriever, device=device, precision=precision)
+    if data is None:
+        raise ConfigError(f"{WORDS!r} needs --data: the folder of the data set whose corpus it searches.")
+    return BM25(data)
+
+
+def _ranking(searcher: Searcher, query: str, k: int, where: str | None, as_json: bool) -> Iterable[str]:
+    hits = searcher.search(query, k, where=where)
+    if as_json:
+        return [_json({"query": query, "hits": [hit._asdict() for hit in hits]})]
+    if not hits:
+        return ["nothing was found"]
+    width = max(len(hit.id) for hit in hits)
+    return [_shown(rank, hit, width) for rank, hit in enumerate(hits, start=1)]
+
+
+def _hops(searcher: Searcher, query: str, where: str | None, as_json: bool) -> Iterable[str]:
+    for hop in searcher.stream(query, where=where):
+        yield _json({"query": query, **_fields(hop)}) if as_json else _hop(hop)
+
+
+def _fields(hop: StreamedHop) -> dict[str, object]:
+    chain = [hit._asdict() for hit in hop.chain]
+    return {**hop._asdict(), "hit": hop.hit and hop.hit._asdict(), "chain": chain}
+
+
+def _hop(hop: StreamedHop) -> str:
+    found = "no further passage" if hop.hit is None else _shown(hop.number, hop.hit, len(hop.hit.id))
+    if not hop.last:
+        return found
+    ids = " -> ".join(hit.id for hit in hop.chain) or "nothing was found"
+    return f"{found}\nchain: {ids}{' -> DONE' if hop.done else ''} ({hop.score:.4f})"
+
+
+def _shown(rank: int, hit: Hit, width: int) -> str:
+    head = f"{rank:>3}  {hit.score:>9.4f}  {hit.id:<{width}}  {hit.title}".rstrip()
+    return "\n".join([head, *_first_lines(hit.text)])
+
+
+def _first_lines(text: str) -> Sequence[str]:
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    width = max(40, get_terminal_size((100, 24)).columns)
+    indent = " " * 5
+    return wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, max_lines=_LINES, placeholder=" …"
+    )
+
+
+def _json(value: object) -> str:
+    from json import dumps
+
+    return dumps(value, ensure_ascii=False)
+
+
+def _print(text: str) -> None:
+    from grls.io.terminal import visible
+
+    print(visible(text), flush=True)

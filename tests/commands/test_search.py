@@ -1,0 +1,89 @@
+"""``grls search``: one question on the terminal, whatever the retriever."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from failing import fails
+from small_data import small_retriever, write_small
+
+import grls
+from grls.cli import main
+
+CORPUS = [
+    {"_id": "a", "title": "Otters", "text": "Otters eat fish. " * 40, "metadata": {"year": 1999}},
+    {"_id": "b", "title": "", "text": "A holt is an otter's den.\x1b[2J", "metadata": {"year": 2001}},
+    {"_id": "c", "title": "Rivers", "text": "Fish live in rivers.", "metadata": {"year": 2004}},
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("search")
+    grls.BM25(CORPUS).save(folder / "bm25")
+    write_small(folder / "data")
+    small_retriever(folder / "data").save_pretrained(folder / "generative")
+    return folder
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["search", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_ranking_with_the_first_lines_of_each_passage(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = printed(capsys, str(place / "bm25"), "what do otters eat?")
+    lines = out.splitlines()
+    assert lines[0].split()[0::2] == ["1", "a"]
+    assert lines[0].endswith("  Otters")
+    assert lines[3].endswith(" …")
+    assert max(map(len, lines)) <= 60
+    assert len(lines) == 4
+    assert "\x1b" not in printed(capsys, str(place / "bm25"), "holt")
+
+
+def test_filters_k_and_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(
+        printed(capsys, str(place / "bm25"), "otters fish", "--where=year>=2000", "--json=true")
+    )
+    assert found["query"] == "otters fish"
+    assert [hit["id"] for hit in found["hits"]] == ["c"]
+    assert found["hits"][0]["text"] == "Fish live in rivers."
+    assert printed(capsys, str(place / "bm25"), "zebra") == "nothing was found\n"
+    assert len(printed(capsys, "bm25", "otter", f"--data={place / 'data'}", "--k=1").splitlines()) <= 2
+
+
+def test_questions_from_standard_input(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("holt\n\nrivers\n"))
+    lines = printed(capsys, str(place / "bm25"), "-", "--json=true").splitlines()
+    assert [json.loads(line)["hits"][0]["id"] for line in lines] == ["b", "c"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("holt\nrivers\n"))
+    assert printed(capsys, str(place / "bm25"), "-", "--k=1").startswith("holt\n\n  1 ")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    assert "there is no question" in fails(capsys, "search", str(place / "bm25"), "-")
+
+
+def test_hops_as_they_are_found(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    searcher = grls.load(place / "generative").hops(steps="dynamic", max=2, output=place / "hops")
+    hops = list(searcher.stream("is the otter calm?"))
+    folder = str(place / "hops")
+    lines = printed(capsys, folder, "is the otter calm?", "--stream=true", "--json=true").splitlines()
+    assert [json.loads(line)["chain"] for line in lines] == [[h._asdict() for h in hop.chain] for hop in hops]
+    last = printed(capsys, folder, "is the otter calm?", "--stream=true").splitlines()[-1]
+    assert last.startswith("chain: " + " -> ".join(hit.id for hit in hops[-1].chain))
+
+
+def test_what_is_wrong_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'bm25' needs --data" in fails(capsys, "search", "bm25", "otters")
+    assert "leave it out" in fails(
+        capsys, "search", str(place / "bm25"), "otters", f"--data={place / 'data'}"
+    )
+    assert "k must be" in fails(capsys, "search", str(place / "bm25"), "otters", "--k=0")
+    assert "nowhere" in fails(capsys, "search", str(place / "nowhere"), "otters")
+    assert "there is no question" in fails(capsys, "search", str(place / "bm25"), "")
