@@ -29,11 +29,11 @@ class GrlsError(Exception):
     """
 
     def __init__(self, text: object = ""):
-        told = str(text)
-        if len(told) > _LONGEST:
-            left_out = f" … ({len(told) - _FIRST - _LAST:,} characters left out) … "
-            told = told[:_FIRST] + left_out + told[-_LAST:]
-        super().__init__(told)
+        shown = str(text)
+        if len(shown) > _LONGEST:
+            left_out = f" … ({len(shown) - _FIRST - _LAST:,} characters left out) … "
+            shown = shown[:_FIRST] + left_out + shown[-_LAST:]
+        super().__init__(shown)
 
 
 class DataError(GrlsError):
