@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grls.cli import VERBS, Command
+from grls.evaluation.measures import REGISTERED
 from grls.index import BACKENDS
 from grls.retrieve.registry import KINDS
 
@@ -25,6 +27,8 @@ ELSEWHERE = {
     "guides/serve.md": "tests/serve",
 }
 """Pages whose Python needs models or packages -> where it is run."""
+REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED)
+"""What the examples of the pages on extending add to."""
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 
 
@@ -41,9 +45,9 @@ def pages() -> list[Path]:
 @pytest.fixture
 def as_before() -> Iterator[None]:
     """What pages register, and the modules that they write, are gone afterwards."""
-    kinds, backends, modules = dict(KINDS), dict(BACKENDS), set(sys.modules)
+    known, modules = [(now, dict(now)) for now in REGISTRIES], set(sys.modules)
     yield
-    for now, before in ((KINDS, kinds), (BACKENDS, backends)):
+    for now, before in known:
         for added in set(now) - set(before):
             del now[added]
     for added in set(sys.modules) - modules:
