@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, DataError
@@ -107,10 +106,9 @@ def _opened(
     from grls.commands.opening import open_for
     from grls.data.words import Analyzer
     from grls.explain.opening import open_for_explaining
-    from grls.retrieve.registry import BM25
-    from grls.retrieve.spec import is_retriever
+    from grls.retrieve.registry import names_bm25
 
-    if retriever == BM25 and not is_retriever(Path(retriever)):
+    if names_bm25(retriever):
         return open_for(retriever, data, None, device, precision, None, None, Analyzer())
     return open_for_explaining(retriever, device, precision, search)
 

@@ -14,8 +14,7 @@ from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.registry import BM25, Opening, load_retriever
-from grls.retrieve.spec import MANIFEST
+from grls.retrieve.registry import Opening, load_retriever, names_bm25
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +51,8 @@ def open_for(
         DataError: The folder is no retriever.
     """
     how = Opening(device, precision, search)
-    if retriever == BM25 and not (Path(retriever) / MANIFEST).is_file():
-        opened = _bm25(data, corpus, analyzer, how)
-    else:
-        opened = load_retriever(retriever, how)
+    words = names_bm25(retriever)
+    opened = _bm25(data, corpus, analyzer, how) if words else load_retriever(retriever, how)
     if hops is not None:
         opened = hop_by_hop(opened, hops)
     tell_unlike_training(opened)

@@ -75,26 +75,25 @@ def _asked(query: str) -> list[str]:
 
 
 def _opened(retriever: str, data: str | None, device: str, precision: Precision) -> Searcher:
-    from pathlib import Path
-
     from grls.api.bm25 import BM25
     from grls.api.opening import load
-    from grls.retrieve.registry import BM25 as WORDS
-    from grls.retrieve.spec import is_retriever
+    from grls.retrieve.registry import names_bm25
 
-    if retriever != WORDS or is_retriever(Path(retriever)):
-        if data is not None:
-            raise ConfigError(f"--data names the corpus of {WORDS!r}; {retriever} has its own: leave it out.")
-        return load(retriever, device=device, precision=precision)
-    if data is None:
-        raise ConfigError(f"{WORDS!r} needs --data: the folder of the data set whose corpus it searches.")
-    return BM25(data)
+    if names_bm25(retriever):
+        if data is None:
+            raise ConfigError("bm25 needs --data: the folder of the data set whose corpus it searches.")
+        return BM25(data)
+    if data is not None:
+        raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
+    return load(retriever, device=device, precision=precision)
 
 
 def _ranking(searcher: Searcher, query: str, k: int, where: str | None, as_json: bool) -> Iterable[str]:
+    from grls.io.terminal import json_line
+
     hits = searcher.search(query, k, where=where)
     if as_json:
-        return [_json({"query": query, "hits": [hit._asdict() for hit in hits]})]
+        return [json_line({"query": query, "hits": [hit._asdict() for hit in hits]})]
     if not hits:
         return ["nothing was found"]
     width = max(len(hit.id) for hit in hits)
@@ -102,8 +101,10 @@ def _ranking(searcher: Searcher, query: str, k: int, where: str | None, as_json:
 
 
 def _hops(searcher: Searcher, query: str, where: str | None, as_json: bool) -> Iterable[str]:
+    from grls.io.terminal import json_line
+
     for hop in searcher.stream(query, where=where):
-        yield _json({"query": query, **_fields(hop)}) if as_json else _hop(hop)
+        yield json_line({"query": query, **_fields(hop)}) if as_json else _hop(hop)
 
 
 def _fields(hop: StreamedHop) -> dict[str, object]:
@@ -120,7 +121,8 @@ def _hop(hop: StreamedHop) -> str:
 
 
 def _shown(rank: int, hit: Hit, width: int) -> str:
-    head = f"{rank:>3}  {hit.score:>9.4f}  {hit.id:<{width}}  {hit.title}".rstrip()
+    title = " ".join(hit.title.split())
+    head = f"{rank:>3}  {hit.score:>9.4f}  {hit.id:<{width}}  {title}".rstrip()
     return "\n".join([head, *_first_lines(hit.text)])
 
 
@@ -133,12 +135,6 @@ def _first_lines(text: str) -> Sequence[str]:
     return wrap(
         text, width, initial_indent=indent, subsequent_indent=indent, max_lines=_LINES, placeholder=" …"
     )
-
-
-def _json(value: object) -> str:
-    from json import dumps
-
-    return dumps(value, ensure_ascii=False)
 
 
 def _print(text: str) -> None:

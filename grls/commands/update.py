@@ -93,9 +93,12 @@ def _refuse_other_kinds(folder: str) -> None:
     )
 
 
+_FROM_ITS_MODEL = "make it again with `grls index {}/model --corpus DATA --output FOLDER`"
 _AGAIN = {
     "bm25": "make it again with `grls index bm25 --corpus DATA --output FOLDER`, which takes seconds",
-    "dense": "make it again with `grls index {}/model --corpus DATA --output FOLDER`",
+    "dense": _FROM_ITS_MODEL,
+    "sparse": _FROM_ITS_MODEL,
+    "multi-vector": _FROM_ITS_MODEL,
 }
 """What to do for a kind; the place is that of the folder."""
 _OF_MEMBERS = "change or make again its members, over one corpus, and then this folder"

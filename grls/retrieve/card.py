@@ -17,9 +17,9 @@ from grls.retrieve.base import Description, Retriever
 CARD = "README.md"
 
 _METRICS = ("metrics.json", "fit.json")
+"""Files beside a retriever that may hold measures."""
 _MOST = 1e300
 """A larger number, which a float may not hold, is no measure."""
-"""Files beside a retriever that may hold measures."""
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _CODE = re.compile(r"[a-z0-9.+-]+")

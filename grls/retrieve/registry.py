@@ -341,6 +341,11 @@ def _refuse_to_embed(member: Mapping[str, Any], file: Path, field: str) -> None:
         )
 
 
+def names_bm25(name: str) -> bool:
+    """Whether a name stands for BM25 over the corpus at hand: ``bm25``, unless a folder has that name."""
+    return name == BM25 and not is_retriever(Path(name))
+
+
 def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriever:
     """Open a retriever by its name in options: a folder, or ``bm25`` over a corpus.
 

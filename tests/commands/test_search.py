@@ -13,7 +13,7 @@ from grls.cli import main
 
 CORPUS = [
     {"_id": "a", "title": "Otters", "text": "Otters eat fish. " * 40, "metadata": {"year": 1999}},
-    {"_id": "b", "title": "", "text": "A holt is an otter's den.\x1b[2J", "metadata": {"year": 2001}},
+    {"_id": "b", "title": "", "text": "A holt is an otter's den.\x1b[2J\x9b2J", "metadata": {"year": 2001}},
     {"_id": "c", "title": "Rivers", "text": "Fish live in rivers.", "metadata": {"year": 2004}},
 ]
 
@@ -43,7 +43,11 @@ def test_a_ranking_with_the_first_lines_of_each_passage(
     assert lines[3].endswith(" …")
     assert max(map(len, lines)) <= 60
     assert len(lines) == 4
-    assert "\x1b" not in printed(capsys, str(place / "bm25"), "holt")
+    shown = printed(capsys, str(place / "bm25"), "holt")
+    assert not {"\x1b", "\x9b"} & set(shown)
+    line = printed(capsys, str(place / "bm25"), "holt", "--json=true")
+    assert not {"\x1b", "\x9b"} & set(line)
+    assert json.loads(line)["hits"][0]["text"] == CORPUS[1]["text"]
 
 
 def test_filters_k_and_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +84,7 @@ def test_hops_as_they_are_found(place: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_what_is_wrong_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'bm25' needs --data" in fails(capsys, "search", "bm25", "otters")
+    assert "bm25 needs --data" in fails(capsys, "search", "bm25", "otters")
     assert "leave it out" in fails(
         capsys, "search", str(place / "bm25"), "otters", f"--data={place / 'data'}"
     )

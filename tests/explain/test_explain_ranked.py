@@ -19,6 +19,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = write_kinds(tmp_path_factory.mktemp("ranked"))
     written(place / "fusion", COMPOSITES["fusion"])
     written(place / "rescored", COMPOSITES["rescored"])
+    written(place / "sparse", {"kind": "sparse"})
     written(
         place / "chains", {"kind": "hops", "retriever": "../dense", "hops": {"steps": "ranked", "max": 2}}
     )
@@ -53,6 +54,7 @@ def test_bm25_needs_no_folder(kinds: Path, capsys: pytest.CaptureFixture[str]) -
     [
         ("bm25", "grls index bm25 --corpus DATA"),
         ("dense", "dense/model --corpus DATA"),
+        ("sparse", "sparse/model --corpus DATA"),
         ("fusion", "its members"),
     ],
 )

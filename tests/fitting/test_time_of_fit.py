@@ -9,7 +9,7 @@ import pytest
 from fit_helpers import fit_options, write_fit_data, write_fit_models
 from test_run_fit import known
 
-from grls.fitting import comparing, folders, planner, run, timing, tuning
+from grls.fitting import comparing, folders, planner, run, steps, timing, tuning
 from grls.fitting.clock import FitClock, TimeIsUp
 from grls.fitting.facts import data_facts
 from grls.fitting.machine import Machine
@@ -111,6 +111,15 @@ def test_a_system_that_is_too_slow_is_compared_no_further(
     assert time.now <= 1.1 * HOUR
     assert "dense" not in fitted.metrics
     assert left_out(tmp_path / "out")["compare dense"] == "the time was up before it was done"
+
+
+def test_memory_that_a_step_has_freed_is_returned(
+    place: Path, options: FitOptions, tmp_path: Path, time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[bool] = []
+    monkeypatch.setattr(steps, "give_back_freed", lambda: times.append(True))
+    fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
+    assert len(times) > 3
 
 
 def test_a_training_keeps_to_its_time_itself(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from composite_specs import DYNAMIC, SIZE
+from composite_specs import COMPOSITES
 from cross_encoders import cross_encoder
 from encoder_models import tiny_colbert, tiny_splade
 from small_data import queries, tiny_bert, write_small
@@ -50,33 +50,6 @@ DATA, RUN, NEAR, ANSWERS = "data", "run", "neighbours.safetensors", "answers.jso
 SEAL = "SHA256"
 DEPTH = 4
 ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is quick .")]
-COMPOSITES: dict[str, dict[str, Any]] = {
-    "hybrid": {
-        "kind": "hybrid", "generator": "../generative", "empty_weight": 0.2, "done_share": -1.5,
-        "priors": [
-            {"retriever": "../dense", "weight": 0.5, "temperature": 2.0}, {"retriever": {"kind": "bm25"}},
-        ],
-    },
-    "hops": {
-        "kind": "hops", "retriever": "../generative", "hops": {**DYNAMIC, "chains": 2, "done_bias": 0.5},
-    },
-    "fusion": {
-        "kind": "fusion", "members": ["../bm25", "../dense"], "method": "rrf", "weights": [2.0, 0.5],
-        "depth": 7,
-    },
-    "chains": {
-        "kind": "fusion", "length": "max",
-        "members": [
-            {"kind": "hops", "retriever": "../generative", "hops": DYNAMIC},
-            {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC},
-        ],
-    },
-    "cut": {"kind": "cut", "retriever": "../dense", "depth": 4, "size": SIZE},
-    "rescored": {
-        "kind": "rescored", "retriever": "../dense", "model": "../encoder", "passages": 3, "weight": 0.5,
-    },
-}  # fmt: skip
-"""Composites; a copy, so that a change of those of the tests does not change what is kept."""
 
 
 def make(place: Path) -> None:

@@ -15,6 +15,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
+from grls.train.core import malloc_trim
 from grls.train.reranker.fit import fit_reranker
 from grls.train.reranker.loss import rerank_loss
 from grls.train.reranker.module import RerankerModule
@@ -55,6 +56,17 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     texts = [p.text for p in ANIMALS]
     assert int(again.scores(prefixes, texts).argmax()) == 1
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
+
+
+def test_large_holes_of_the_heap_are_returned_after_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[bool] = []
+    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.room() + 1)
+    monkeypatch.setattr(malloc_trim, "give_back_freed", lambda: times.append(True))
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(1, 4, 1e-3))
+    assert len(times) == 3
 
 
 def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
