@@ -42,7 +42,7 @@ def search_command(
         query: The question; `-` reads one a line from standard input.
         k: Number of passages.
         where: A filter over the metadata of passages, such as "year>=2000".
-        stream: Print hops as they are found, until DONE, in place of a ranking.
+        stream: Print hops as they are found, in place of a ranking; a retriever of single steps has one.
         json: Print one JSON object for each question (with ``stream``, for each hop), with whole texts.
         data: Data set folder, for `bm25`.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
