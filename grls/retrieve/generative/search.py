@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
@@ -33,6 +35,7 @@ from grls.retrieve.generative.span_scores import (
     Reach,
     candidates,
     hidden_spans,
+    likeliest_spans,
     passage_scores,
     prior_over_spans,
     ranked,
@@ -190,9 +193,55 @@ class DecodedPassages(IndexedPassages):
         Raises:
             ConfigError: The generator writes whole passages.
         """
+        check_counts(k=k)
+        said = None if prior is None or prior.normalized or not prior.parts else prior
+        scores = []
+        for query, (frontier, reach) in enumerate(self._frontiers(inputs, exclude, label, allow, prior)):
+            shares = None if said is None else said_of(said, query, reach.every())
+            passages = candidates(frontier, reach, k, shares)
+            own = passage_scores(frontier, passages, reach, self.options.span_temperature)
+            scores.append(own if shares is None else own.beside(shares[passages]))
+        return scores
+
+    def likeliest_spans(
+        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
+    ) -> list[list[int]]:
+        """The likeliest span of each of the k best passages, for a generator that writes spans.
+
+        Spans whose text an excluded passage holds as well are left out, and so are passages with no other
+        spans, such as copies. Arguments and errors are those of :meth:`weigh`.
+
+        Returns:
+            For each input at most k numbers of spans, that of the best passage first.
+        """
+        check_counts(k=k)
+        found = []
+        for (frontier, reach), gone in zip(
+            self._frontiers(inputs, exclude, label, (), None), exclude, strict=True
+        ):
+            passages = candidates(frontier, reach, k + len(gone))
+            spans = likeliest_spans(frontier, passages, reach, np.unique(gone).astype(np.int64))
+            scores = passage_scores(frontier, passages, reach, self.options.span_temperature)
+            span_of = dict(zip(passages.tolist(), spans.tolist(), strict=True))
+            best = [span_of[one.passage] for one in self.ranked(scores, len(passages))]
+            found.append([span for span in best if span >= 0][:k])
+        return found
+
+    def _frontiers(
+        self,
+        inputs: Sequence[Sequence[int]],
+        exclude: Sequence[Sequence[int]],
+        label: str,
+        allow: Sequence[Subset | None],
+        prior: Prior | None,
+    ) -> list[tuple[Frontier, Reach]]:
+        """Where the search for spans stopped for each input, and what the input may retrieve.
+
+        Raises:
+            ConfigError: The generator writes whole passages.
+        """
         if self.spans is None:
             raise ConfigError("the generator writes whole passages, not spans of them.")
-        check_counts(k=k)
         spans, rows = self.spans, self.index.rows
         allow = allow or [self._everything()] * len(inputs)
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
@@ -203,15 +252,8 @@ class DecodedPassages(IndexedPassages):
             return decoder.frontier(*given, *more)
 
         found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
-        said = None if prior is None or prior.normalized or not prior.parts else prior
-        scores = []
-        for query, frontier in enumerate(found):
-            reach = Reach(spans, rows, exclude[query], allow[query])
-            shares = None if said is None else said_of(said, query, reach.every())
-            passages = candidates(frontier, reach, k, shares)
-            own = passage_scores(frontier, passages, reach, self.options.span_temperature)
-            scores.append(own if shares is None else own.beside(shares[passages]))
-        return scores
+        reached = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
+        return list(zip(found, reached, strict=True))
 
     def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
         """The k best of the passages that :meth:`weigh` scored."""

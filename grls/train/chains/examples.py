@@ -156,7 +156,7 @@ class Teaching:
         drawn: Number of spans of gold passages drawn for each hop.
 
     Attributes:
-        negatives: Hard negatives by the seed of the hop.
+        negatives: Hard negatives by the seed of the hop: passages, or spans where the index is over spans.
         begin: Called before a batch is made, to update ``negatives``.
 
     Raises:

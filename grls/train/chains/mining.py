@@ -5,18 +5,23 @@ ones that constrained beam search ranks before it. They depend on the current we
 for when the first batch of an epoch is made, for the same hops that the epoch will train. A checkpoint keeps
 them, so that a resumed run has the same. Like the measurement on dev, this is a callback, which may use the
 search.
+
+A generator that writes spans ranks passages by all their spans. There the margin loss compares a span of a
+right passage, drawn as for the target, with the span of a wrong passage that the search finds likeliest. A
+text that a right passage holds as well is no hard negative.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import lightning as L
 import numpy as np
 import torch.distributed
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, MismatchError
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.examples import HopExample, Teaching
@@ -59,13 +64,14 @@ class MineNegatives(L.Callback):
         self.every_n_epochs = every_n_epochs
         self.options = SearchOptions(beams=max(beams, passages), batch_size=batch_size)
         self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
+        self._spans: dict[str, Any] | None = None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Refuse options that cannot work together.
 
         Raises:
             ConfigError: There is mining without a margin loss, or a margin loss without mining; or mining
-                with a prior, with spans, or with batches made by other processes.
+                with a prior, or with batches made by other processes.
         """
         if stage != "fit":
             return
@@ -80,30 +86,37 @@ class MineNegatives(L.Callback):
                 "--mine.passages searches with the generator alone, but --data.prior trains it beside a "
                 "prior: give only one of the two."
             )
-        if self.passages and getattr(trainer.datamodule, "write_spans", None) is not None:  # type: ignore[attr-defined]
-            raise ConfigError(
-                "--mine.passages compares passages, but --data.spans trains on their spans: give only one of "
-                "the two."
-            )
         if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]
             raise ConfigError("--mine.passages needs --data.workers 0: the search needs the current weights.")
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Connect the batches to the mining."""
+        """Connect the batches to the mining.
+
+        Raises:
+            MismatchError: The hard negatives of the checkpoint are of other spans.
+        """
         if not self.passages:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         teaching: Teaching = data.collator.teaching
+        spans = None if data.spans is None else data.spans.record
+        if self._mined[1] and self._spans != spans:
+            raise MismatchError(
+                "the checkpoint holds hard negatives of other spans: resume with the --data.spans of that "
+                "run, or begin a new run in another --output."
+            )
+        self._spans = spans
         teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
         teaching.begin = lambda: self._begin(trainer, pl_module, teaching)
 
     def state_dict(self) -> dict[str, Any]:
         """The hard negatives of the current epoch."""
-        return {"epoch": self._mined[0], "negatives": self._mined[1]}
+        return {"epoch": self._mined[0], "negatives": self._mined[1], "spans": self._spans}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the hard negatives."""
         self._mined = state_dict["epoch"], state_dict["negatives"]
+        self._spans = state_dict.get("spans")  # checkpoints of earlier versions: of passages
 
     def _begin(self, trainer: L.Trainer, module: Any, teaching: Teaching) -> None:
         """Mine before the first batch of an epoch."""
@@ -115,21 +128,16 @@ class MineNegatives(L.Callback):
         teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
 
     def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:
-        """Wrong passages by the seed of their hop; each process searches for its share and gets all."""
+        """Hard negatives by the seed of their hop; each process searches for its share and gets all."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         training = module.model.training
         hops = self._hops(data.train_examples, epoch, data.seed)[trainer.global_rank :: trainer.world_size]
-        retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, self.options)
+        parts = module.model, data.codec, data.corpus, data.index, self.options
+        retriever = GenerativeRetriever(*parts, spans=data.spans)
         with module.whole_weights():
-            rankings = retriever.search(
-                [h.source for h in hops], self.passages, [h.known for h in hops], "mine"
-            )
+            wrong = _wrong(retriever, hops, self.passages)
         module.model.train(training)
-        row_of = np.asarray(data.index.rows.row_of)
-        mined = {}
-        for hop, hits in zip(hops, rankings, strict=True):
-            known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
-            mined[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
+        mined = {hop.seed: numbers for hop, numbers in zip(hops, wrong, strict=True)}
         if trainer.world_size > 1:
             shares: list[Any] = [None] * trainer.world_size
             torch.distributed.all_gather_object(shares, mined)
@@ -142,3 +150,16 @@ class MineNegatives(L.Callback):
         if self.queries is not None and self.queries < len(examples):
             numbers = random.Random(f"mine-{seed}-{epoch}").sample(numbers, self.queries)
         return [hop for number in numbers for hop in examples.draw(number, epoch).hops]
+
+
+def _wrong(retriever: GenerativeRetriever, hops: Sequence[HopExample], count: int) -> list[list[int]]:
+    """For each hop, numbers in the index of wrong passages, or of one span of each wrong passage."""
+    asked = [hop.source for hop in hops], count, [hop.known for hop in hops], "mine"
+    if retriever.spans is not None:
+        return retriever.likeliest_spans(*asked)
+    row_of = np.asarray(retriever.index.rows.row_of)
+    wrong = []
+    for hop, hits in zip(hops, retriever.search(*asked), strict=True):
+        known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
+        wrong.append([hit.passage for hit in hits if int(row_of[hit.passage]) not in known])
+    return wrong

@@ -197,7 +197,6 @@ def test_views_are_learned_beside_a_prior_and_found_with_it(root: Path, tmp_path
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--model.margin=1", "--mine.passages=2"], "--data.spans trains on their spans"),
         (["--data.spans.drawn=0"], "words and drawn must be at least 1"),
     ],
 )
