@@ -1,0 +1,109 @@
+"""A T5 hop by hop: spans, excerpts, a teacher, DONE, mined passages, priors and rescoring, all at once.
+
+What each of them does is tested where it is defined; here they must go together, from the data to the chains.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from train_helpers import chain_options, logged, write_chain_parts
+
+from grls.cli import main
+from grls.data.dataset import read_split
+from grls.data.types import Query
+from grls.models.load.build import Pretrained
+from grls.retrieve.base import FindsChains, Under
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.registry import Opening, load_retriever
+from grls.train.chains.data import ChainData
+from grls.train.chains.module import RetrieveChains
+
+SMALL = {"vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1,
+         "num_heads": 4, "dropout": 0.0}  # fmt: skip
+EVIDENCE_WORDS = 3
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data set, and a T5 that was trained on it with everything: ``trained``, ``r``, ``hybrid``."""
+    root = write_chain_parts(tmp_path_factory.mktemp("together"))
+    given = chain_options(
+        root, root / "trained", "--data.spans.words=3", "--data.spans.drawn=2", "--data.multistep=true",
+        "--data.done=true", "--data.by_hop=true", f"--data.evidence_words={EVIDENCE_WORDS}",
+        f"--data.teacher={root / 'dense'}", "--data.teacher_share=0.3", "--data.branches=1",
+        "--data.rescore.retrievers=[bm25]", "--data.rescore.passages=3", "--model.margin=2",
+        "--mine.passages=1", "--recall.rescore=4", "--recall.hops=2", "--recall.k=2",
+    )  # fmt: skip
+    generator = {"data": root / "data", **SMALL}
+    given = [option for option in given if "name_or_path" not in option]
+    given.append("--model.generator=grls.models.load.build.ScratchT5")
+    assert main([*given, *(f"--model.generator.{name}={value}" for name, value in generator.items())]) == 0
+    model = root / "trained" / "model"
+    assert main(["index", str(model), f"--corpus={root / 'data'}", f"--output={root / 'r'}"]) == 0
+    priors = json.dumps([{"retriever": str(root / "dense")}, {"retriever": "bm25"}])
+    assert (
+        main(["index", "hybrid", str(root / "r"), f"--output={root / 'hybrid'}", f"--priors={priors}"]) == 0
+    )
+    return root
+
+
+def test_the_training_measures_hops_and_their_chains(root: Path) -> None:
+    assert all(map(np.isfinite, logged(root / "trained", "train_loss").values()))
+    for measure in ("dev_recall", "dev_f1"):
+        assert 0 <= logged(root / "trained", measure).popitem()[1] <= 1
+
+
+def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = GenerativeRetriever.from_pretrained(root / "r", "cpu")
+    assert generator.codec.limits.evidence == EVIDENCE_WORDS
+    data = ChainData(str(root / "data"), evidence_words=EVIDENCE_WORDS)
+    data._ready = True
+    data.read(RetrieveChains(Pretrained(str(root / "trained" / "model"))))
+    chain = max((data.train_examples.draw(n, 0) for n in range(12)), key=lambda one: len(one.hops))  # type: ignore[attr-defined]
+    taken = [hop.evidence for hop in chain.hops]
+    assert max(map(len, taken)) == 2
+    read: list[Any] = []
+    monkeypatch.setattr(generator, "search", lambda inputs, *_: read.extend(inputs) or [[]] * len(inputs))
+    find = generator.next_hop([Query("q", chain.hops[0].query)], None)
+    find([Under(0, passages, passages) for passages in taken], 0, 2)
+    assert read == [hop.source for hop in chain.hops]
+
+
+@pytest.mark.parametrize("name", ["r", "hybrid"])
+@pytest.mark.parametrize("steps", ["ranked", "fixed", "dynamic"])
+def test_hops_are_found_and_rescored(root: Path, name: str, steps: Any) -> None:
+    queries, _ = read_split(root / "data", "test")
+    scores = {}
+    for rescore in (0, 5):
+        opened = load_retriever(root / name, Opening("cpu", search=SearchOptions(rescore=rescore)))
+        hops = hop_by_hop(opened, HopOptions(steps=steps, max=2))
+        hits = hops.retrieve(queries, 5)
+        assert all(len({hit.id for hit in row}) == len(row) > 0 for row in hits)
+        scores[rescore] = [hit.score for row in hits for hit in row]
+        if steps != "ranked":
+            assert isinstance(hops, FindsChains)
+            chains = hops.retrieve_chains(queries)
+            assert all(len(best.hits) == 2 or steps == "dynamic" for (best, *_) in chains)
+            scores[rescore] = [chain.score for beams in chains for chain in beams]
+    assert scores[0] != scores[5]
+
+
+def test_priors_and_rescoring_know_the_evidence(root: Path) -> None:
+    opened = load_retriever(root / "hybrid", Opening("cpu", search=SearchOptions(rescore=5)))
+    assert isinstance(opened, HybridRetriever)
+    query, passages = Query("q", "is the otter kind ?"), opened.corpus.passages([0, 5])
+    found = [opened.retrieve_hop([query], [[passage]], 4)[0] for passage in passages]
+    assert found[0].hits != found[1].hits
+    (tokens,) = opened.generator.encode([query])
+    inputs = [
+        opened.generator.codec.model_input(tokens, opened.generator.evidence(query.text, [n])) for n in (0, 5)
+    ]
+    first, second = opened.generator.rescore(inputs, [[1, 2, 3]] * 2)
+    assert not np.allclose(first, second)
