@@ -113,6 +113,40 @@ class Searcher(Searching):
         self.reopen()
         return self
 
+    def updated(
+        self,
+        add: Any = None,
+        remove: Collection[str] = (),
+        *,
+        output: str | Path | None = None,
+        merge: bool = False,
+        batch_size: int = 32,
+    ) -> Searcher:
+        """This retriever with passages removed, then others added behind the rest; this one stays as it is.
+
+        Nothing is made again: of a generator the index is changed, of an encoder only the added passages are
+        encoded. A composite becomes a copy whose members are inside and are changed. What is tuned stays.
+        Models are not trained on the added passages.
+
+        Args:
+            add: Passages, in any form of :func:`~grls.data.inputs.corpora.corpus_of`; None: none.
+            remove: Ids of passages to remove.
+            output: The folder to write; None: a temporary folder.
+            merge: Merge the index of a generator, which then searches as fast as a new one.
+            batch_size: Passages encoded together.
+
+        Raises:
+            ConfigError: There is nothing to do, or this kind of retriever takes no changes.
+            DataError: A passage to remove is unknown, the id of an added one is taken, or its text is empty.
+            WriteError: The folder cannot be written.
+        """
+        from grls.api.updating import write_updated
+
+        place = HeldFolder(output)
+        with named_as_called("updated", place, self._named()):
+            retriever = write_updated(self, place, add, remove, merge, batch_size)
+        return Searcher(retriever, place, self.how)
+
     def explain(
         self, query: str | Query, gold: str | Collection[str] | None = None, *, depth: int = 100
     ) -> ExplainedQuery:

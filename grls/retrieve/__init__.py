@@ -13,6 +13,8 @@ encoded texts; ``encoded/`` is shared by these three. ``generative/`` decodes pa
 priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion/`` fuses rankings,
 ``rescored/`` rescores the best passages of a ranking with a cross-encoder.
 
+``update`` adds and removes passages of a folder of any kind, by ``changes``.
+
 ``run`` retrieves for the queries of a data set and saves the run. ``neighbours`` retrieves the neighbours of
 each passage; ``judge`` opens a retriever that judges passages or queries. ``pack`` makes a self-contained
 copy of a folder, ``checksums`` holds the checksums of its files, ``folder_check`` checks every invariant of a

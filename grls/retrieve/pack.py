@@ -52,9 +52,27 @@ def pack_folder(folder: str | Path, output: str | Path) -> None:
     root = followed(folder)
     read_spec(root)
     refuse_foreign(output, MANIFEST)
-    packing = _Packing(root.resolve(), Path(output).resolve())
     with atomic_folder(output, MANIFEST) as new:
-        packing.write(new)
+        write_packed(root, output, new)
+
+
+def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
+    """Write a self-contained copy of a retriever folder into an empty folder.
+
+    Args:
+        root: The retriever folder, which is no link.
+        output: The place that the copy will have.
+        new: The empty folder.
+
+    Returns:
+        The folders that are copied -> the places of the copies in ``new``.
+
+    Raises:
+        ConfigError: ``output`` holds a folder that is to be copied.
+    """
+    packing = _Packing(root.resolve(), Path(output).resolve())
+    packing.write(new)
+    return packing.places
 
 
 class _Packing:

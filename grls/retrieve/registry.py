@@ -99,7 +99,8 @@ class Openable(Protocol):
     """The class of a kind.
 
     A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
-    data has ``embeddable = False``. A class whose folders members can share has the methods of
+    data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and removed
+    (:mod:`grls.retrieve.update`). A class whose folders members can share has the methods of
     :mod:`grls.retrieve.shared`. A class whose specification names folders lists the fields in
     ``folders``, such as ``priors.*.retriever`` (``*``: every element of a list).
     """

@@ -38,6 +38,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {
     "hops": (grls.Searcher.hops, (HopOptions,)),
     "rescored": (grls.Searcher.rescored, (Rereading,)),
     "tune": (grls.Searcher.tune, ()),
+    "updated": (grls.Searcher.updated, ()),
     "explain": (grls.Searcher.explain, ()),
     "save": (grls.Searcher.save, ()),
     "push_to_hub": (grls.Searcher.push_to_hub, (CardOptions,)),

@@ -176,16 +176,37 @@ def _digest(path: Path, end: int) -> Any:
 def _shards(
     biencoder: BiEncoderModel, corpus: Corpus, start: int, batch_size: int, progress: bool, shard: int
 ) -> Iterator[Matrix]:
-    """Embeddings of the rows from ``start`` on, DONE last; warns at the end of passages that were cut."""
+    """Embeddings of the rows from ``start`` on, DONE last."""
+    rows = range(start, len(corpus) + 1)
+    return embedded_rows(biencoder, corpus, rows, batch_size, progress, shard)
+
+
+def embedded_rows(
+    biencoder: BiEncoderModel,
+    corpus: Corpus,
+    rows: range,
+    batch_size: int,
+    progress: bool = False,
+    shard: int = SHARD,
+) -> Iterator[Matrix]:
+    """Embeddings of a range of rows, up to the last passage or DONE; warns at the end of cut passages.
+
+    Args:
+        biencoder: Embeds the passages.
+        corpus: N passages.
+        rows: Row n is passage n, row N is DONE.
+        batch_size: Passages embedded together.
+        progress: Show a progress bar.
+        shard: The most rows of a part.
+    """
     refuse_unusable_corpus(corpus)
-    total = len(corpus)
-    cut = 0
-    with Progress(total, "embed", "passages", start, progress) as bar, biencoder.telling(bar.update):
-        for rows, short in encoded_rows(biencoder, corpus, range(start, total + 1), batch_size, shard):
+    total, cut = len(corpus), 0
+    with Progress(total, "embed", "passages", rows.start, progress) as bar, biencoder.telling(bar.update):
+        for part, short in encoded_rows(biencoder, corpus, rows, batch_size, shard):
             cut += short
-            yield rows
+            yield part
     if cut:
-        log.warning(biencoder.cut_notice(cut, total - start, "--limits.input (of grls index)"))
+        log.warning(biencoder.cut_notice(cut, total - rows.start, "--limits.input (of grls index)"))
 
 
 def encoded_rows(

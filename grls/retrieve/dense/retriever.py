@@ -29,6 +29,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array_files import map_array
+from grls.index.external_sort.npy import GrowingArray
 from grls.io.counts import counted
 from grls.io.parts import PartTimer
 from grls.models.base import Floats
@@ -38,7 +39,13 @@ from grls.models.sentence_model import Kind, library_type
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.build import Building
-from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, work_folder
+from grls.retrieve.dense.encode import (
+    EMBEDDINGS,
+    embedded_rows,
+    encode_corpus,
+    encode_to_disk,
+    work_folder,
+)
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
 from grls.retrieve.dense.shards import encode_by_workers
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
@@ -186,6 +193,16 @@ class DenseRetriever(EncodedRetriever):
 
     def _write(self, file: Path) -> None:
         _write_rows(self.embeddings, file)
+
+    def _write_changed(self, kept: Numbers, added: Corpus | None, file: Path) -> None:
+        with GrowingArray(file, np.float32, self.biencoder.dimension) as growing:
+            for start in range(0, len(kept), BLOCK):
+                growing.append(self.embeddings[kept[start : start + BLOCK]])
+            if added is not None:
+                rows = range(len(added))
+                for part in embedded_rows(self.biencoder, added, rows, self.batch_size, progress=True):
+                    growing.append(part)
+            growing.append(self.embeddings[-1:])
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the whole retriever to one folder.

@@ -21,13 +21,14 @@ from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
 from grls.io.counts import counted
-from grls.io.files import atomic_folder
+from grls.io.files import atomic_folder, scratch_folder
 from grls.models.base import Floats
 from grls.models.load.settings import refuse_other_settings
 from grls.models.text_encoder import TextEncoder
 from grls.retrieve.base import Description
 from grls.retrieve.build import Building
 from grls.retrieve.card import CardOptions, card_of
+from grls.retrieve.changes import ChangedCount, Changes
 from grls.retrieve.corpora import refuse_other_passages
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
 from grls.retrieve.encoded.folder import (
@@ -110,6 +111,10 @@ class EncodedRetriever(ABC):
     @abstractmethod
     def _write(self, file: Path) -> None:
         """Write the encoded passages."""
+
+    @abstractmethod
+    def _write_changed(self, kept: Numbers, added: Corpus | None, file: Path) -> None:
+        """Write encoded passages: those of the numbers that are kept, then added ones, which are encoded."""
 
     @abstractmethod
     def describe(self) -> Description:
@@ -256,6 +261,18 @@ class EncodedRetriever(ABC):
                 **members,
             }
             write_encoded_manifest(new, self.file, made)
+
+    @classmethod
+    def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
+        """Write a changed folder; only added passages are encoded. See :mod:`grls.retrieve.update`."""
+        opened = cls.from_pretrained(folder, changes.device, batch_size=changes.batch_size)
+        corpus, kept = changes.over(opened.corpus)
+        with scratch_folder(output) as place:
+            opened._write_changed(kept, changes.add, place / cls.file)
+            made = cls._made(opened.encoder, corpus, place / cls.file, {})
+            made._encoded_by = opened._encoded_by
+            made.save_pretrained(output)
+        return ChangedCount(len(corpus))
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""

@@ -37,6 +37,7 @@ from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import Description, NextHop, Under
 from grls.retrieve.card import CardOptions, card_of
+from grls.retrieve.changes import ChangedCount, Changes
 from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
@@ -211,6 +212,21 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
             passages = (self.corpus, segments, self.removed, self.spans)
             weights = weights_fingerprint(self.model)
             write_passages(new, self.codec, *passages, self.stages, self.rescore_input, weights, ranges)
+
+    @classmethod
+    def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
+        """Write a changed folder, whose index is not built again. See :mod:`grls.retrieve.update`."""
+        opened = cls.from_pretrained(folder, "cpu")
+        if changes.remove:
+            opened.remove(changes.remove)
+        if changes.remove and changes.add is not None and changes.merge:
+            opened.merge()  # an added passage may have the id of a removed one
+        if changes.add is not None:
+            opened.add(changes.add)
+        if changes.merge:
+            opened.merge()
+        opened.save_pretrained(output)
+        return ChangedCount(len(opened.corpus) - len(opened.removed), len(opened.removed))
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""

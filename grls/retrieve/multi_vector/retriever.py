@@ -129,12 +129,7 @@ class MultiVectorRetriever(RanksByScores):
             progress: Show progress bars.
             options: Other arguments of the constructor.
         """
-
-        def encode(texts: Sequence[str]) -> list[Matrix]:
-            return encoder.encode(texts, "passage", batch_size)
-
-        shards = encoded_passages(encoder, corpus, encode, PART, progress)
-        rows = [one for shard in shards for one in shard]
+        rows = _vectors(encoder, corpus, batch_size, progress)
         tokens = TokenVectors(np.concatenate(rows), bounds_of([len(one) for one in rows]))
         made = cls(encoder, corpus, tokens, batch_size, progress=progress, checked=True, **options)
         made._encoded_by = encoder.fingerprint()
@@ -227,6 +222,15 @@ class MultiVectorRetriever(RanksByScores):
     def _write(self, file: Path) -> None:
         write_vectors(self.tokens, file)
 
+    def _write_changed(self, kept: Numbers, added: Corpus | None, file: Path) -> None:
+        lengths = np.diff(self.tokens.bounds)
+        new = [] if added is None else _vectors(self.encoder, added, self.batch_size, progress=True)
+        stays = np.zeros(len(lengths), dtype=bool)
+        stays[kept] = True
+        old = self.tokens.vectors[np.repeat(stays, lengths)]
+        bounds = bounds_of([*lengths[kept].tolist(), *(len(one) for one in new)])
+        write_vectors(TokenVectors(np.concatenate([old, *new]), bounds), file)
+
     def _recorded(self, folder: Path) -> dict[str, Any]:
         if self._first is None:
             return {}
@@ -293,3 +297,13 @@ class MultiVectorRetriever(RanksByScores):
             return table
 
         return scores
+
+
+def _vectors(encoder: LateTexts, corpus: Corpus, batch_size: int, progress: bool) -> list[Matrix]:
+    """The vectors of each passage of a corpus."""
+
+    def encode(texts: Sequence[str]) -> list[Matrix]:
+        return encoder.encode(texts, "passage", batch_size)
+
+    shards = encoded_passages(encoder, corpus, encode, PART, progress)
+    return [one for shard in shards for one in shard]

@@ -116,12 +116,7 @@ class SparseRetriever(RanksByScores):
             progress: Show progress bars.
             options: Other arguments of the constructor.
         """
-
-        def encode(texts: Sequence[str]) -> csr_array:
-            return encoder.encode(texts, "passage", batch_size)
-
-        shards = list(encoded_passages(encoder, corpus, encode, PART, progress))
-        weights = csr_array(vstack(shards, format="csr", dtype=np.float32))
+        weights = _joined(_shards(encoder, corpus, batch_size, progress))
         made = cls(encoder, corpus, weights, batch_size, progress=progress, **options)
         made._encoded_by = encoder.fingerprint()
         return made
@@ -170,6 +165,12 @@ class SparseRetriever(RanksByScores):
     def _write(self, file: Path) -> None:
         self._index.write(file)
 
+    def _write_changed(self, kept: Numbers, added: Corpus | None, file: Path) -> None:
+        shards = [self.weights[kept]] if len(kept) else []
+        if added is not None:
+            shards += _shards(self.encoder, added, self.batch_size, progress=True)
+        InvertedIndex.of(_joined(shards)).write(file)
+
     def describe(self) -> Description:
         """Its description in manifests and reports."""
         own = {"max_input_tokens": self.encoder.max_tokens, "truncate_queries": self.truncate_queries}
@@ -201,3 +202,17 @@ class SparseRetriever(RanksByScores):
             return np.stack([self._index.scores(asked, query) for query in numbers.tolist()])
 
         return scores
+
+
+def _shards(encoder: SparseTexts, corpus: Corpus, batch_size: int, progress: bool) -> list[csr_array]:
+    """The weights of a corpus, a shard of passages at a time."""
+
+    def encode(texts: Sequence[str]) -> csr_array:
+        return encoder.encode(texts, "passage", batch_size)
+
+    return list(encoded_passages(encoder, corpus, encode, PART, progress))
+
+
+def _joined(shards: Sequence[Any]) -> csr_array:
+    """The weights of shards in one array ``[N, V]``."""
+    return csr_array(vstack(shards, format="csr", dtype=np.float32))

@@ -1,0 +1,229 @@
+"""Passages that are added and removed: as over a new corpus, for every kind, and nothing is lost."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from composite_specs import COMPOSITES, written
+from failing import fails
+from small_data import passages, write_jsonl
+from toy_kind import TARGET
+
+import grls
+from grls.api.searcher import Searcher
+from grls.cli import main
+from grls.data.codec import Limits
+from grls.data.corpus import Corpus
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io import files
+from grls.models.biencoder import BiEncoderModel
+from grls.models.load.build import Pretrained
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.registry import KINDS, register
+from grls.retrieve.spec import read_spec, update_spec
+
+TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
+ADDED = [
+    {"_id": "new", "text": "the otter is proud .", "metadata": {"year": 2001}},
+    {"_id": "lynx-calm", "title": "lynx", "text": "the lynx is calm and proud .", "metadata": {}},
+]
+GONE = ["r0", "lynx-calm"]
+ALL = ["generative", "dense", "bm25", "ranked", *COMPOSITES]
+
+
+@pytest.fixture(scope="module")
+def changed(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of every kind beside the data set ``data``, all over the changed corpus, made anew."""
+    place = tmp_path_factory.mktemp("changed")
+    old = Corpus.read(kinds / "data")
+    records = [record for record in old.records() if record["_id"] not in GONE] + ADDED
+    (place / "data").mkdir()
+    corpus = write_jsonl(place / "data" / "corpus.jsonl", records)
+    passages = Corpus.read(corpus)
+    loaded = Pretrained(str(kinds / "generative" / "model")).load()
+    made = GenerativeRetriever.assemble(loaded.model, loaded.tokenizer, passages, Limits())
+    made.save_pretrained(place / "generative")
+    biencoder = BiEncoderModel.load(str(kinds / "dense" / "model"), device="cpu")
+    DenseRetriever.assemble(biencoder, passages).save_pretrained(place / "dense")
+    grls.BM25(passages, output=place / "bm25")
+    shutil.copytree(kinds / "encoder", place / "encoder")
+    for name, spec in COMPOSITES.items():
+        written(place / name, spec)
+    written(place / "ranked", read_spec(kinds / "ranked"))
+    return place
+
+
+def load(folder: Path) -> Searcher:
+    return grls.load(folder, device="cpu")
+
+
+def results(searcher: Searcher) -> list[list[tuple[str, float]]]:
+    return [
+        [(hit.id, pytest.approx(hit.score, abs=1e-5)) for hit in hits] for hits in searcher.search(TEXTS, 9)
+    ]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_it_finds_what_one_over_the_new_corpus_finds(
+    kind: str, kinds: Path, changed: Path, tmp_path: Path
+) -> None:
+    old = load(kinds / kind)
+    before = old.search(TEXTS, 9)
+    new = old.updated(add=ADDED, remove=GONE, merge=kind == "generative")
+    anew = load(load(changed / kind).save(tmp_path / "r"))
+    assert new.corpus.fingerprint == anew.corpus.fingerprint
+    assert new.corpus.metadata_fingerprint == anew.corpus.metadata_fingerprint
+    assert [[(hit.id, hit.score) for hit in hits] for hits in new.search(TEXTS, 9)] == results(anew)
+    assert new.retriever.fingerprint() == anew.retriever.fingerprint()
+    assert old.search(TEXTS, 9) == before == load(kinds / kind).search(TEXTS, 9)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_of_an_encoder_only_the_added_passages_are_encoded(
+    kinds: Path, changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are those of the folder that is made anew."""
+    asked: list[str] = []
+    encode = BiEncoderModel.encode_passages
+
+    def noted(self: Any, texts: Any, *rest: Any) -> Any:
+        asked.extend(texts)
+        return encode(self, texts, *rest)
+
+    monkeypatch.setattr(BiEncoderModel, "encode_passages", noted)
+    load(kinds / "dense").updated(ADDED, GONE, output=tmp_path / "dense")
+    assert asked == ["the otter is proud .", "lynx the lynx is calm and proud ."]
+    made, anew = files_of(tmp_path / "dense"), files_of(changed / "dense")
+    made_rows, rows = (np.load(place / "dense" / "embeddings.npy") for place in (tmp_path, changed))
+    assert np.allclose(made_rows, rows, atol=1e-6)
+    assert made.keys() == anew.keys()
+    differing = {name for name in made if made[name] != anew[name]}
+    assert differing <= {"embeddings.npy", "grls.json"}
+    specs = [{**read_spec(place / "dense"), "embeddings": None} for place in (tmp_path, changed)]
+    assert specs[0] == specs[1]
+
+
+def test_what_is_tuned_stays(kinds: Path, tmp_path: Path) -> None:
+    options = {"search": {"beams": 7}, "hops": {"steps": "dynamic", "max": 3}}
+    for kind in ("generative", "dense"):
+        folder = shutil.copytree(kinds / kind, tmp_path / kind)
+        stored = {"hops": options["hops"]} if kind == "dense" else options
+        update_spec(folder, stored)
+        assert main(["index", "update", f"{folder}", f"--remove={_ids(tmp_path)}"]) == 0
+        spec = read_spec(folder)
+        assert {name: spec[name] for name in stored} == stored
+        assert load(folder).describe().steps == "dynamic"
+
+
+def _ids(place: Path) -> Path:
+    (place / "gone.txt").write_text("".join(f"{one}\n" for one in GONE))
+    return place / "gone.txt"
+
+
+@pytest.mark.parametrize("kind", ["dense", "bm25", "hybrid", "rescored"])
+def test_a_folder_is_changed_in_place_or_left_as_it_was(
+    kind: str,
+    kinds: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = load(kinds / kind).save(tmp_path / "r")
+    before = files_of(folder)
+    write_jsonl(tmp_path / "new.jsonl", ADDED)
+    line = ["index", "update", f"{folder}", f"--add={tmp_path / 'new.jsonl'}"]
+    assert "'lynx-calm' is used already" in fails(capsys, *line)
+    assert files_of(folder) == before
+    line.append(f"--remove={_ids(tmp_path)}")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "put", _no_space)
+        assert "No space left" in fails(capsys, *line)
+    assert files_of(folder) == before
+    assert main(line) == 0
+    assert f"{folder}: 10 passages to be found, " in capsys.readouterr().out
+    assert load(folder).corpus.ids([8, 9]) == ["new", "lynx-calm"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["gone.txt", "new.jsonl", "r"]
+
+
+def _no_space(new: Path, final: Path, room: Path) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_members_stay_as_they_are(kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {kind: files_of(kinds / kind) for kind in ("generative", "dense", "hybrid")}
+    line = [
+        "index",
+        "update",
+        f"{kinds / 'hybrid'}",
+        f"--remove={_ids(tmp_path)}",
+        f"--output={tmp_path / 'h'}",
+    ]
+    assert main(line) == 0
+    assert {kind: files_of(kinds / kind) for kind in before} == before
+    assert sorted(one.name for one in (tmp_path / "h" / "members").iterdir()) == ["dense", "generative"]
+    assert "which would be lost" in fails(capsys, *line[:-1], f"--output={kinds / 'dense'}")
+
+
+def test_a_built_in_bm25_is_changed_with_the_folder_around_it(kinds: Path, tmp_path: Path) -> None:
+    """A cross-encoder over BM25 holds the passages itself; a fusion may name those of a data set."""
+    line = ["index", f"{kinds / 'encoder'}", "--kind=rescored", f"--corpus={kinds / 'data'}", "--device=cpu"]
+    assert main([*line, f"--output={tmp_path / 'r'}"]) == 0
+    shutil.copytree(kinds / "data", tmp_path / "data")
+    members = [{"kind": "bm25", "corpus": "../data"}, {"kind": "bm25", "corpus": "../data", "b": 0.5}]
+    written(tmp_path / "f", {"kind": "fusion", "members": members, "method": "rrf"})
+    for name in ("r", "f"):
+        new = load(tmp_path / name).updated(add={"new": "the otter is proud ."}, remove=GONE)
+        assert len(new.corpus) == len(passages()) - 1
+        assert "new" in {hit.id for hit in new.search("is the otter proud ?", 9)}
+    assert len(Corpus.read(tmp_path / "data")) == len(passages())
+
+
+def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
+    dense = load(kinds / "dense")
+    with pytest.raises(DataError, match="'zebra' is not in the corpus, so it cannot be removed"):
+        dense.updated(remove=["zebra"])
+    with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
+        dense.updated()
+    with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the text 'r0'"):
+        dense.updated(remove="r0")
+    with pytest.raises(ConfigError, match="the last passage cannot be removed"):
+        dense.updated(remove=[one.id for one in passages()])
+    with pytest.raises(DataError, match="its text is empty"):
+        dense.updated(add=[""])
+    register("toy", TARGET)
+    try:
+        corpus = Corpus.read(kinds / "data")
+        corpus.write(tmp_path / "toy" / "corpus.jsonl")
+        written(tmp_path / "toy", {"kind": "toy"})
+        written(tmp_path / "two", {"kind": "fusion", "members": ["../toy", "../toy"], "method": "rrf"})
+        for name in ("toy", "two"):
+            with pytest.raises(ConfigError, match=f"{tmp_path / 'toy'}: passages of .* kind 'toy' cannot be"):
+                grls.load(tmp_path / name).updated(remove=GONE)
+    finally:
+        del KINDS["toy"]
+
+
+def test_a_damaged_folder_is_not_changed(kinds: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(kinds / "dense", tmp_path / "dense")
+    opened = load(folder)
+    rows = np.load(folder / "embeddings.npy")
+    rows[0] += 1
+    np.save(folder / "embeddings.npy", rows)
+    with pytest.raises(MismatchError, match="these are not the embeddings of this retriever"):
+        opened.updated(remove=GONE)
+
+
+def test_a_link_changes_the_retriever_that_it_names(kinds: Path, tmp_path: Path) -> None:
+    shutil.copytree(kinds / "dense", tmp_path / "run" / "dense")
+    (tmp_path / "run" / "grls.json").write_text(json.dumps({"kind": "link", "retriever": "dense"}))
+    assert main(["index", "update", f"{tmp_path / 'run'}", f"--remove={_ids(tmp_path)}"]) == 0
+    assert len(load(tmp_path / "run").corpus) == len(passages()) - 2
+    with pytest.raises(ConfigError, match="which would be lost"):
+        load(tmp_path / "run").updated(remove=["new"], output=tmp_path / "run")
