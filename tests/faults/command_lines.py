@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from fault_folders import write_every_kind
 from forked import ended
 from llama_small import write_llama
 from ralm_helpers import TEXT, write_model
+from raw_files import WRITERS, write_raw
 from small_data import write_jsonl
 from train_helpers import arguments, chain_options
 
@@ -42,12 +44,13 @@ class Command(NamedTuple):
 
 def commands() -> list[Command]:
     """All commands that write, over the folders of :func:`prepare`."""
-    rows = [*_preparing(), *_indexing(), *_retrieving(), *_answering()]
+    rows = [*_preparing(), *_indexing(), *_retrieving(), *_looking(), *_answering()]
     simple = [Command(name, partial(_line, words)) for name, *words in rows]
-    return [*simple, *_changing(), *trainings()]
+    return [*simple, *_changing(), *trainings(), *_quickstart()]
 
 
 def _preparing() -> list[tuple[str, ...]]:
+    public = [(f"prepare {name}", "prepare", name, f"--raw=IN/raw/{name}", "--out=OUT") for name in WRITERS]
     theory = ("--theory.subjects=5", "--theory.predicates=6", "--theory.rules=8", "--theory.max_depth=2")
     return [
         ("prepare ruletaker", "prepare", "ruletaker", *theory, "--train=40", "--dev=9", "--test=9",
@@ -60,6 +63,7 @@ def _preparing() -> list[tuple[str, ...]]:
          "--batch_size=2", CPU, MADE),
         ("prepare pseudo-queries", "prepare", "pseudo-queries", DATA, "--model=IN/generator/model",
          "--draw.queries=2", "--k=9", CPU, "--output=OUT.jsonl"),
+        *public,
     ]  # fmt: skip
 
 
@@ -97,6 +101,20 @@ def _retrieving() -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
+def _looking() -> list[tuple[str, ...]]:
+    """Commands that look at data, retrievers and answers, and write what they see."""
+    report, gold = "--output=OUT.json", "--limit=4"
+    return [
+        ("evaluate answers", "evaluate", "IN/answers/made.answers.jsonl", DATA, TRAIN, report),
+        ("explain one query", "explain", "calm otter", DATA, TRAIN, "--retriever=IN/generative", CPU,
+         "--case.gold=otter-calm", MADE),
+        ("explain all", "explain", "all", DATA, TRAIN, "--retriever=IN/generative", gold, CPU, MADE),
+        ("explain ranks", "explain", "all", DATA, TRAIN, "--retriever=bm25", gold, MADE),
+        ("check", "check", "IN/data", report),
+        ("check --index", "check", "--index=IN/hybrid", report),
+    ]  # fmt: skip
+
+
 def _answering() -> list[tuple[str, ...]]:
     reads = ("--model=IN/reader", DATA, CPU)
     asks = (*reads, TRAIN, "--limit=4", MADE)
@@ -106,6 +124,8 @@ def _answering() -> list[tuple[str, ...]]:
         ("answer direct", "answer", "direct", *asks, "--retriever=bm25", *short),
         ("answer follow-up", "answer", "follow-up", *asks, "--retriever=bm25", *short),
         ("answer riches", "answer", "riches", *asks, "--search.max_new_tokens=8", "--search.batch_size=1"),
+        ("answer dsp", "answer", "dsp", "multihop", *asks, "--retriever=bm25", "--dsp.calls.threads=1",
+         "--dsp.calls.max_new_tokens=5", "--dsp.calls.attempts=1"),
         ("ralm", "ralm", *over, MADE),
         ("ralm generate", "ralm", "generate", *over, "--max_new_tokens=9", MADE),
         ("ralm examples", "ralm", "examples", *over, "--examples.candidates=3", "--examples.every=4", MADE),
@@ -147,6 +167,17 @@ def trainings() -> list[Command]:
     ]
 
 
+def _quickstart() -> list[Command]:
+    """A stage of `make quickstart`, which begins anew without its checkpoints, over an earlier model."""
+    line = partial(_stage, "memorise")
+    return [Command("quickstart, a stage", line, partial(_anew, line), ("model.safetensors",))]
+
+
+def _anew(line: Callable[[Path, Path], list[str]], place: Path, out: Path) -> list[str]:
+    shutil.rmtree(out / "made" / "checkpoints", ignore_errors=True)
+    return line(place, out)
+
+
 _OFTEN = ("--trainer.val_check_interval=2", "--trainer.check_val_every_n_epoch=null")
 """Measure on dev, and write a checkpoint, every other step."""
 
@@ -178,6 +209,7 @@ def _reranker(place: Path, out: Path) -> list[str]:
 def prepare(place: Path, chosen: Iterable[Command]) -> Path:
     """The inputs of some commands."""
     write_every_kind(place)
+    write_raw(place / "raw")
     write_llama(place / "llama", place / "data", positions=2048)
     (place / "texts").mkdir()
     for number, name in enumerate("abcdefghijkl"):
@@ -189,7 +221,7 @@ def prepare(place: Path, chosen: Iterable[Command]) -> Path:
         _must([*run, "--device=cpu", f"--output={place / 'runs' / name}"])
     words = [word for one in chosen for word in one.line(place, place / "out")]
     writers = {"riches": _write_riches, "reader": _write_reader, "generator": _write_generator}
-    writers["examples"] = _write_examples
+    writers |= {"examples": _write_examples, "answers": _write_answers}
     for name, write in writers.items():
         if any(f"{place / name}" in word for word in words):
             write(place)
@@ -209,10 +241,20 @@ def _write_generator(place: Path) -> None:
     _must(["train", *arguments("doc2query", place / "data", place / "generator", "--model.loss=full")])
 
 
+def _write_answers(place: Path) -> None:
+    _write_once(place, "answer direct", "answers")
+
+
 def _write_examples(place: Path) -> None:
-    _write_reader(place)
-    line = next(one.line for one in commands() if one.name == "ralm examples")
-    _must(line(place, place / "examples"))
+    _write_once(place, "ralm examples", "examples")
+
+
+def _write_once(place: Path, command: str, name: str) -> None:
+    """What a command with the model that reads writes, as an input of another."""
+    if not (place / "reader").is_dir():
+        _write_reader(place)
+    line = next(one.line for one in commands() if one.name == command)
+    _must(line(place, place / name))
 
 
 def _write_riches(place: Path) -> None:

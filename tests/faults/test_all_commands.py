@@ -1,0 +1,46 @@
+"""Every command that writes is in the fault harness."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from command_lines import commands
+
+from grls.cli import VERBS, Verb
+
+EXCEPT = {
+    "search": "prints, and writes no file",
+    "serve": "its own test kills it: test_killed_server.py",
+}
+"""Commands without a case in the harness, each with the reason."""
+
+
+def every_command(verbs: Mapping[str, Verb], before: str = "") -> set[str]:
+    """The commands that have a function."""
+    names = set()
+    for name, verb in verbs.items():
+        names |= {f"{before}{name}"} if verb.target else set()
+        names |= every_command(verb.names, f"{before}{name} ")
+    return names
+
+
+def command_of(line: list[str]) -> str:
+    """The command of a line: its words that are names."""
+    verb, names = VERBS[line[0]], [line[0]]
+    for word in line[1:]:
+        if word not in verb.names:
+            break
+        verb, names = verb.names[word], [*names, word]
+    return " ".join(names)
+
+
+def test_every_command_that_writes_is_in_the_harness() -> None:
+    tried = {command_of(one.line(Path("in"), Path("out"))) for one in commands()}
+    missing = every_command(VERBS) - tried - EXCEPT.keys()
+    assert not missing, f"give these a case in command_lines.py, or a reason in EXCEPT: {sorted(missing)}"
+    assert not tried & EXCEPT.keys()
+    assert every_command(VERBS) >= EXCEPT.keys()
+
+
+def test_the_cases_have_names_of_their_own() -> None:
+    names = [one.name for one in commands()]
+    assert len(names) == len(set(names))
