@@ -20,6 +20,7 @@ from grls.fitting.sample import write_sample
 from grls.fitting.speeds import Speeds, quickest_parts
 from grls.io.files import read_json, write_json
 from grls.io.logs import quiet, without_warnings
+from grls.io.temporary import temporary
 
 TIMING = "timing.json"
 """The file in the output folder."""
@@ -105,8 +106,8 @@ def measured_speeds(
     from grls.fitting.measure import Bench
 
     quiet()
-    with tempfile.TemporaryDirectory(prefix="grls-fit-") as folder, without_warnings():
-        sample = Path(folder) / "sample"
+    with temporary(Path(tempfile.gettempdir()) / "grls-fit") as folder, without_warnings():
+        sample = folder / "sample"
         write_sample(data, facts.train, sample, options.seed)
         limit = None if options.seconds is None else _MEASURING * options.seconds
         bench = Bench(sample, facts, machine, options, limit)

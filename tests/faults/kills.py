@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class Killer:
         self.rng = random.Random(seed)
         self.kills = 0
         self.faults: list[str] = []
+        self.scratch = set_scratch(work.parent / "tmp")
         self.earlier: dict[str, Any] = {}
         """What stands before the command, where it changes a folder in place."""
 
@@ -92,15 +94,21 @@ class Killer:
 
         A temporary folder whose writer died before it held its lock is removed by a run a minute later.
         """
-        names = {path.name for path in whole.iterdir()}
-        left = [path for path in out.iterdir() if path.name not in names]
-        if left and command.again is None:
+        left = self._litter(out, whole)
+        if left and (command.again is None or left[0].parent == self.scratch):
             for path in left:
                 os.utime(path, (time.time() - 120,) * 2)
-            ended(command.line(self.place, out))
-            left = [path for path in out.iterdir() if path.name not in names]
+            ended((command.again or command.line)(self.place, out))
+            left = self._litter(out, whole)
         if left:
             self.faults.append(f"{command.name}, {what}: litter is left: {[path.name for path in left]}")
+        for path in self.scratch.iterdir():  # each fault is reported once
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _litter(self, out: Path, whole: Path) -> list[Path]:
+        """What is left in the system's folder of temporary files, and beside the outputs."""
+        names = {path.name for path in whole.iterdir()}
+        return [*self.scratch.iterdir(), *(path for path in out.iterdir() if path.name not in names)]
 
     def _begun(self, out: Path) -> bool:
         return any(out.rglob("checkpoint*"))
@@ -123,6 +131,13 @@ class Killer:
             shutil.copytree(self.place / copied, out / (copied if number else "made"))
         self.earlier = contents(out, command)
         return out
+
+
+def set_scratch(folder: Path) -> Path:
+    """Make a folder the system's one of temporary files, for all commands from now on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    return folder
 
 
 def _grows(content: Any, expected: Any) -> bool:

@@ -86,8 +86,9 @@ def _hop_question(split: str, number: int) -> dict[str, object]:
     """A question in the format that HotpotQA and 2WikiMultihopQA share."""
     titles = _pair(number)
     return {
-        "_id": f"{split}{number}", "question": f"What is {split} {number}?", "answer": "calm", "level": "hard",
-        "supporting_facts": [[title, 0] for title in titles], "evidences": [],
+        "_id": f"{split}{number}", "question": f"What is {split} {number}?", "answer": "calm",
+        "level": "hard", "supporting_facts": [[title, 0] for title in titles],
+        "evidences": [],
         "context": [[title, TEXTS[title].split(". ")] for title in titles],
     }  # fmt: skip
 

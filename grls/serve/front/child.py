@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -153,9 +154,8 @@ def _end_with_input(servers: list[uvicorn.Server], socket: str) -> None:
     """Wait for the end of standard input, and end the process: at once while it still loads."""
     while os.read(0, 4096):
         pass
-    with suppress(OSError):  # a front process that was killed has left them
-        Path(socket).unlink(missing_ok=True)
-        Path(socket).parent.rmdir()
+    if servers:  # a front process that was killed has left the folder; one that lives is about to remove it
+        shutil.rmtree(Path(socket).parent, ignore_errors=True)
     for server in servers:
         server.should_exit = True
     if servers:

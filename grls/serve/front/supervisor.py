@@ -10,18 +10,18 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from grls.errors import ConfigError, GrlsError
+from grls.io.temporary import temporary
 from grls.serve.front.connection import WorkerConnection, open_worker
 from grls.serve.front.counts import FrontCounts
 from grls.serve.front.task import WorkerTask
@@ -102,6 +102,7 @@ class Supervisor:
 
     def __init__(self, task: WorkerTask, starts: int, counts: FrontCounts, child: Sequence[str] = CHILD):
         self._task, self._starts, self._counts, self._child = task, starts, counts, child
+        self._held = ExitStack()  # of the folder
         self._changed = asyncio.Event()  # set unless a process is awaited
         self._last: asyncio.subprocess.Process | None = None
         self._number, self._failed_starts, self._closing = 0, 0, False
@@ -118,11 +119,11 @@ class Supervisor:
             WorkerStartError: It cannot serve its task; it says why.
             ConfigError: The system has no Unix sockets, or its folder of temporary files is too deep.
         """
-        self._folder = _private_folder()
+        self._folder = _private_folder(self._held)
         try:
             worker = await self._begin()
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._held.close()
             raise
         self._watching = asyncio.create_task(self._watch(worker))
 
@@ -157,7 +158,7 @@ class Supervisor:
         with suppress(asyncio.CancelledError):
             await self._watching
         self._kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._held.close()
 
     async def _watch(self, worker: WorkerProcess) -> None:
         """Replace each process that ends."""
@@ -250,17 +251,22 @@ def _close_input(process: asyncio.subprocess.Process) -> None:
         process.stdin.close()
 
 
-def _private_folder() -> str:
+def _private_folder(held: ExitStack) -> str:
     """A folder for sockets that no other user enters.
+
+    The next one on this machine removes those whose front process was killed.
+
+    Args:
+        held: The folder is removed when this is closed.
 
     Raises:
         ConfigError: There are no Unix sockets, or its name would be too long for one.
     """
     if not hasattr(asyncio, "open_unix_connection"):
         raise ConfigError("worker.process needs Unix sockets, which this system lacks: leave it out.")
-    folder = tempfile.mkdtemp(prefix="grls-")
-    if len(os.fsencode(folder)) > 90:  # the name of a socket has up to 103 bytes
-        Path(folder).rmdir()
+    folder = str(held.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")))
+    if len(os.fsencode(folder)) > 98:  # the name of a socket has up to 103 bytes
+        held.close()
         raise ConfigError(
             f"the folder of temporary files has too long a name for a Unix socket: {folder}. Name a shorter "
             "one in the environment variable TMPDIR."
