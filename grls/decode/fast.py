@@ -175,12 +175,12 @@ class _Search(SlotSearch):
 
     def _leave(self, slots: Ints, states: Ints, scores: Floats, live: Ints) -> None:
         """Gather the candidates that are not continued, if the frontier is requested."""
-        if self.ask.gathering is None:
+        if self.gathering is None:
             return
         left = np.setdiff1d(np.arange(len(slots)), live, assume_unique=True)
         slots, states, scores = slots[left], states[left], scores[left]
         plain = scores if self.masses is None else scores - self.masses.added(slots, states)
-        self.ask.gathering.add(self.queries[slots], states, scores, plain)
+        self.gathering.add(self.queries[slots], states, scores, plain)
 
     def _feed(self, beams: _Beams, decides: Mask) -> _Beams:
         """Feed the tokens that deciding beams have written since they were last fed."""

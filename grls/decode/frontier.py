@@ -60,6 +60,9 @@ class Frontier(NamedTuple):
 class Gathering:
     """Collects the frontiers of several queries during a search.
 
+    In a search that queries join, a query has the number of its slot: its frontier is taken before the next
+    query has the slot.
+
     Args:
         index: The constraint index.
         scope: The passages that each query may find.
@@ -71,6 +74,10 @@ class Gathering:
         self._scope = scope
         self._parts: list[list[tuple[Ints, ...]]] = [[] for _ in range(queries)]
         self._scores: list[list[tuple[Floats, Floats]]] = [[] for _ in range(queries)]
+
+    def within(self, scope: Scope) -> None:
+        """Take another scope, in which queries whose frontiers are not taken may find the same passages."""
+        self._scope = scope
 
     def add(self, queries: Ints, states: Ints, scores: Floats, own: Floats) -> None:
         """Add candidates that are not continued.
@@ -93,16 +100,19 @@ class Gathering:
             self._scores[query].append((scores[part], own[part]))
 
     def frontier(self) -> list[Frontier]:
-        """The frontier of each query; empty for a query that may find nothing."""
+        """The frontier of each query."""
+        return [self.take(query) for query in range(len(self._parts))]
+
+    def take(self, query: int) -> Frontier:
+        """The frontier of a query, which is forgotten; empty for a query that may find nothing."""
+        parts, self._parts[query] = self._parts[query], []
+        pairs, self._scores[query] = self._scores[query], []
         none = np.empty(0, dtype=np.int64)
-        frontiers = []
-        for parts, pairs in zip(self._parts, self._scores, strict=True):
-            low, high, counts = (
-                np.concatenate(column) for column in zip((none, none, none), *parts, strict=True)
-            )
-            scores, own = (
-                np.concatenate(column) for column in zip((np.empty(0), np.empty(0)), *pairs, strict=True)
-            )
-            order = np.argsort(low, kind="stable")
-            frontiers.append(Frontier(low[order], high[order], counts[order], scores[order], own[order]))
-        return frontiers
+        low, high, counts = (
+            np.concatenate(column) for column in zip((none, none, none), *parts, strict=True)
+        )
+        scores, own = (
+            np.concatenate(column) for column in zip((np.empty(0), np.empty(0)), *pairs, strict=True)
+        )
+        order = np.argsort(low, kind="stable")
+        return Frontier(low[order], high[order], counts[order], scores[order], own[order])

@@ -4,12 +4,13 @@ Legend: S slots.
 
 A query has the number of its slot. So memory depends on S, and not on how many queries have come in. A query
 gets what it gets in a search of its own: it brings its number of passages, its beam width, its filter and its
-priors.
+priors. Where passages are written by their spans, it also brings their ranking by the prefixes at which its
+search stopped; they are collected for its slot (:mod:`grls.decode.frontier`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from grls.decode.beam import ScoredPassage
+from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior
 from grls.decode.scope import Scope
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
@@ -38,6 +40,8 @@ class JoiningQuery(NamedTuple):
         prior: Its priors, or those of several queries together. All queries of a source have priors, with the
             same weights, or none has.
         place: Its number in the priors.
+        ranked: The passages by the frontier of its search; None: the passages are those that it writes. All
+            queries of a source have it, or none has.
     """
 
     tokens: Sequence[int]
@@ -48,6 +52,7 @@ class JoiningQuery(NamedTuple):
     beams: int | None = None
     prior: Prior | None = None
     place: int = 0
+    ranked: Callable[[Frontier], list[ScoredPassage]] | None = None
 
 
 class QuerySource(Protocol):
@@ -109,11 +114,14 @@ class JoinedSearch(SlotSearch):
     def _leave_early(self) -> None:
         """Free the slots of queries whose results nobody wants any more."""
         busy = np.flatnonzero(self.queries >= 0)
-        gone = [slot for slot in busy.tolist() if self.source.gone(self._owner(slot))]
+        gone = [slot for slot in busy.tolist() if self.source.gone(self._of(slot).owner)]
         if gone:
             self.drop(np.array(gone))
             self.queries[gone] = -1
             self._open.difference_update(gone)
+            if self.gathering is not None:
+                for slot in gone:
+                    self.gathering.take(slot)
 
     def _let_in(self) -> None:
         """Give free slots to queries that wait, several at once so that the encoder has a batch."""
@@ -128,11 +136,12 @@ class JoinedSearch(SlotSearch):
                 self.widths[slot] = query.beams or self.options.beams
             self._look_again()
             self._weigh(new[0].prior)
+            self._gather(new[0])
             self._open.update(taken.tolist())
             self._begin(taken, taken)
             for slot in taken.tolist():
                 if slot in self._open and self.queries[slot] < 0:  # it may find nothing
-                    self._answer(slot, [])
+                    self._answer(slot)
 
     def _look_again(self) -> None:
         """The passages that the queries in the slots may find."""
@@ -150,6 +159,13 @@ class JoinedSearch(SlotSearch):
             whole = Prior(tuple(replace(one, log_weights=own) for one, own in parts), prior.normalized)
             self.masses = whole.open(self.index, self.scope, len(self.queries))
 
+    def _gather(self, query: JoiningQuery) -> None:
+        """Collect the frontier of each slot, if the first query needs that of its own."""
+        if self.gathering is not None:
+            self.gathering.within(self.scope)
+        elif query.ranked is not None:
+            self.gathering = Gathering(self.index, self.scope, len(self.queries))
+
     def _log_weights(self, part: int, slots: Ints) -> Floats:
         """``[n, N]`` the log-weights of one prior for the queries in n slots; those of one prior at once."""
         queries = [query for slot in slots.tolist() if (query := self.entered[slot]) is not None]
@@ -166,16 +182,20 @@ class JoinedSearch(SlotSearch):
         return np.stack(rows)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
-        super()._report(queries, results)
+        if self.gathering is None:
+            super()._report(queries, results)
         for query in queries.tolist():
-            passages, self.found[query] = self.found[query], []
-            self._answer(query, passages)
+            self._answer(query)
 
-    def _answer(self, slot: int, passages: list[ScoredPassage]) -> None:
+    def _answer(self, slot: int) -> None:
         self._open.remove(slot)
-        self.source.answer(self._owner(slot), passages)
+        passages, self.found[slot] = self.found[slot], []
+        query = self._of(slot)
+        if self.gathering is not None and query.ranked is not None:
+            passages = query.ranked(self.gathering.take(slot))
+        self.source.answer(query.owner, passages)
 
-    def _owner(self, slot: int) -> Any:
+    def _of(self, slot: int) -> JoiningQuery:
         query = self.entered[slot]
         assert query is not None
-        return query.owner
+        return query

@@ -139,6 +139,7 @@ class SlotSearch(ABC):
         self.queries = np.full(options.places(len(lengths)), -1)  # the query of each slot; -1: free
         self.wanted = [ask.k] * len(self.queries)  # the number of passages of each slot's query
         self.widths = np.full(len(self.queries), options.beams)  # the beam width of each slot's query
+        self.gathering = ask.gathering
         self.masses = None if ask.prior is None else ask.prior.open(self.index, self.scope, len(self.queries))
 
     def run(self) -> list[list[ScoredPassage]]:
@@ -202,10 +203,10 @@ class SlotSearch(ABC):
         early = self.options.stops_early
         if early:
             alone = queries[remaining == 1]
-            self._report(alone, [[(0.0, self.index.start())]] * len(alone))
-            if self.ask.gathering is not None:
+            if self.gathering is not None:
                 nothing = np.zeros(len(alone))
-                self.ask.gathering.add(alone, states[: len(alone)], nothing, nothing)
+                self.gathering.add(alone, states[: len(alone)], nothing, nothing)
+            self._report(alone, [[(0.0, self.index.start())]] * len(alone))
         undecided = remaining > (1 if early else 0)
         self._tell(len(queries) - int(undecided.sum()))
         queries, slots = queries[undecided], slots[undecided]
@@ -223,7 +224,7 @@ class SlotSearch(ABC):
         first_steps = self.options.first_steps
         # A frontier needs all first tokens, also those that are not continued.
         widest = int(self.widths[slots].max())
-        most = widest if self.ask.gathering is None else len(first_steps.tokens)
+        most = widest if self.gathering is None else len(first_steps.tokens)
         mode = self.options.mode
         with PartTimer("decoder", len(queries)):
             best = first_steps.best(self.session, queries, self.scope, mode, most, gains, normalized)

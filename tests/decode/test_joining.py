@@ -1,6 +1,7 @@
 """Queries that join a search while it runs get what they get in a search of their own."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_t5
 
 from grls.decode import FastDecoder, ScoredPassage
+from grls.decode.frontier import Frontier
 from grls.decode.joining import JoiningQuery
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator
@@ -94,6 +96,35 @@ def test_joining_changes_no_result(run: dict[str, Any]) -> None:
         (expected,) = decoder.search([tokens], k, [exclude], [subset])
         assert ranking(passages) == ranking(expected)
         assert [one.score for one in passages] == pytest.approx([one.score for one in expected], abs=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(runs())
+def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(run: dict[str, Any]) -> None:
+    assert TREES is not None
+    index = index_sequences([np.array(row) for row in run["rows"]], END)
+    decoder = FastDecoder(TREES, index, run["beams"], slots=run["slots"])
+    rng, count = np.random.default_rng(3), len(run["ks"])
+    inputs = [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
+    allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
+    frontiers: dict[int, Frontier] = {}
+
+    def keep(n: int, frontier: Frontier) -> list[ScoredPassage]:
+        frontiers[n] = frontier
+        return [ScoredPassage(n, 0.0)]
+
+    queries = [
+        JoiningQuery(tokens, run["beams"], exclude, subset, n, ranked=partial(keep, n))
+        for n, (tokens, exclude, subset) in enumerate(zip(inputs, run["exclude"], allow, strict=True))
+    ]
+    source = Arrivals(queries, run["arrive"], run["leave"])
+    decoder.join(source, longest=12)
+    assert {*source.answers} | {*run["leave"]} == {*range(count)} | {*run["leave"]}
+    assert source.answers == {n: [ScoredPassage(n, 0.0)] for n in frontiers}
+    for n, frontier in frontiers.items():
+        (expected,) = decoder.frontier([inputs[n]], [run["exclude"][n]], [allow[n]])
+        for part, other in zip(frontier, expected, strict=True):
+            np.testing.assert_allclose(part, other, atol=1e-4)
 
 
 def test_a_query_joins_before_the_search_has_ended() -> None:

@@ -115,7 +115,13 @@ def rereading(generator: GenerativeRetriever) -> GenerativeRetriever:
     """The same generator, as one that reads its best passages to their end."""
     options = replace(generator.options, rescore=4, rescore_weight=0.5)
     parts = (generator.model, generator.codec, generator.corpus, generator.index, options)
-    return GenerativeRetriever(*parts, rescore_input=RescoreInput(4))
+    return GenerativeRetriever(*parts, spans=generator.spans, rescore_input=RescoreInput(4))
+
+
+def of_spans(generator: GenerativeRetriever) -> GenerativeRetriever:
+    """The same model, as one that writes spans of passages, more of them than its beam is wide."""
+    parts = (generator.model, generator.codec.tokenizer, generator.corpus)
+    return GenerativeRetriever.assemble(*parts, options=generator.options, span_words=3)
 
 
 MADE: dict[str, Callable[[GenerativeRetriever, Path], Any]] = {
@@ -123,6 +129,10 @@ MADE: dict[str, Callable[[GenerativeRetriever, Path], Any]] = {
     "rereading": lambda generator, _: rereading(generator),
     "hybrid": lambda generator, place: hybrid(generator, place, False),
     "normalized": lambda generator, place: hybrid(generator, place, True),
+    "spans": lambda generator, _: of_spans(generator),
+    "spans rereading": lambda generator, _: rereading(of_spans(generator)),
+    "spans hybrid": lambda generator, place: hybrid(of_spans(generator), place, False),
+    "spans normalized": lambda generator, place: hybrid(of_spans(generator), place, True),
 }
 
 

@@ -101,12 +101,17 @@ class Decoders:
         Args:
             index: The constraint index.
             options: Options of decoding.
-            priors: The queries have priors, which the search for GPUs does not take.
+            priors: The queries have priors, which the search for GPUs does not take; it writes no spans
+                either.
         """
         trees = self.trees
-        if trees is None or self.writes_spans or options.compile:
+        if trees is None or options.compile:
             return False
-        return priors or not (isinstance(trees, Seq2SeqTrees) and suits(trees.device, index))
+        return (
+            priors
+            or self.writes_spans
+            or not (isinstance(trees, Seq2SeqTrees) and suits(trees.device, index))
+        )
 
     def joining(
         self, index: ConstraintIndex, options: SearchOptions, priors: bool = False

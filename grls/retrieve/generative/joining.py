@@ -1,7 +1,8 @@
 """Retrievals that join a generator's search while it runs.
 
 What a retrieval asks for is read, filtered and decoded when slots are free. A retrieval that cannot be done
-fails alone. It gets what it gets alone, with rescoring and priors.
+fails alone. It gets what it gets alone, with rescoring and priors. A generator that writes spans ranks the
+passages of a query as soon as the search for its spans has stopped.
 
 First hops and single steps come before later hops: their inputs are short, and somebody waits for a first
 passage. The input of a later hop has the evidence, and there is one for each chain, so to read those of a few
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from grls.data.filters import Filter
+from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import FastDecoder, ScoredPassage
 from grls.decode.joining import JoiningQuery
@@ -28,6 +30,7 @@ from grls.models.turns import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.search import DecodedPassages
+from grls.retrieve.generative.span_scores import Reach, hidden_spans, prior_over_spans
 from grls.retrieve.joins import Decoding, Plan, PlanSource
 from grls.retrieve.queries import check_counts
 
@@ -58,9 +61,8 @@ class JoinsSearch:
 
     @property
     def lets_join(self) -> bool:
-        """Whether retrievals can join its search: it decodes whole passages in slots."""
-        generator = _generator(self)
-        return generator.spans is None and generator.takes_queries(self.has_priors)
+        """Whether retrievals can join its search: it decodes in slots."""
+        return _generator(self).takes_queries(self.has_priors)
 
     @property
     def runner(self) -> Self | None:
@@ -297,12 +299,32 @@ class _Running:
             for tokens, what in zip(generator.encode(queries), wanted, strict=True)
         ]
         check_positions(generator.model, max(map(len, inputs)), generator.index.rows.longest)
+        owners = [_Entered(*pair) for pair in zip(asked, inputs, strict=True)]
         prior = self._priors(wanted)
+        if generator.spans is not None:
+            return self._of_spans(owners, subsets, prior, generator.spans)
         made = []
-        for place, (one, tokens, subset) in enumerate(zip(asked, inputs, subsets, strict=True)):
-            k = max(one.what.k, options.rescore)
-            owner, beams = _Entered(one, tokens), max(k, options.beams)
-            made.append(JoiningQuery(tokens, k, one.what.hidden, subset, owner, beams, prior, place))
+        for place, (owner, subset) in enumerate(zip(owners, subsets, strict=True)):
+            k = max(owner.asked.what.k, options.rescore)
+            hidden, beams = owner.asked.what.hidden, max(k, options.beams)
+            made.append(JoiningQuery(owner.tokens, k, hidden, subset, owner, beams, prior, place))
+        return made
+
+    def _of_spans(
+        self, owners: Sequence[_Entered], subsets: Sequence[Subset | None], prior: Prior | None, spans: Spans
+    ) -> list[JoiningQuery]:
+        """What retrievals asked for, as spans, whose number does not depend on that of passages."""
+        generator, rows = self._generator, self._generator.index.rows
+        rescore, beams = generator.options.rescore, self._decoder.beams
+        weighed = None if prior is None else prior_over_spans(prior, spans)
+        made = []
+        for place, (owner, subset) in enumerate(zip(owners, subsets, strict=True)):
+            what = owner.asked.what
+            hidden = hidden_spans(spans, rows, what.hidden, subset)
+            reach = Reach(spans, rows, what.hidden, subset)
+            ranked = generator.span_ranking(reach, max(what.k, rescore), prior, place)
+            query = JoiningQuery(owner.tokens, beams, hidden, subset, owner, beams, weighed, place, ranked)
+            made.append(query)
         return made
 
     def _priors(self, wanted: Sequence[Decoding]) -> Prior | None:

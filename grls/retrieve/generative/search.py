@@ -33,13 +33,13 @@ from grls.retrieve.generative.rescore import Rescorer, rescored
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
+    SpanRanking,
     candidates,
     hidden_spans,
     likeliest_spans,
     passage_scores,
     prior_over_spans,
     ranked,
-    said_of,
 )
 from grls.retrieve.queries import check_counts
 
@@ -194,14 +194,11 @@ class DecodedPassages(IndexedPassages):
             ConfigError: The generator writes whole passages.
         """
         check_counts(k=k)
-        said = None if prior is None or prior.normalized or not prior.parts else prior
-        scores = []
-        for query, (frontier, reach) in enumerate(self._frontiers(inputs, exclude, label, allow, prior)):
-            shares = None if said is None else said_of(said, query, reach.every())
-            passages = candidates(frontier, reach, k, shares)
-            own = passage_scores(frontier, passages, reach, self.options.span_temperature)
-            scores.append(own if shares is None else own.beside(shares[passages]))
-        return scores
+        searched = self._frontiers(inputs, exclude, label, allow, prior)
+        return [
+            self.span_ranking(reach, k, prior, query).scores(frontier)
+            for query, (frontier, reach) in enumerate(searched)
+        ]
 
     def likeliest_spans(
         self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
@@ -254,6 +251,10 @@ class DecodedPassages(IndexedPassages):
         found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
         reached = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         return list(zip(found, reached, strict=True))
+
+    def span_ranking(self, reach: Reach, k: int, prior: Prior | None, query: int) -> SpanRanking:
+        """Ranks passages for query ``query`` of a prior over passages, k at most."""
+        return SpanRanking(reach, k, self.options.span_temperature, prior, query)
 
     def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
         """The k best of the passages that :meth:`weigh` scored."""

@@ -121,6 +121,39 @@ class Reach:
         return np.unique(self.spans.owners[held])
 
 
+@dataclass(frozen=True)
+class SpanRanking:
+    """Ranks passages for one query, from the spans that its search knows.
+
+    Attributes:
+        reach: The passages and spans that the query may retrieve.
+        k: Number of requested passages, DONE included.
+        temperature: The temperature T.
+        prior: The prior over passages; None: there is none.
+        place: The number of the query in the prior.
+    """
+
+    reach: Reach
+    k: int
+    temperature: float
+    prior: Prior | None = None
+    place: int = 0
+
+    def scores(self, frontier: Frontier) -> PassageScores:
+        """The scores of the candidates, with those of the prior."""
+        shares, prior = None, self.prior
+        if prior is not None and prior.parts and not prior.normalized:
+            shares = said_of(prior, self.place, self.reach.every())
+        passages = candidates(frontier, self.reach, self.k, shares)
+        own = passage_scores(frontier, passages, self.reach, self.temperature)
+        return own if shares is None else own.beside(shares[passages])
+
+    def __call__(self, frontier: Frontier) -> list[ScoredPassage]:
+        """The k best passages, best first."""
+        done = len(self.reach.spans.offsets) - 1
+        return ranked(self.scores(frontier), done, self.temperature, self.k)
+
+
 def candidates(frontier: Frontier, reach: Reach, k: int, said: Floats | None = None) -> Ints:
     """The candidates for the ranking: DONE, and the passages of the likeliest rows of the search.
 
