@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from grls.fitting.options import FitOptions
@@ -20,15 +21,19 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
         data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
             off; without training queries pseudo-queries stand in for them.
         output: The folder of the run.
-        plan: Print the plan, and do nothing else.
+        plan: Print the plan, and end. OUTPUT then holds timing.json alone, the speeds that were measured: a
+            run with the same options reads them, and follows this plan.
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
     from grls.fitting.run import fit_dataset, plan_dataset
+    from grls.fitting.timing import TIMING
     from grls.io.logs import quiet
 
     quiet()
     chosen = FitOptions(**options)
     if plan:
         print(plan_dataset(data, output, chosen).text())
+        kept = Path(output) / TIMING
+        print(f"\nThe speeds are kept in {kept}: a run with the same options follows this plan.")
     else:
         fit_dataset(data, output, chosen)

@@ -44,17 +44,11 @@ class FitJournal:
     def __init__(self, output: str | Path, settings: dict[str, Any]):
         self.output = Path(output)
         file = self.output / JOURNAL
-        refuse_unwritable(output, folder=True)
-        _refuse_foreign(self.output)
+        refuse_other_output(output, settings)
         try:
             self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
-        except MismatchError as error:
-            if not _steps_of(file) <= _CHEAP:
-                raise MismatchError(
-                    f"{output} holds a run of other {_changed(file, settings)}: call again with the same "
-                    "ones to go on, or give another output."
-                ) from error
-            file.unlink()
+        except MismatchError:
+            file.unlink()  # next to nothing was done
             self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
         self._known = {record["step"]: record for record in self._file.records}
         self._results: list[Any] = []
@@ -118,6 +112,25 @@ class FitJournal:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def refuse_other_output(output: str | Path, settings: dict[str, Any]) -> None:
+    """Refuse a folder in which a run with these settings could not work. Nothing is written.
+
+    Raises:
+        ConfigError: The folder holds something else.
+        MismatchError: It is of a run with other data or options.
+        WriteError: The folder cannot be written.
+    """
+    refuse_unwritable(output, folder=True)
+    _refuse_foreign(Path(output))
+    file = Path(output) / JOURNAL
+    changed = _changed(file, settings)
+    if changed and not _steps_of(file) <= _CHEAP:
+        raise MismatchError(
+            f"{output} holds a run of other {changed}: call again with the same ones to go on, or give "
+            "another output."
+        )
+
+
 def _refuse_foreign(output: Path) -> None:
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output} is a file; give the output another name.")
@@ -144,9 +157,12 @@ def _step_of(line: bytes) -> str:
 
 
 def _changed(file: Path, settings: dict[str, Any]) -> str:
-    """The settings in which a run differs, with their values."""
-    with file.open(encoding="utf-8") as stream:
-        before = json.loads(stream.readline())["settings"]
+    """The settings in which a run differs, with their values; empty: in none, or its journal is damaged."""
+    try:
+        with file.open(encoding="utf-8") as stream:
+            before = dict(json.loads(stream.readline())["settings"])
+    except (KeyError, OSError, RecursionError, TypeError, ValueError):
+        return ""  # the journal says so once it is opened
     now = json.loads(json.dumps(settings))
     changed = []
     for name in sorted({*before, *now}):

@@ -30,7 +30,7 @@ from grls.fitting.plain import copy_size
 from grls.fitting.plan import Plan, Skipped, Stage
 from grls.fitting.speeds import Speeds
 from grls.fitting.stages import StageMaker
-from grls.fitting.timing import known_speeds
+from grls.fitting.timing import forget_speeds, known_speeds
 from grls.io.counts import counted
 from grls.io.progress import duration
 
@@ -58,7 +58,8 @@ _LEFT_OUT = 0.05
 def make_plan(data: str | Path, output: str | Path, options: FitOptions, copies: bool = False) -> Plan:
     """Look at data, machine and models, measure a few steps, and choose what is done.
 
-    Measurements are kept in ``output``, so the plan of a run that goes on is the same.
+    Measurements are kept in ``output``, so the plan of a run that goes on is the same. If there is no plan,
+    they are not kept.
 
     Args:
         data: Data set folder in BEIR's layout, with queries to learn from and dev queries.
@@ -82,8 +83,13 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions, copies:
         room = (1 - MARGIN) * (options.seconds or math.inf) - spent
         return _most(partial(at, _levels(maker)[0]), maker.stages, room) is not None
 
+    new = not Path(output).exists()
     speeds, measured = known_speeds(data, output, facts, machine, models, options, enough, copies)
-    return chosen_plan(facts, machine, models, speeds, options, measured)
+    try:
+        return chosen_plan(facts, machine, models, speeds, options, measured)
+    except ConfigError:
+        forget_speeds(output, new)  # of a busy machine, perhaps
+        raise
 
 
 def models_that_fit(models: BaseModels, machine: Machine, facts: DataFacts) -> BaseModels:

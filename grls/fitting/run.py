@@ -13,7 +13,7 @@ from typing import Any
 
 from grls.fitting.clock import FitClock
 from grls.fitting.ending import FitEnding
-from grls.fitting.journal import FitJournal
+from grls.fitting.journal import FitJournal, refuse_other_output
 from grls.fitting.options import FitOptions
 from grls.fitting.plain import remove_copy
 from grls.fitting.plan import Plan, Stage
@@ -54,16 +54,25 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> Plan:
         options: What the user has chosen.
 
     Raises:
-        ConfigError: A model cannot be had, or the budget is too short for anything.
+        ConfigError: A model cannot be had, the budget is too short for anything, or the folder holds
+            something else.
         DataError: The data set is missing or has faults.
+        MismatchError: The folder holds a run with other data or options.
+        WriteError: The folder cannot be written.
     """
     source = read_source(data, options)
     _refuse_pseudo_model(options)
+    refuse_other_output(output, _settings(source, options))
     divided = divide(source, options.seed)
     with scratch_folder(output) as scratch:
         write_divided(source, divided, scratch / "data")
         plan = make_plan(scratch / "data", output, _named(options, divided))
         return replace(plan, notes=(*divided.notes, *_of_pseudo_model(source, options)))
+
+
+def _settings(source: SourceData, options: FitOptions) -> dict[str, Any]:
+    """What a run depends on, as its journal says."""
+    return {"data": source.fingerprint(), **options.record()}
 
 
 def _refuse_pseudo_model(options: FitOptions) -> None:
@@ -111,7 +120,7 @@ def fit_dataset(
     source = read_source(data, options, name)
     place = Path(output)
     _refuse_pseudo_model(options)
-    journal = FitJournal(place, {"data": source.fingerprint(), **options.record()})
+    journal = FitJournal(place, _settings(source, options))
     try:
         if journal.ended and (place / RESULT).is_file():
             return _read(place, shown)

@@ -88,6 +88,19 @@ def known_speeds(
     return speeds, took
 
 
+def forget_speeds(output: str | Path, new: bool) -> None:
+    """Remove the speeds that led to no plan: they are measured anew next time.
+
+    Args:
+        output: Where the run would write.
+        new: Whether the folder was made for them; it then goes, too, if nothing else is there.
+    """
+    (Path(output) / TIMING).unlink(missing_ok=True)
+    if new:
+        with suppress(OSError):
+            Path(output).rmdir()
+
+
 def measured_speeds(
     data: str | Path,
     facts: DataFacts,

@@ -200,6 +200,6 @@ def test_an_interrupted_process_ends_with_130_and_one_line(
     (tmp_path / f"{imported}.py").write_text(stub, encoding="utf-8")
     given = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "data_prep.dpr", "--raw", "none", "--out", "out"]
-    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, f"error: interrupted; {stands}")
     assert not (tmp_path / "out").exists()

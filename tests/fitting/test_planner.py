@@ -173,6 +173,31 @@ def test_a_budget_for_nothing_is_refused_before_anything_is_measured(
         make_plan(data, tmp_path / "run", options)
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_speeds_that_lead_to_no_plan_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """They were kept, so that the same command failed for ever, on an idle machine as well."""
+    taken: list[float] = []
+
+    def measured(*_: object) -> Speeds:
+        taken.append(0.0)
+        return Speeds(1e6, 1e6) if len(taken) == 1 else Speeds(1e-4, 1e-4)
+
+    monkeypatch.setattr("grls.fitting.timing.measured_speeds", measured)
+    data, output = str(write_small(tmp_path / "data")), tmp_path / "run"
+    if there:
+        output.mkdir()
+    options = FitOptions(budget="30m", biencoder="none", generator="none", device="cpu")
+    monkeypatch.setattr("grls.fitting.timing._AGAIN", 0.0)
+    with pytest.raises(ConfigError, match="is too short for anything"):
+        make_plan(data, output, options)
+    assert output.exists() == there
+    assert not there or list(output.iterdir()) == []
+    assert make_plan(data, output, options).systems[0] == "bm25"
+    assert len(taken) == 2
+
+
 def test_one_gold_passage_a_query_asks_for_no_hops() -> None:
     plan = planned(None, facts(gold=1.0))
     assert plan.systems == ("bm25", "dense", "generator", "hybrid")

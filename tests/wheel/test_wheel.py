@@ -97,7 +97,7 @@ def test_the_readme_from_data_to_a_report(everything: Environment, tmp_path: Pat
 
 def test_the_program_grls(everything: Environment, tmp_path: Path) -> None:
     program = [str(everything.folder / "bin" / "grls"), "--version"]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"grls {grls.__version__}\n", done.stderr
 
 
