@@ -1,13 +1,16 @@
-"""How a server listens, writes its log, and ends by a signal. The module does not know what is served."""
+"""How a server tells what it does at its start, listens, writes its log, and ends by a signal.
+
+The module does not know what is served.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -15,6 +18,53 @@ from starlette.types import ASGIApp
 from grls.serve.request_log import JsonLines
 
 _LOGS = ("grls.serve", "uvicorn", "mcp")
+
+
+class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
+    """A server that says where it is to be opened as soon as it listens."""
+
+    async def startup(self, sockets: Any = None) -> None:  # noqa: D102
+        await super().startup(sockets)
+        if self.started and self.servers:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            say(f"Ready: open {address_of(self.config.host, port)}")
+
+
+def address_of(host: str, port: int) -> str:
+    """The address of a server as a browser on this machine opens it.
+
+    Args:
+        host: The address that it listens at.
+        port: The port; 0: any free one, which is left out.
+    """
+    bare = host.strip("[]")
+    name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(bare, bare)
+    return f"http://{f'[{name}]' if ':' in name else name}{f':{port}' if port else ''}"
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print a line about the start of a server; a stream that is closed or cannot write it stops nothing.
+
+    Args:
+        text: The line.
+        stream: Where it is printed; None: standard output.
+    """
+    stream = stream or sys.stdout
+    if stream is None:
+        return
+    code = stream.encoding or "utf-8"
+    with suppress(OSError, ValueError):
+        print(text.encode(code, "backslashreplace").decode(code), file=stream, flush=True)
+
+
+def loading(folders: Sequence[str], what: str) -> str:
+    """The first line of a server.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        what: What it will be, with its address.
+    """
+    return f"Loading {', '.join(folders)} for {what}"
 
 
 def listening(app: ASGIApp, host: str, port: int, seconds: float) -> uvicorn.Server:
@@ -37,7 +87,7 @@ def listening(app: ASGIApp, host: str, port: int, seconds: float) -> uvicorn.Ser
         timeout_keep_alive=30,
         timeout_graceful_shutdown=math.ceil(seconds),
     )
-    return uvicorn.Server(config)
+    return ListeningServer(config)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,10 +14,10 @@ from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
 from grls.serve.examples import queries_to_try
 from grls.serve.hosts import accepted_hosts
-from grls.serve.listening import listening, log_lines, until_signal
+from grls.serve.listening import address_of, listening, loading, log_lines, say, until_signal
 from grls.serve.metrics import Metrics
 from grls.serve.options import AccessOptions, RequestLimits
-from grls.serve.served import Opened, open_served
+from grls.serve.served import Opened, named_folders, open_served
 from grls.serve.serving import Serving
 
 
@@ -51,9 +52,11 @@ def run_server(
         DataError: A folder is no retriever, or a file of keys or queries cannot be used.
         MismatchError: A folder is damaged.
     """
+    named_folders(folders)  # before the line that says what is loaded
     admin = read_admin_token(access.admin)
+    say(loading(folders, address_of(host, port)))
     tried = () if examples is None else queries_to_try(examples)
-    serving = open_serving(folders, limits, device, precision, answer)
+    serving = open_serving(folders, limits, device, precision, answer, say=say)
     serving.admin, serving.examples = admin, tried
     app = create_app(serving, access, accepted_hosts(host, access.allowed_hosts), tools)
     log_lines()
@@ -76,9 +79,13 @@ def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precis
     """
     from grls.serve.tools.server import serve_stdio  # late: it needs an extra
 
+    aside = partial(say, stream=sys.stderr)  # standard output carries messages of the protocol alone
+    named_folders(folders)
+    aside(loading(folders, "standard input and output"))
     with redirect_stdout(sys.stderr):
-        serving = open_serving(folders, limits, device, precision)
+        serving = open_serving(folders, limits, device, precision, say=aside)
     log_lines()
+    aside("Ready: an agent may ask")
     serve_stdio(serving)
 
 
@@ -90,6 +97,7 @@ def open_serving(
     answer: AnswerOptions = NO_ANSWERS,
     numbers: Mapping[str, int] = MappingProxyType({}),
     requests: bool = True,
+    say: Callable[[str], object] = lambda _: None,
 ) -> Serving:
     """Open retrievers, to be served.
 
@@ -101,6 +109,7 @@ def open_serving(
         answer: The language model.
         numbers: Name -> the number of its last version in a process before this one.
         requests: Report the counts of requests, too.
+        say: Called with a line for each folder that is open.
 
     Raises:
         ConfigError: A name or an option cannot be used.
@@ -108,7 +117,7 @@ def open_serving(
         MismatchError: A folder is damaged.
     """
     metrics, answering = Metrics(requests), None
-    how = Opened(device, precision, limits, metrics.batch, metrics.parts)
+    how = Opened(device, precision, limits, metrics.batch, metrics.parts, say=say)
     if answer.model is not None:
         from grls.serve.answers.answering import Answering  # late: it takes what no search needs
 

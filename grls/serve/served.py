@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
-from time import sleep
+from time import perf_counter, sleep
 from types import MappingProxyType
 from typing import NamedTuple
 
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError, GrlsError
+from grls.io.counts import counted
 from grls.io.parts import PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
@@ -54,6 +55,7 @@ class Opened(NamedTuple):
             have joined a search, without the seconds.
         parts: The counts of a retriever, by its name.
         prepare: Called with each version before it answers; a version that it refuses is not taken.
+        say: Called with a line for each folder that is open.
     """
 
     device: str
@@ -62,6 +64,7 @@ class Opened(NamedTuple):
     watch: Callable[..., object] = lambda *_: None
     parts: Callable[[str], PartCounts | None] = lambda _: None
     prepare: Callable[[Version], object] = lambda _: None
+    say: Callable[[str], object] = lambda _: None
 
 
 class Version:
@@ -178,8 +181,13 @@ def open_served(
         DataError: A folder is no retriever.
         MismatchError: A folder is damaged.
     """
-    named = named_folders(folders).items()
-    served = {name: Served(name, folder, how, numbers.get(name, 0) + 1) for name, folder in named}
+    served: dict[str, Served] = {}
+    for name, folder in named_folders(folders).items():
+        begun = perf_counter()
+        one = served[name] = Served(name, folder, how, numbers.get(name, 0) + 1)
+        searcher = one.version.searcher
+        passages = counted(len(searcher.corpus), "passage")
+        how.say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {perf_counter() - begun:.1f} s")
     set_loaded_aside()
     return served
 

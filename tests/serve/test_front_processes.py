@@ -90,8 +90,10 @@ def test_the_whole_command_with_a_retriever_that_is_killed_and_loaded_again(tmp_
     code = "import sys; from grls.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "serve", str(folder), "--port", "0", "--worker.process", "true"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRLS_ADMIN_TOKEN": "the-token-of-the-admin"}
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    server = subprocess.Popen(command, **pipes, text=True, env=environment)  # type: ignore[call-overload]
     assert server.stderr is not None
+    assert server.stdout is not None
     try:
         address = next(found[0] for line in server.stderr if (found := re.search(r"http://127\S+:\d+", line)))
         with httpx.Client(base_url=address, timeout=60) as client:
@@ -102,9 +104,13 @@ def test_the_whole_command_with_a_retriever_that_is_killed_and_loaded_again(tmp_
             _check_the_application(client)
         server.send_signal(signal.SIGTERM)
         lines = server.stderr.read().splitlines()
+        printed = server.stdout.read().splitlines()
     finally:
         server.kill()
     assert server.wait() == 0, lines
+    assert (printed[0], printed[2]) == (f"Loading {folder} for http://127.0.0.1", f"Ready: open {address}")
+    assert all(line.startswith("one: bm25, 5 passages, loaded in ") for line in (printed[1], *printed[3:]))
+    assert len(printed) == 4  # the folder is loaded once more by the second worker process
     said = [json.loads(line) for line in lines if line.startswith("{")]
     assert {line["route"] for line in said if line["event"] == "request"} >= {
         "/", "/v1/search", "/v1/passages/{passage:any_id}", "/admin/reload", "/openapi.json",

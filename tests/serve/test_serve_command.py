@@ -1,11 +1,13 @@
 """``grls serve`` as a process: it starts, answers, and ends with what runs finished; wrong options end it."""
 
+import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 from serve_helpers import hostile_folder
 
 from grls.cli import main
+from grls.serve.listening import address_of, say
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,8 +25,10 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
     code = "import sys; from grls.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "serve", f"named={folder}", "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    server = subprocess.Popen(command, **pipes, text=True, env=environment)  # type: ignore[call-overload]
     assert server.stderr is not None
+    assert server.stdout is not None
     try:
         lines = []
         for line in server.stderr:
@@ -35,11 +40,42 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
         assert answer["retriever"] == "named"
         server.send_signal(signal.SIGTERM)
         lines += server.stderr.read().splitlines()
+        said = server.stdout.read().splitlines()
     finally:
         server.kill()
     assert server.wait() == 0
+    assert said[0] == f"Loading named={folder} for http://127.0.0.1"
+    assert re.fullmatch(r"named: bm25, 5 passages, loaded in \d+\.\d s", said[1])
+    assert said[2:] == [f"Ready: open {found[0]}"]
     events = [json.loads(line) for line in lines if line.startswith("{")]
     assert {"route": "/v1/search", "status": 200}.items() <= next(e for e in events if "route" in e).items()
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "address"),
+    [
+        ("127.0.0.1", 8000, "http://127.0.0.1:8000"),
+        ("0.0.0.0", 80, "http://127.0.0.1:80"),
+        ("::", 80, "http://[::1]:80"),
+        ("[::1]", 0, "http://[::1]"),
+        ("machine.org", 8080, "http://machine.org:8080"),
+    ],
+)
+def test_the_address_to_open(host: str, port: int, address: str) -> None:
+    assert address_of(host, port) == address
+
+
+def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    say("wüste \udce4", stream)
+    assert raw.getvalue() == b"w\\xfcste \\udce4\n"
+    stream.close()
+    say("a", stream)
+    reads, writes = os.pipe()
+    os.close(reads)
+    with suppress(BrokenPipeError), os.fdopen(writes, "w") as unread:
+        say("a", unread)
 
 
 @pytest.mark.parametrize(

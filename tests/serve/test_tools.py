@@ -148,7 +148,10 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
     assert result.structured_content["hits"]
     assert not [message for message in heard if isinstance(message, Exception)]
     log.seek(0)
-    assert log.read().splitlines() == ["STRAY"]  # nothing failed, and nothing of the client is logged
+    said = log.read().splitlines()  # nothing failed, and nothing of the client is logged
+    assert said[:2] == ["STRAY", f"Loading named={folder} for standard input and output"]
+    assert said[2].startswith("named: bm25, 5 passages, loaded in ")
+    assert said[3:] == ["Ready: an agent may ask"]
 
 
 def test_over_http(serving: Serving, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The worker process: it serves retrievers at a Unix socket, to its front process alone.
 
-It reads its task from standard input, writes one message to standard output once it is ready or cannot be,
-and ends when standard input ends: when the front process closes it, or has died.
+It reads its task from standard input. It writes a message to standard output for each folder that is open,
+and one once it is ready or cannot be. It ends when standard input ends: when the front process closes it, or
+has died.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -84,8 +86,12 @@ class Made(NamedTuple):
     versions: Sequence[VersionBody]
 
 
-def made_of(task: WorkerTask) -> Made:
+def made_of(task: WorkerTask, say: Callable[[str], object] = lambda _: None) -> Made:
     """Open the retrievers of a task, and make their application.
+
+    Args:
+        task: The task.
+        say: Called with a line for each folder that is open.
 
     Raises:
         GrlsError: It cannot be served.
@@ -97,17 +103,17 @@ def made_of(task: WorkerTask) -> Made:
     admin = read_admin_token(task.access.admin)
     tried = () if task.examples is None else queries_to_try(task.examples)
     how = (task.limits, task.device, task.precision, task.answer, task.numbers)
-    serving = open_serving(task.folders, *how, requests=False)
+    serving = open_serving(task.folders, *how, requests=False, say=say)
     serving.admin, serving.examples = admin, tried
     versions = [version_body(one.version) for one in serving.retrievers.values()]
     return Made(plain_app(serving, task.tools), versions)
 
 
-def serve_task(made: Callable[[WorkerTask], Made] = made_of) -> None:
+def serve_task(made: Callable[[WorkerTask], Made] | None = None) -> None:
     """Serve the task that standard input names, until it ends.
 
     Args:
-        made: Makes what is served.
+        made: Makes what is served; None: :func:`made_of`.
     """
     quiet()
     for number in (signal.SIGINT, signal.SIGTERM):  # the front process gets them, too, and ends this one
@@ -121,8 +127,9 @@ def serve_task(made: Callable[[WorkerTask], Made] = made_of) -> None:
     def tell(**message: object) -> None:
         print(json.dumps(message), file=messages, flush=True)
 
+    make = made or partial(made_of, say=lambda text: tell(said=text))
     try:
-        server = _server(made(task), task.socket, tell)
+        server = _server(make(task), task.socket, tell)
     except GrlsError as error:
         tell(error=str(error))
         raise SystemExit(1) from error

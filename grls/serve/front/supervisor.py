@@ -111,6 +111,7 @@ class Supervisor:
         self.versions: dict[str, dict[str, Any]] = {}
         self.failure: WorkerStartError | None = None
         self.on_failure: Callable[[], object] = lambda: None
+        self.say: Callable[[str], object] = lambda _: None  # gets a line for each folder that is open
 
     async def start(self) -> None:
         """Start the first process, and wait until it is ready.
@@ -212,7 +213,7 @@ class Supervisor:
             start_new_session=True,  # a signal for the terminal's group is for the front process
             limit=_MESSAGE,
         )
-        message = await _message(process, task)
+        message = await _message(process, task, self.say)
         self.routes = frozenset(message["routes"])
         for version in message["versions"]:
             self.note(version)
@@ -226,8 +227,10 @@ class Supervisor:
                 self._last.kill()
 
 
-async def _message(process: asyncio.subprocess.Process, task: WorkerTask) -> dict[str, Any]:
-    """Give a process its task, and return what it says when it is ready.
+async def _message(
+    process: asyncio.subprocess.Process, task: WorkerTask, say: Callable[[str], object]
+) -> dict[str, Any]:
+    """Give a process its task, and return what it says when it is ready; ``say`` gets its lines before.
 
     Raises:
         WorkerStartError: It cannot serve the task.
@@ -237,8 +240,12 @@ async def _message(process: asyncio.subprocess.Process, task: WorkerTask) -> dic
     with suppress(ConnectionError):
         process.stdin.write(task.line())
         await process.stdin.drain()
-    line = await process.stdout.readline()
-    message: dict[str, Any] = json.loads(line) if line else {}
+    message: dict[str, Any] = {"said": ""}
+    while "said" in message:
+        if message["said"]:
+            say(message["said"])
+        line = await process.stdout.readline()
+        message = json.loads(line) if line else {}
     if "routes" not in message:
         _close_input(process)
         code = await process.wait()
