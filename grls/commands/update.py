@@ -27,7 +27,7 @@ def update(
     Args:
         retriever: The retriever folder.
         add: Passages to add: a ``corpus.jsonl``, or the folder that holds one. Not to an index of unique
-            prefixes or of spans.
+            prefixes.
         remove: A file of passages to remove, an id a line.
         merge: Merge the passages that were added to a generative retriever into one index, and drop removed
             ones. Searches are then as fast as over a new index, and the ids of removed passages are free

@@ -16,6 +16,7 @@ last. Spans are not stored: they follow from the corpus and the number of words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -101,6 +102,23 @@ class Spans:
                 batch = batch[size:]
         if batch:
             yield batch
+
+    def extended(self, added: Spans, corpus: Corpus) -> Spans:
+        """The spans of a corpus that holds the passages of this one, followed by those of ``added``."""
+        offsets = np.concatenate((self.offsets, self.offsets[-1] + added.offsets[1:]))
+        return self._over(corpus, np.concatenate((self.starts, added.starts)), offsets)
+
+    def select(self, numbers: Sequence[int] | Ints, corpus: Corpus) -> Spans:
+        """The spans of a corpus that holds the passages with these numbers."""
+        counts = np.diff(self.offsets)[np.asarray(numbers, dtype=np.int64)]
+        return self._over(corpus, self.starts[self.of(numbers)], np.concatenate(([0], np.cumsum(counts))))
+
+    def _over(self, corpus: Corpus, starts: Ints, offsets: Ints) -> Spans:
+        other = copy(self)
+        other.__dict__.pop("owners", None)
+        other.corpus, other.source = corpus, corpus.source
+        other.starts, other.offsets = starts, offsets
+        return other
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""

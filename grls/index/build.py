@@ -104,12 +104,12 @@ def build_index(
 
 
 def build_segment(
-    corpus: Corpus, codec: Codec, backend: str = "array", before: Segment | None = None
+    corpus: Corpus | Spans, codec: Codec, backend: str = "array", before: Segment | None = None
 ) -> Segment:
     """Index a few passages without DONE: the second segment of a :class:`~grls.index.union.UnionIndex`.
 
     Args:
-        corpus: The passages.
+        corpus: The passages, or their spans.
         codec: Turns passages into tokens.
         backend: ``array``, ``marisa`` or ``flat``.
         before: A segment whose passages come first.

@@ -114,7 +114,7 @@ class IndexedPassages:
             gone.add(number)
         if len(gone) == len(self.corpus):
             raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
-        self._change(self.corpus, self.index, gone)
+        self._change(self.corpus, self.index, gone, self.spans)
 
     def add(self, passages: Iterable[Passage] | Corpus) -> None:
         """Add passages to every search; saving the retriever keeps the change.
@@ -124,36 +124,35 @@ class IndexedPassages:
 
         Raises:
             DataError: There is no passage, or an id is reserved, used twice or taken.
-            ConfigError: The index holds only unique prefixes, or spans, or a passage is too long for the
-                model.
+            ConfigError: The index holds only unique prefixes, or a passage is too long for the model.
         """
-        self._refuse_spans("passages cannot be added to")
         base, added = self._segments()
         base.rows.refuse_prefixes("adding passages", decoding=False)
         new = (
             passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
         )
-        segment = build_segment(new, self.codec, base.backend, added)
+        written = None if self.spans is None else Spans(new, self.spans.words, self.spans.by)
+        segment = build_segment(written or new, self.codec, base.backend, added)
         corpus = self.corpus.extended(new)
-        self._change(corpus, UnionIndex(base, segment), self.removed)
+        spans = None if self.spans is None or written is None else self.spans.extended(written, corpus)
+        self._change(corpus, UnionIndex(base, segment), self.removed, spans)
 
     def merge(self) -> None:
         """Merge the index into one segment, and drop removed passages from corpus and index.
 
         Linear in the number of tokens: no sequence is sorted or tokenised again, and the result is that of
         ``grls index``. Passages keep their order, with added passages last.
-
-        Raises:
-            ConfigError: The index holds spans, and passages were removed.
         """
         if not self.removed and isinstance(self.index, Segment):
             return
-        self._refuse_spans("removed passages cannot be dropped from")
-        keep = np.ones(len(self.corpus) + 1, dtype=bool)
-        keep[sorted(self.removed)] = False
-        index = merge(self.index, keep)
-        corpus = self.corpus.select(np.flatnonzero(keep[:-1]).tolist()) if self.removed else self.corpus
-        self._change(corpus, index, ())
+        keep = np.ones(len(self.index), dtype=bool)
+        keep[self.numbers(sorted(self.removed))] = False
+        index, corpus, spans = merge(self.index, keep), self.corpus, self.spans
+        if self.removed:
+            left = np.setdiff1d(np.arange(len(corpus)), sorted(self.removed))
+            corpus = corpus.select(left.tolist())
+            spans = None if spans is None else spans.select(left, corpus)
+        self._change(corpus, index, (), spans)
 
     def numbers(self, passages: Sequence[int] | Ints) -> Ints:
         """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
@@ -188,9 +187,11 @@ class IndexedPassages:
             self._live = Subset(self.index.rows, live)
         return self._live
 
-    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
-        """Replace corpus, index and removed passages."""
-        self.corpus, self.index, self.removed = corpus, index, frozenset(removed)
+    def _change(
+        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
+    ) -> None:
+        """Replace corpus, index, removed passages and spans."""
+        self.corpus, self.index, self.removed, self.spans = corpus, index, frozenset(removed), spans
         self._live = None
         self._complete()
 
@@ -205,9 +206,3 @@ class IndexedPassages:
         if number == len(listed):
             return self.codec.done_sequence
         return self.codec.passages(listed.passages([number]))[0]
-
-    def _refuse_spans(self, what: str) -> None:
-        if self.spans is not None:
-            raise ConfigError(
-                f"{what} an index of spans: make it again with `grls index` from the corpus as it is to be."
-            )

@@ -283,7 +283,9 @@ class DecodedPassages(IndexedPassages):
 
         return self._decoders.run(self.index, self.options, inputs, k, label, prior, search)
 
-    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
+    def _change(
+        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
+    ) -> None:
         """Take these in the place of what was there, unless a passage is too long for the model."""
         check_positions(self.model, 0, index.rows.longest)
-        super()._change(corpus, index, removed)
+        super()._change(corpus, index, removed, spans)
