@@ -88,7 +88,8 @@ VERBS = {
             "doc2query": _stage("learn to write queries that a passage answers", "doc2query"),
             "biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
             "reranker": Verb(
-                "train a reranker of documents for a frozen language model", "train_reranker:train_reranker"
+                "train a reranker of documents, for a frozen language model or for the hops of a data set",
+                "train_reranker:train_reranker",
             ),
         },
     ),

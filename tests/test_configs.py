@@ -418,7 +418,9 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         if command[0] == "ralm":
             Path("test.txt").write_text("anna is quiet . bob is kind . " * 4)
             given += ["--device=cpu"]
-        if command[0] == "train" and command[1] != "biencoder":
+        if command[:2] == ["train", "reranker"]:
+            given += ["--fit.epochs=1", "--max_tokens=64", "--device=cpu"]  # as long as ``reads`` can read
+        elif command[0] == "train" and command[1] != "biencoder":
             given += QUICK
             if "memorise" in " ".join(command[:3]):
                 given += tiny_model("data/mine")

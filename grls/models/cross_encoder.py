@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
+from grls.data.evidence import excerpt
+from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.base import Floats
 from grls.models.encoder_input import special_tokens, without_controls
@@ -30,9 +32,13 @@ from grls.models.load.sentence_folder import module_folders, refuse_missing_part
 from grls.models.load.sources import refuse_missing_folder
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
+from grls.models.text_encoder import passage_text
 
 Pair = tuple[str, str]
 """A query and a passage, as texts."""
+
+TRAINED = "grls_reranker"
+"""The field of a model's config with the settings of its training."""
 
 _VOLATILE = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 """Fields of a config that do not affect the output of a model."""
@@ -80,6 +86,7 @@ class PairScorer:
     Attributes:
         max_tokens: The longest pair in tokens, special tokens included. In a longer pair, the longer text is
             cut.
+        evidence_words: Words of each evidence passage that it was trained to read with a query; 0: all.
     """
 
     def __init__(self, model: CrossEncoder):
@@ -100,6 +107,8 @@ class PairScorer:
         if self.max_tokens < self._markers + 2:
             raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
         model.max_seq_length = self.max_tokens
+        config = getattr(self.model.transformers_model, "config", None)
+        self.evidence_words = evidence_words_in(config)
         self._fingerprint = _fingerprint(self.model, self.max_tokens)
 
     @classmethod
@@ -135,6 +144,10 @@ class PairScorer:
     def fingerprint(self) -> str:
         """SHA-256 of everything that affects a logit: weights, settings, tokenizer, prompt, length."""
         return self._fingerprint
+
+    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
+        """A query and the passages retrieved so far, as the model reads them."""
+        return query_with_evidence(query, evidence, self.evidence_words)
 
     def write(self, folder: Path) -> None:
         """Write model and tokenizer to a temporary folder, which the caller renames.
@@ -212,6 +225,33 @@ class PairScorer:
             yield
         finally:
             hook.remove()
+
+
+def query_with_evidence(query: str, evidence: Sequence[Passage], words: int) -> str:
+    """A query and the passages retrieved so far, in order, as one text.
+
+    Args:
+        query: The query; it comes first.
+        evidence: The passages.
+        words: The most words of the text of each passage (:func:`grls.data.evidence.excerpt`); 0: all.
+    """
+    return " ".join([query, *(passage_text(excerpt(query, passage, words)) for passage in evidence)])
+
+
+def evidence_words_in(config: Any) -> int:
+    """Words of each evidence passage that a model was trained to read, by its config; 0: all, or not known.
+
+    Raises:
+        ConfigError: The config holds something else.
+    """
+    stored = getattr(config, TRAINED, None)
+    words = stored.get("evidence_words") if isinstance(stored, dict) else None
+    if words is not None and (not isinstance(words, int) or isinstance(words, bool) or words < 0):
+        raise ConfigError(
+            f"config.json of the cross-encoder: expected {TRAINED}.evidence_words to be a number of words, "
+            f"got {words!r}; train it again."
+        )
+    return words or 0
 
 
 def _refuse_foreign(source: str, parts: Sequence[tuple[str, Path]]) -> None:

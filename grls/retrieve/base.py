@@ -5,6 +5,7 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 
 - :class:`ScoresAll`: scores all passages, so it can be a prior, a teacher, a source of negatives;
 - :class:`TakesEvidence`: takes evidence as passages, and scores DONE;
+- :class:`ReadsEvidence`: takes evidence as passages, and knows no DONE;
 - :class:`WritesChains`: its scores are log-probabilities of passages and DONE, so the scores of hops add up;
 - :class:`FindsChains`: retrieves hop by hop;
 - :class:`WalksHops`: its hops can be watched, one after the other;
@@ -174,6 +175,21 @@ class TakesEvidence(Protocol):
         allow: Allow = None,
     ) -> list[HopHits]:
         """The top-k allowed passages given evidence, and the score of DONE."""
+        ...
+
+
+@runtime_checkable
+class ReadsEvidence(Protocol):
+    """A retriever that takes evidence as passages, and knows no DONE."""
+
+    def retrieve_after(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[list[Hit]]:
+        """The top-k allowed passages given evidence."""
         ...
 
 

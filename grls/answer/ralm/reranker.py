@@ -22,6 +22,7 @@ from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.io.jsonl import read_jsonl
+from grls.models.cross_encoder import TRAINED
 from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
@@ -36,7 +37,7 @@ class RerankExample(NamedTuple):
 
     Attributes:
         prefix: The end of the text before a stride.
-        passages: Ids of the candidates, in the retriever's order.
+        passages: Ids of the candidates, in the retriever's order; or their texts, where no corpus is read.
         scores: Log-probability (nats) of the stride behind each candidate.
     """
 
@@ -54,12 +55,22 @@ class Reranker:
         prefix_tokens: Length of the prefix, in tokens of the language model.
         max_tokens: Most tokens of prefix and document together, in tokens of the encoder; the document is
             cut.
+        evidence_words: Of a cross-encoder for hops, whose prefixes are queries with the passages found: words
+            of each of these passages, 0: all. In a pair that is too long, the longer text is cut. None: the
+            prefixes are texts.
 
     Raises:
         ConfigError: The model has not one label, or fewer positions than ``max_tokens``.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, prefix_tokens: int = 64, max_tokens: int = 256):
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        prefix_tokens: int = 64,
+        max_tokens: int = 256,
+        evidence_words: int | None = None,
+    ):
         if model.config.num_labels != 1:
             raise ConfigError(f"a reranker has one label, got {model.config.num_labels}; train a reranker.")
         most = encoder_positions(model.config) or max_tokens
@@ -71,6 +82,7 @@ class Reranker:
         self.tokenizer = tokenizer
         self.prefix_tokens = prefix_tokens
         self.max_tokens = max_tokens
+        self.evidence_words = evidence_words
 
     @classmethod
     def load(
@@ -80,6 +92,7 @@ class Reranker:
         max_tokens: int = 256,
         device: str = "auto",
         trained: bool = False,
+        evidence_words: int | None = None,
     ) -> Reranker:
         """Load a trained reranker, or an encoder to train.
 
@@ -89,9 +102,10 @@ class Reranker:
             max_tokens: For an encoder to train; a trained reranker stores its value.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
             trained: Whether the model must have a head; otherwise a missing head gets random weights.
+            evidence_words: For an encoder to train: see the constructor.
 
         Raises:
-            ConfigError: The model is missing, or lacks weights.
+            ConfigError: The model is missing, or lacks weights; or a trained one was trained for hops.
         """
         source = packaged_encoder(name)
         refuse_missing_folder(source)
@@ -108,28 +122,40 @@ class Reranker:
                 AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config,
                 dtype=torch.float32,
             )  # fmt: skip
-        stored = getattr(model.config, "grls_reranker", None) or {}
+        stored = getattr(model.config, TRAINED, None) or {}
+        if trained and "evidence_words" in stored:
+            raise ConfigError(
+                f"{name} was trained on the hops of a data set, so it reads questions and no texts: rescore "
+                "a retriever with it (`grls index rescored R --model`), or train a reranker of texts."
+            )
+        if evidence_words is not None:
+            stored = {}  # a reranker that is trained further
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         move(model, where, "float32")
         return cls(
-            model, tokenizer, stored.get("prefix_tokens", prefix_tokens), stored.get("max_tokens", max_tokens)
-        )
+            model, tokenizer, stored.get("prefix_tokens", prefix_tokens),
+            stored.get("max_tokens", max_tokens), evidence_words,
+        )  # fmt: skip
 
     def save(self, folder: str | Path) -> None:
         """Write model and tokenizer."""
-        self.model.config.grls_reranker = {
-            "prefix_tokens": self.prefix_tokens, "max_tokens": self.max_tokens,
-        }  # fmt: skip
+        settings = {"prefix_tokens": self.prefix_tokens, "max_tokens": self.max_tokens}
+        if self.evidence_words is not None:
+            settings = {"max_tokens": self.max_tokens, "evidence_words": self.evidence_words}
+            self.tokenizer.model_max_length = self.max_tokens  # the length that a cross-encoder reads
+        setattr(self.model.config, TRAINED, settings)
         self.model.save_pretrained(folder)
         reset_tokenizer(self.tokenizer)
         self.tokenizer.save_pretrained(folder)
 
     def logits(self, prefixes: Sequence[str], documents: Sequence[str]) -> Tensor:
         """``f(x, d)`` of pairs, ``[R]``, with gradients if the model is in training."""
-        encoded = padded(
-            self.tokenizer, self._ends(prefixes), documents,
-            truncation="only_second", max_length=self.max_tokens,
-        ).to(self.model.device)  # fmt: skip
+        if self.evidence_words is None:
+            texts, cut = self._ends(prefixes), "only_second"
+        else:
+            texts, cut = list(prefixes), "longest_first"
+        encoded = padded(self.tokenizer, texts, documents, truncation=cut, max_length=self.max_tokens)
+        encoded = encoded.to(self.model.device)
         scores: Tensor = self.model(**encoded).logits[:, 0].float()
         return scores
 

@@ -23,7 +23,15 @@ from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, MismatchError
-from grls.retrieve.base import HopHits, Retriever, SoFar, TakesEvidence, Under, WritesChains
+from grls.retrieve.base import (
+    HopHits,
+    ReadsEvidence,
+    Retriever,
+    SoFar,
+    TakesEvidence,
+    Under,
+    WritesChains,
+)
 from grls.retrieve.hops.steps import AskedHop, Steps, as_decodings, hits_and_done, planned, walked
 from grls.retrieve.joins import Plan
 from grls.retrieve.queries import check_counts, joined, queries_of
@@ -54,8 +62,8 @@ class AppendingMultistep:
     """Multi-step retrieval by scores: each hop continues a chain with new passages (C = W = 1: the best one).
 
     Args:
-        retriever: Retrieves each hop. A ``TakesEvidence`` gets the evidence as passages; for other retrievers
-            titles and texts are appended to the query.
+        retriever: Retrieves each hop. A ``TakesEvidence`` or ``ReadsEvidence`` gets the evidence as passages;
+            for other retrievers titles and texts are appended to the query.
         corpus: The corpus of the retriever.
         hops: Length of a chain (``dynamic``: largest length); shorter where the retriever finds nothing new.
         dynamic: End a chain where DONE scores best.
@@ -233,8 +241,8 @@ def found_after(
     """The top-k passages of queries, given evidence.
 
     Args:
-        retriever: A ``TakesEvidence`` gets the evidence as passages, a generator their numbers; for other
-            retrievers titles and texts are appended to the query.
+        retriever: A ``TakesEvidence`` or ``ReadsEvidence`` gets the evidence as passages, a generator their
+            numbers; for other retrievers titles and texts are appended to the query.
         queries: The queries, without evidence in their texts.
         evidence: The evidence of each query so far, in order.
         k: Largest number of hits for a query.
@@ -244,6 +252,8 @@ def found_after(
         return retriever.retrieve_hop(queries, evidence, k, allow)
     if isinstance(retriever, WritesChains) and retriever.writes_chains:
         return written_after(retriever, queries, evidence, k, allow)
+    if isinstance(retriever, ReadsEvidence):
+        return [HopHits(hits, None) for hits in retriever.retrieve_after(queries, evidence, k, allow)]
     texts = [joined(query, passages) for query, passages in zip(queries, evidence, strict=True)]
     asked = [query._replace(text=text) for query, text in zip(queries, texts, strict=True)]
     return [HopHits(hits, None) for hits in retriever.retrieve(asked, k, allow)]

@@ -31,8 +31,9 @@ from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, U
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.corpora import passages_record
+from grls.retrieve.hops.appending import found_after
 from grls.retrieve.joins import LetsJoin, Plan, RunsPlans, runner_of
-from grls.retrieve.queries import check_counts, joined, queries_of
+from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.rescored.rescore import Rereader
@@ -228,6 +229,36 @@ class RescoredRetriever:
         found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(asked, found)]
 
+    def retrieve_after(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[list[Hit]]:
+        """The top-k passages given evidence, which both the first retriever and the cross-encoder read.
+
+        Raises:
+            DataError: A query is too long; evidence is cut at its end.
+        """
+        check_counts(k=k)
+        count = max(k, self.rereading.passages)
+        found = found_after(self.retriever, queries, evidence, count, allow)
+        return [hits[:k] for hits in self._read_after(queries, evidence, [step.hits for step in found])]
+
+    def _read_after(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        rankings: Sequence[Sequence[Hit]],
+    ) -> list[list[Hit]]:
+        """The rankings by the new scores, once the cross-encoder has read the evidence behind each query."""
+        asked = [
+            query._replace(text=self.encoder.query_text(query.text, passages))
+            for query, passages in zip(queries, evidence, strict=True)
+        ]
+        return self._reread(asked, rankings, queries)
+
     @property
     def runner(self) -> RunsPlans | None:
         """The retriever whose search the first retrievals join; None: they join none."""
@@ -273,8 +304,7 @@ class RescoredHops(RescoredRetriever):
         check_counts(k=k)
         count = max(k, self.rereading.passages)
         found = first_hop(self.retriever, queries, evidence, count, allow)
-        asked = [q._replace(text=joined(q, own)) for q, own in zip(queries, evidence, strict=True)]
-        ranked = self._reread(asked, [step.hits for step in found], queries)
+        ranked = self._read_after(queries, evidence, [step.hits for step in found])
         return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, found, strict=True)]
 
 
@@ -287,7 +317,7 @@ def over(
         retriever: Finds the passages.
         encoder: Reads them with the query.
         rereading: How many, and what it counts. Where its logits count alone they compare with no DONE, so
-            in hops the passages found join the query's text.
+            there are no hops until DONE.
         options: Other arguments of :class:`RescoredRetriever`.
     """
     chains = isinstance(retriever, WritesChains) and retriever.writes_chains

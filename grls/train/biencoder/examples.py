@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
@@ -20,7 +20,7 @@ from grls.data.dataset import Qrels
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.io.counts import counted
-from grls.models.biencoder import DONE_PASSAGE, BiEncoderModel
+from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder.options import PairOptions as PairOptions
 from grls.train.core.examples import drawn_chain, free_order, gold_chains
@@ -30,6 +30,17 @@ NO_KEY = -1
 
 _FILLER = 1000
 """Number of random passages that fill up a short ranking; enough of them are not gold."""
+
+
+class MakesQueries(Protocol):
+    """Makes one text of a query and its evidence so far."""
+
+    evidence_words: int
+
+    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
+        """The text; of each passage at most ``evidence_words`` words (0: all)."""
+        ...
+
 
 Miner = Callable[[Sequence[Query], Sequence[Sequence[Passage]], int], list[list[str]]]
 """Ranks passages for queries with their evidence so far: (queries, evidence, k) -> at most k ids each, best
@@ -80,7 +91,7 @@ class BiEncoderExamples:
         queries: Sequence[Query],
         qrels: Qrels,
         corpus: Corpus,
-        encoder: BiEncoderModel,
+        encoder: MakesQueries,
         options: PairOptions,
         miner: Miner | None = None,
     ):

@@ -11,13 +11,15 @@ from torch.utils.data import DataLoader
 from grls.answer.ralm.reranker import RerankExample
 from grls.train.core.batching import copies_of_examples
 from grls.train.core.processes import processes
+from grls.train.reranker.examples import RerankHops
 
 
 def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
     """Batches of examples, shuffled if there is a seed; ``size`` counts those of all processes together."""
-    order = range(len(examples)) if seed is None else _Shuffled(len(examples), seed)
+    anew = isinstance(examples, RerankHops)
+    order = range(len(examples)) if seed is None else _Shuffled(len(examples), seed, anew)
     batches = _Shares(order, size, drop_last=False)
-    return DataLoader(list(examples), batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
+    return DataLoader(examples, batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
 
 
 class _Shares(torch.utils.data.BatchSampler):
@@ -34,10 +36,16 @@ class _Shares(torch.utils.data.BatchSampler):
 
 
 class _Shuffled(torch.utils.data.Sampler[int]):
-    """A new order each epoch, a function of seed and epoch alone."""
+    """A new order each epoch, a function of seed and epoch alone.
 
-    def __init__(self, count: int, seed: int):
-        self._count, self._seed, self._epoch = count, seed, 0
+    Args:
+        count: Number of examples.
+        seed: The seed.
+        anew: Example n is another one in each epoch e, with the number n + e * ``count``.
+    """
+
+    def __init__(self, count: int, seed: int, anew: bool = False):
+        self._count, self._seed, self._epoch, self._anew = count, seed, 0, anew
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that follows; Lightning calls it."""
@@ -48,4 +56,5 @@ class _Shuffled(torch.utils.data.Sampler[int]):
 
     def __iter__(self) -> Any:
         generator = torch.Generator().manual_seed(hash((self._seed, self._epoch)) % 2**63)
-        return iter(torch.randperm(self._count, generator=generator).tolist())
+        first = self._epoch * self._count if self._anew else 0
+        return iter((torch.randperm(self._count, generator=generator) + first).tolist())

@@ -29,7 +29,7 @@ from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 @leaving_no_group()
 def fit_reranker(
     reranker: Reranker,
-    corpus: Corpus,
+    corpus: Corpus | None,
     train: Sequence[RerankExample],
     dev: Sequence[RerankExample],
     output: str | Path,
@@ -40,8 +40,8 @@ def fit_reranker(
 
     Args:
         reranker: The reranker; it is trained in place.
-        corpus: The passages.
-        train: The training examples.
+        corpus: The passages; None: examples hold texts of passages in place of ids.
+        train: The training examples; hops are drawn anew each epoch.
         dev: Examples for the choice of the best epoch.
         output: Folder for model, checkpoints and logs.
         options: The options of the training.
@@ -54,8 +54,8 @@ def fit_reranker(
         ConfigError: There is no checkpoint to resume from, or the model cannot be sharded.
         DataError: A passage of an example is not in the corpus.
     """
-    for examples in (train, dev):
-        _refuse_unknown(corpus, examples)
+    if corpus is not None:
+        _refuse_unknown(corpus, [*train, *dev])
     folder = Path(output)
     last = folder / "checkpoints" / "last.ckpt"
     sharded = options.strategy != "ddp"

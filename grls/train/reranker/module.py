@@ -29,12 +29,12 @@ class RerankerModule(L.LightningModule):
 
     Args:
         reranker: The reranker to train.
-        corpus: The passages.
+        corpus: The passages; None: examples hold texts of passages in place of ids.
         options: Of these, the learning rate is that of AdamW after 10 % linear warm-up; it decays to zero.
             Dropout is a function of (seed, batch number): a resumed run repeats an uninterrupted one.
     """
 
-    def __init__(self, reranker: Reranker, corpus: Corpus, options: RerankerOptions = USUAL_FIT):
+    def __init__(self, reranker: Reranker, corpus: Corpus | None, options: RerankerOptions = USUAL_FIT):
         super().__init__()
         self.model = reranker.model
         self._reranker = reranker
@@ -118,13 +118,19 @@ class RerankerModule(L.LightningModule):
 
     def _logits(self, batch: Sequence[RerankExample]) -> Tensor:
         """Logits f of the candidates of all prefixes, one prefix after the other."""
-        ids = list(dict.fromkeys(name for example in batch for name in example.passages))
+        names = [name for example in batch for name in example.passages]
+        return self._reranker.logits(
+            [example.prefix for example in batch for _ in example.passages], self._texts(names)
+        )
+
+    def _texts(self, names: Sequence[str]) -> Sequence[str]:
+        """The texts of passages."""
+        if self._corpus is None:
+            return names
+        ids = list(dict.fromkeys(names))
         numbers = [number for number in self._corpus.numbers(ids) if number is not None]
         texts = dict(zip(ids, document_texts(self._corpus, numbers).values(), strict=True))
-        return self._reranker.logits(
-            [example.prefix for example in batch for _ in example.passages],
-            [texts[name] for example in batch for name in example.passages],
-        )
+        return [texts[name] for name in names]
 
 
 def _train_head(model: Any) -> None:

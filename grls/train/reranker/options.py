@@ -57,4 +57,41 @@ class RerankerOptions:
         check_adapters(self.lora_rank, self.lora_dropout)
 
 
+@dataclass(frozen=True)
+class RerankHopOptions:
+    """Options of the examples that are made of the hops of a data set.
+
+    Args:
+        train_split: Split of the training queries.
+        dev_split: Split of the queries that choose the best epoch.
+        multistep: true: an example for each hop, query and earlier gold evidence -> next gold passage; false:
+            each gold passage with the query alone; null: true if any query has several gold passages.
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        evidence_words: Largest number of words of each evidence passage beside a query: its first sentence
+            and the sentences nearest to the question. 0: the whole passage. The model stores it.
+        negatives: Retriever that ranks passages for hard negatives, hop by hop: a folder, or ``bm25``.
+        hard_negatives: Number of wrong passages of an example, drawn anew each epoch.
+
+    Raises:
+        ConfigError: A number is out of range.
+    """
+
+    train_split: str = "train"
+    dev_split: str = "dev"
+    multistep: bool | None = None
+    shuffle: bool = False
+    evidence_words: int = 48
+    negatives: str = "bm25"
+    hard_negatives: int = 7
+
+    def __post_init__(self) -> None:
+        if self.hard_negatives < 1 or self.evidence_words < 0:
+            raise ConfigError(
+                "hard_negatives must be at least 1 and evidence_words at least 0, got "
+                f"{self.hard_negatives} and {self.evidence_words}."
+            )
+
+
+USUAL_RERANK_HOPS = RerankHopOptions()
+
 USUAL_FIT = RerankerOptions()

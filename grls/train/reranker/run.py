@@ -1,22 +1,33 @@
-"""Trains a reranker of documents from files of examples: reads and compares them, and fits."""
+"""Trains a reranker of documents from files of examples, or on hops of a data set: reads them, and fits."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from grls.answer.ralm.reranker import Reranker, example_settings, read_examples
+from grls.answer.ralm.reranker import Reranker, RerankExample, example_settings, read_examples
 from grls.data.corpus import Corpus
-from grls.errors import MismatchError
+from grls.data.dataset import Qrels, read_split
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.extras import needing
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
 from grls.io.logs import quiet
-from grls.train.reranker.options import LATER, USUAL_FIT, RerankerOptions
+from grls.train.reranker.examples import RerankHops
+from grls.train.reranker.options import (
+    LATER,
+    USUAL_FIT,
+    USUAL_RERANK_HOPS,
+    RerankerOptions,
+    RerankHopOptions,
+)
 
 with needing("train", "training a reranker"):
+    from grls.train.core.datamodule import digest
     from grls.train.core.processes import is_first, only_training
     from grls.train.reranker.fit import fit_reranker
 
@@ -28,36 +39,39 @@ PREFIX = 64
 
 def run_reranker(
     *,
-    train: str,
-    dev: str,
+    train: str | None = None,
+    dev: str | None = None,
     data: str,
     output: str,
     encoder: str = "all-MiniLM-L6-v2",
     prefix_tokens: int | None = None,
     max_tokens: int = 256,
     fit: RerankerOptions = USUAL_FIT,
+    hops: RerankHopOptions = USUAL_RERANK_HOPS,
     resume: bool = False,
     device: str = "auto",
 ) -> float:
-    """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9).
+    """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9), or one of hops.
 
     Writes ``output/model``, ``output/logs``, ``output/checkpoints`` and ``output/settings.json``.
 
     Args:
-        train: File of training examples, written by ``grls ralm examples``.
-        dev: File of examples that choose the best epoch.
-        data: Data set folder, or corpus file, with which the examples were collected.
+        train: File of training examples, written by ``grls ralm examples``; None: the hops of the data set.
+        dev: File of examples that choose the best epoch; None with ``train``.
+        data: Data set folder, or corpus file, with which the examples were collected; without examples, the
+            data set folder whose hops are learned.
         output: Folder for everything that the run writes.
         encoder: Folder or hub name of a bidirectional encoder to start from.
         prefix_tokens: Length of the prefix before a stride, in tokens of the language model; None: that of
             the examples.
         max_tokens: Longest input (prefix and document), in tokens of the encoder.
         fit: Options of the training.
+        hops: Options of the hops that are learned without examples.
         resume: Resume from the last checkpoint in ``output``; options and data must be the same.
         device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
 
     Returns:
-        The best dev loss (nats a stride).
+        The best dev loss (nats a stride, or a hop).
 
     Raises:
         ConfigError: An option cannot work, or the training has diverged.
@@ -69,20 +83,86 @@ def run_reranker(
     refuse_foreign(f"{output}/model", "config.json")
     with only_training(output):
         corpus = Corpus.read(data)
-        examples = read_examples(train), read_examples(dev)
-        prefix_tokens = _prefix_tokens(train, dev, corpus, data, prefix_tokens)
+        of_hops = train is None and dev is None
+        read = (corpus, data, prefix_tokens, hops)
+        learned = _of_hops(*read, fit.seed) if of_hops else _of_files(train, dev, *read)
         settings = {
-            "train": sha256(train), "dev": sha256(dev), "data": corpus.fingerprint, "encoder": encoder,
-            "prefix_tokens": prefix_tokens, "max_tokens": max_tokens, **vars(fit),
+            **learned.settings, "data": corpus.fingerprint, "encoder": encoder, "max_tokens": max_tokens,
+            **vars(fit),
         }  # fmt: skip
         kept = Path(output) / "settings.json"
         if resume:
             _refuse_others(kept, settings)
         torch.manual_seed(fit.seed)  # for the new head of an encoder without one
-        reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
+        reading = learned.prefix_tokens, max_tokens, device
+        reranker = Reranker.load(encoder, *reading, evidence_words=learned.evidence_words)
         if not resume and is_first():
             write_json(kept, settings)
-        return fit_reranker(reranker, corpus, *examples, output, fit, resume)
+        return fit_reranker(
+            reranker, None if of_hops else corpus, learned.train, learned.dev, output, fit, resume
+        )
+
+
+class _Learned(NamedTuple):
+    """What is learned.
+
+    Attributes:
+        train: The training examples.
+        dev: Examples that choose the best epoch.
+        settings: What a resumed run must have in common.
+        prefix_tokens: Tokens of a prefix.
+        evidence_words: See :class:`grls.answer.ralm.reranker.Reranker`.
+    """
+
+    train: Sequence[RerankExample]
+    dev: Sequence[RerankExample]
+    settings: dict[str, Any]
+    prefix_tokens: int = PREFIX
+    evidence_words: int | None = None
+
+
+def _of_files(
+    train: str | None, dev: str | None, corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions
+) -> _Learned:
+    """Examples of files.
+
+    Raises:
+        ConfigError: One of the files is not named, or there are options of hops.
+    """
+    if train is None or dev is None:
+        raise ConfigError(
+            "--train and --dev name files of examples: give both, or neither to learn the hops of --data."
+        )
+    if hops != USUAL_RERANK_HOPS:
+        raise ConfigError("--hops is for the hops of --data: leave it out, or leave --train and --dev out.")
+    prefix_tokens = _prefix_tokens(train, dev, corpus, data, wanted)
+    settings = {"train": sha256(train), "dev": sha256(dev), "prefix_tokens": prefix_tokens}
+    return _Learned(read_examples(train), read_examples(dev), settings, prefix_tokens)
+
+
+def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int) -> _Learned:
+    """The hops of a data set.
+
+    Raises:
+        ConfigError: ``wanted`` is set.
+        DataError: A split is missing.
+    """
+    if wanted is not None:
+        raise ConfigError("--prefix_tokens is for examples of texts (--train, --dev): leave it out.")
+    named = {name: getattr(hops, name) for name in ("train_split", "dev_split")}
+    splits = [_split(data, split, corpus, f"hops.{name}") for name, split in named.items()]
+    settings = {f"hops.{name}": value for name, value in vars(hops).items()}
+    settings |= dict(zip(("train", "dev"), map(digest, splits), strict=True))
+    train, dev = (RerankHops(*split, corpus, hops, seed) for split in splits)
+    return _Learned(train, dev, settings, evidence_words=hops.evidence_words)
+
+
+def _split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
+    file = Path(data) / "qrels" / f"{split}.tsv"
+    if not file.is_file():
+        raise DataError(f"no such file; give another --{option}.", file)
+    queries, qrels = read_split(data, split, corpus)
+    return list(queries), qrels
 
 
 def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, wanted: int | None) -> int:

@@ -1,0 +1,153 @@
+"""A cross-encoder that learns the hops of a data set, and reads the passages found when it rescores."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from failing import fails
+from small_data import ANIMALS, passages, tiny_bert
+
+from grls.answer.ralm.reranker import Reranker
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split, write_dataset
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError
+from grls.io.files import read_json
+from grls.models.biencoder import BiEncoderModel
+from grls.models.cross_encoder import PairScorer
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.rescored.retriever import over
+from grls.train.reranker.data import rerank_loader
+from grls.train.reranker.examples import RerankHops
+from grls.train.reranker.options import RerankHopOptions
+
+QUESTION = "is the otter kind ?"
+"""One question for all: only what was found first says what follows."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Chains of a fact and the rule about its trait, and a cross-encoder that learned them."""
+    root = tmp_path_factory.mktemp("rerank-hops")
+    asked = [
+        Query(f"q-{animal}-{trait}", QUESTION, (f"{animal}-{trait}", rule))
+        for animal in ANIMALS
+        for trait, rule in (("calm", "r0"), ("quick", "r1"))
+    ]
+    qrels = {query.id: dict.fromkeys(query.evidence, 1) for query in asked}
+    write_dataset(root / "data", passages(), asked, {"train": qrels, "dev": qrels})
+    torch.manual_seed(0)
+    tiny_bert(root / "bert")
+    assert main([*command(root, "out"), "--fit.epochs=25"]) == 0
+    return root
+
+
+def command(root: Path, output: str, *more: str) -> list[str]:
+    return [
+        "train", "reranker", f"--data={root / 'data'}", f"--encoder={root / 'bert'}",
+        f"--output={root / output}", "--max_tokens=40", "--hops.hard_negatives=3", "--hops.evidence_words=6",
+        "--fit.batch_size=8", "--fit.learning_rate=5e-3", "--device=cpu", *more,
+    ]  # fmt: skip
+
+
+def hops(root: Path, **options: Any) -> RerankHops:
+    corpus = Corpus.read(root / "data")
+    given = RerankHopOptions(**{"hard_negatives": 3, **options})
+    return RerankHops(*read_split(root / "data", "train", corpus), corpus, given)
+
+
+def test_an_example_is_a_hop_with_its_evidence(root: Path) -> None:
+    found = hops(root)
+    assert len(found) == 2 * 8
+    first, second = found[0], found[1]
+    assert (first.prefix, second.prefix) == (QUESTION, f"{QUESTION} the otter is calm .")
+    assert second.passages[0] == "if something is calm then it is kind ."
+    assert second.scores == (0.0, -20.0, -20.0, -20.0)
+    assert not {"the otter is calm .", second.passages[0]} & set(second.passages[1:])  # gold is never wrong
+    assert [one.prefix for one in found] == [one.prefix for one in hops(root)]
+    assert hops(root, evidence_words=2)[1].prefix == f"{QUESTION} the otter"
+
+
+def test_each_epoch_draws_anew_and_free_orders_change(root: Path) -> None:
+    found = hops(root, shuffle=True)
+    drawn = [[found[n + epoch * len(found)] for n in range(len(found))] for epoch in range(3)]
+    assert drawn[0] != drawn[1] != drawn[2]
+    assert {len(one.prefix) for one in drawn[0]} != {len(one.prefix) for one in hops(root)}
+    assert found[5] == hops(root, shuffle=True)[5]
+    loader = rerank_loader(found, 4, 0)
+    loader.batch_sampler.sampler.set_epoch(1)  # type: ignore[union-attr]
+    read = [one for batch in loader for one in batch]
+    assert sorted(read) == sorted(drawn[1])
+
+
+def test_changed_evidence_changes_the_order(root: Path) -> None:
+    """Of a first retriever without DONE, and of one with DONE."""
+    scorer = PairScorer.load(str(root / "out" / "model"), "cpu")
+    assert (scorer.max_tokens, scorer.evidence_words) == (40, 6)
+    corpus = Corpus.read(root / "data")
+    dense = DenseRetriever.assemble(BiEncoderModel.load(str(root / "bert"), device="cpu"), corpus)
+    evidence = [[], *([Passage("x", f"the lynx is {trait} .")] for trait in ("calm", "quick"))]
+    asked = [Query("q", QUESTION)] * 3
+    for first, weight in ((BM25Retriever(corpus), None), (dense, 50.0)):
+        made = over(first, scorer, Rereading(10, weight))
+        steps = found_after(made, asked, evidence, 10)
+        assert steps[1].hits != steps[2].hits  # its scores know which passage it was
+        orders = [[hit.id for hit in step.hits] for step in steps]
+        # A fact comes first, and a rule completes the question.
+        assert [order[0] in ("r0", "r1") for order in orders] == [False, True, True]
+    long = [[Passage("x", "the lynx is calm . " * 30)]] * 3  # evidence may be cut, the question may not
+    assert found_after(over(BM25Retriever(corpus), scorer, Rereading(10)), asked, long, 3)
+
+
+@pytest.mark.parametrize("steps", ["ranked", "fixed", "dynamic"])
+def test_a_folder_of_hops_reads_the_passages_found(
+    root: Path, tmp_path: Path, steps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = 1.0 if steps == "dynamic" else None
+    dense = DenseRetriever.assemble(
+        BiEncoderModel.load(str(root / "bert"), device="cpu"), Corpus.read(root / "data")
+    )
+    dense.save_pretrained(tmp_path / "dense")
+    made = over(dense, PairScorer.load(str(root / "out" / "model"), "cpu"), Rereading(10, weight))
+    made.save_pretrained(tmp_path / "rescored", tmp_path / "dense")
+    opened: Any = load_retriever(tmp_path / "rescored", Opening("cpu"))
+    assert opened.encoder.evidence_words == 6
+    read: list[str] = []
+    scored = opened.encoder.logits
+
+    def logits(pairs: list[tuple[str, str]], *more: Any) -> Any:
+        read.extend(query for query, _ in pairs)
+        return scored(pairs, *more)
+
+    monkeypatch.setattr(opened.encoder, "logits", logits)
+    options = {"temperature": 1.0, "chains": 1} if steps == "ranked" else {"done_bias": -1e3}
+    found = hop_by_hop(opened, HopOptions(steps=steps, max=2, **options)).retrieve([QUESTION], 2)
+    known = {QUESTION, *(f"{QUESTION} {passage.text}" for passage in passages())}
+    assert QUESTION in read
+    assert {QUESTION} < set(read) <= known
+    assert len(found[0]) == 2
+
+
+def test_it_resumes_and_what_cannot_be_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = command(root, "short", "--fit.epochs=1")
+    assert main(short) == 0
+    assert read_json(root / "short" / "settings.json")["hops.hard_negatives"] == 3
+    assert main([*short, "--resume=true"]) == 0
+    assert "(--hops.shuffle)" in fails(capsys, *short, "--resume=true", "--hops.shuffle=true")
+    for more, message in (
+        (["--dev=x.jsonl"], "give both, or neither"),
+        (["--prefix_tokens=8"], "--prefix_tokens is for examples of texts"),
+        (["--hops.dev_split=gone"], "give another --hops.dev_split"),
+        (["--hops.hard_negatives=0"], "hard_negatives must be at least 1"),
+    ):
+        assert message in fails(capsys, *command(root, "refused", *more))
+    with pytest.raises(ConfigError, match="trained on the hops of a data set"):
+        Reranker.load(str(root / "out" / "model"), device="cpu", trained=True)
