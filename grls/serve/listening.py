@@ -80,6 +80,7 @@ def listening(app: ASGIApp, host: str, port: int, seconds: float) -> uvicorn.Ser
         app,
         host,
         port,
+        http="h11",  # httptools, if installed, would read headers of any length into memory
         log_config=None,
         lifespan="on",  # an error at the start ends the server
         access_log=False,

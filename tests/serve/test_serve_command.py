@@ -15,7 +15,7 @@ import pytest
 from serve_helpers import hostile_folder
 
 from grls.cli import main
-from grls.serve.listening import address_of, say
+from grls.serve.listening import address_of, listening, say
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,6 +63,12 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
 )
 def test_the_address_to_open(host: str, port: int, address: str) -> None:
     assert address_of(host, port) == address
+
+
+def test_headers_are_read_by_the_parser_that_limits_them() -> None:
+    async def app(*_: object) -> None: ...
+
+    assert listening(app, "127.0.0.1", 0, 1.0).config.http == "h11"
 
 
 def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:

@@ -146,6 +146,7 @@ def _server(made: Made, socket: str, tell: Callable[..., object]) -> uvicorn.Ser
     config = uvicorn.Config(
         made.app,
         uds=socket,
+        http="h11",
         log_config=None,
         lifespan="on",
         access_log=False,
