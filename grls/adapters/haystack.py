@@ -6,7 +6,7 @@ from asyncio import to_thread
 from collections.abc import Sequence
 from typing import Any, Self
 
-from grls.adapters.documents import titled, with_metadata
+from grls.adapters.documents import metadata_of_hit, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
@@ -76,7 +76,7 @@ class HaystackRetriever:
         """The best passages of a query; the other arguments replace those of the component."""
         searcher, k, options = self._request(top_k, filters, where)
         hits = [] if options["allow"] == [] else searcher.search(query, k, **options)
-        return {"documents": _documents(hits, searcher.corpus)}
+        return {"documents": _documents(hits)}
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -89,7 +89,7 @@ class HaystackRetriever:
         """:meth:`run` in asynchronous code."""
         searcher, k, options = await to_thread(self._request, top_k, filters, where)
         hits = [] if options["allow"] == [] else await searcher.asearch(query, k, **options)
-        return {"documents": _documents(hits, searcher.corpus)}
+        return {"documents": _documents(hits)}
 
     def _request(
         self, top_k: int | None, filters: dict[str, Any] | None, where: str | None
@@ -125,11 +125,8 @@ class HaystackRetriever:
         return made
 
 
-def _documents(hits: Sequence[Hit], corpus: Corpus) -> list[Document]:
-    return [
-        Document(id=hit.id, content=hit.text, meta=metadata, score=hit.score)
-        for hit, metadata in with_metadata(hits, corpus)
-    ]
+def _documents(hits: Sequence[Hit]) -> list[Document]:
+    return [Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score) for hit in hits]
 
 
 def _matching(filters: dict[str, Any], corpus: Corpus) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grls.adapters.documents import with_metadata
+from grls.adapters.documents import metadata_of_hit
 from grls.api.searcher import Searcher
 from grls.data.types import Hit
 from grls.io.extras import needing
@@ -55,7 +55,7 @@ class LangChainRetriever(BaseRetriever):
 
     def _documents(self, hits: Sequence[Hit]) -> list[Document]:
         documents = []
-        for hit, metadata in with_metadata(hits, self.searcher.corpus):
-            metadata = {"title": "", **metadata, "id": hit.id, "score": hit.score}
+        for hit in hits:
+            metadata = {"title": "", **metadata_of_hit(hit), "id": hit.id, "score": hit.score}
             documents.append(Document(hit.text, id=hit.id, metadata=metadata))
         return documents

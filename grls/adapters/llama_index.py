@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grls.adapters.documents import with_metadata
+from grls.adapters.documents import metadata_of_hit
 from grls.api.searcher import Searcher
 from grls.data.types import Hit
 from grls.io.extras import needing
@@ -47,6 +47,8 @@ class LlamaIndexRetriever(BaseRetriever):
 
     def _nodes(self, hits: Sequence[Hit]) -> list[NodeWithScore]:
         return [
-            NodeWithScore(node=TextNode(id_=hit.id, text=hit.text, metadata=metadata), score=hit.score)
-            for hit, metadata in with_metadata(hits, self.searcher.corpus)
+            NodeWithScore(
+                node=TextNode(id_=hit.id, text=hit.text, metadata=metadata_of_hit(hit)), score=hit.score
+            )
+            for hit in hits
         ]

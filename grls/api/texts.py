@@ -1,4 +1,4 @@
-"""Hits with the text and title of their passages."""
+"""Hits with the text, title and metadata of their passages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from grls.data.types import Hit
 
 
 def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
-    """The hits with text and title of their passages, which are read once.
+    """The hits with text, title and metadata of their passages, which are read once.
 
     Args:
         rankings: Hits of the corpus, by id.
@@ -17,8 +17,9 @@ def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[H
     """
     ids = list({hit.id for hits in rankings for hit in hits})
     numbers = [number for number in corpus.numbers(ids) if number is not None]
-    passages = {passage.id: passage for passage in corpus.passages(numbers)} if numbers else {}
-    return [
-        [Hit(hit.id, hit.score, passages[hit.id].text, passages[hit.id].title) for hit in hits]
-        for hits in rankings
-    ]
+    read = (
+        {one.id: (one.text, one.title, data) for one, data in corpus.with_metadata(numbers)}
+        if numbers
+        else {}
+    )
+    return [[Hit(hit.id, hit.score, *read[hit.id]) for hit in hits] for hits in rankings]

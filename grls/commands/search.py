@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grls.errors import ConfigError, DataError
 from grls.models.precision_names import Precision
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
     from grls.api.searcher import Searcher
@@ -26,8 +27,10 @@ def search_command(
     *,
     k: int = 5,
     where: str | None = None,
+    hops: HopOptions = USUAL_HOPS,
     stream: bool = False,
     json: bool = False,
+    metadata: bool = False,
     data: str | None = None,
     device: str = "auto",
     precision: Precision = "float32",
@@ -42,8 +45,10 @@ def search_command(
         query: The question; `-` reads one a line from standard input.
         k: Number of passages.
         where: A filter over the metadata of passages, such as "year>=2000".
+        hops: Options of retrieval hop by hop; those that the folder stores replace the defaults.
         stream: Print hops as they are found, in place of a ranking; a retriever of single steps has one.
         json: Print one JSON object for each question (with ``stream``, for each hop), with whole texts.
+        metadata: Print the metadata of passages as well.
         data: Data set folder, for `bm25`.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models.
@@ -54,11 +59,12 @@ def search_command(
     quiet()
     check_counts(k=k)
     asked = _asked(query)
-    searcher = _opened(retriever, data, device, precision)
+    searcher = _hop_by_hop(_opened(retriever, data, device, precision), retriever, hops)
+    form = _Form(json, metadata)
     for number, text in enumerate(asked):
         if number and not json:
             print()
-        lines = _hops(searcher, text, where, json) if stream else _ranking(searcher, text, k, where, json)
+        lines = _hops(searcher, text, where, form) if stream else _ranking(searcher, text, k, where, form)
         if len(asked) > 1 and not json:
             _print(f"{text}\n")
         for line in lines:
@@ -88,42 +94,71 @@ def _opened(retriever: str, data: str | None, device: str, precision: Precision)
     return load(retriever, device=device, precision=precision)
 
 
-def _ranking(searcher: Searcher, query: str, k: int, where: str | None, as_json: bool) -> Iterable[str]:
+def _hop_by_hop(searcher: Searcher, retriever: str, hops: HopOptions) -> Searcher:
+    """A searcher with other options of hops; of a folder on the hub those that it stores are the default."""
+    from grls.api.searcher import Searcher
+    from grls.retrieve.hops.retriever import hop_by_hop
+    from grls.retrieve.hub_names import is_on_the_hub
+    from grls.retrieve.options import stored_options
+
+    stored = HopOptions(**stored_options(searcher.folder).get("hops", {}))
+    if hops == stored or (hops == USUAL_HOPS and is_on_the_hub(retriever)):
+        return searcher
+    return Searcher(hop_by_hop(searcher.retriever, hops), searcher.place, searcher.how)
+
+
+class _Form(NamedTuple):
+    """How passages are printed: as JSON, with metadata."""
+
+    as_json: bool
+    metadata: bool
+
+    def record(self, hit: Hit) -> dict[str, object]:
+        """A hit as a JSON object."""
+        record = hit._asdict()
+        held = record.pop("metadata")
+        return record | ({"metadata": dict(held)} if self.metadata else {})
+
+    def shown(self, rank: int, hit: Hit, width: int) -> str:
+        """A hit for the terminal."""
+        from grls.io.terminal import json_line
+
+        title = " ".join(hit.title.split())
+        head = f"{rank:>3}  {hit.score:>9.4f}  {hit.id:<{width}}  {title}".rstrip()
+        more = [f"     {json_line(dict(hit.metadata))}"] if self.metadata and hit.metadata else []
+        return "\n".join([head, *_first_lines(hit.text), *more])
+
+
+def _ranking(searcher: Searcher, query: str, k: int, where: str | None, form: _Form) -> Iterable[str]:
     from grls.io.terminal import json_line
 
     hits = searcher.search(query, k, where=where)
-    if as_json:
-        return [json_line({"query": query, "hits": [hit._asdict() for hit in hits]})]
+    if form.as_json:
+        return [json_line({"query": query, "hits": [form.record(hit) for hit in hits]})]
     if not hits:
         return ["nothing was found"]
     width = max(len(hit.id) for hit in hits)
-    return [_shown(rank, hit, width) for rank, hit in enumerate(hits, start=1)]
+    return [form.shown(rank, hit, width) for rank, hit in enumerate(hits, start=1)]
 
 
-def _hops(searcher: Searcher, query: str, where: str | None, as_json: bool) -> Iterable[str]:
+def _hops(searcher: Searcher, query: str, where: str | None, form: _Form) -> Iterable[str]:
     from grls.io.terminal import json_line
 
     for hop in searcher.stream(query, where=where):
-        yield json_line({"query": query, **_fields(hop)}) if as_json else _hop(hop)
+        yield json_line({"query": query, **_fields(hop, form)}) if form.as_json else _hop(hop, form)
 
 
-def _fields(hop: StreamedHop) -> dict[str, object]:
-    chain = [hit._asdict() for hit in hop.chain]
-    return {**hop._asdict(), "hit": hop.hit and hop.hit._asdict(), "chain": chain}
+def _fields(hop: StreamedHop, form: _Form) -> dict[str, object]:
+    chain = [form.record(hit) for hit in hop.chain]
+    return {**hop._asdict(), "hit": hop.hit and form.record(hop.hit), "chain": chain}
 
 
-def _hop(hop: StreamedHop) -> str:
-    found = "no further passage" if hop.hit is None else _shown(hop.number, hop.hit, len(hop.hit.id))
+def _hop(hop: StreamedHop, form: _Form) -> str:
+    found = "no further passage" if hop.hit is None else form.shown(hop.number, hop.hit, len(hop.hit.id))
     if not hop.last:
         return found
     ids = " -> ".join(hit.id for hit in hop.chain) or "nothing was found"
     return f"{found}\nchain: {ids}{' -> DONE' if hop.done else ''} ({hop.score:.4f})"
-
-
-def _shown(rank: int, hit: Hit, width: int) -> str:
-    title = " ".join(hit.title.split())
-    head = f"{rank:>3}  {hit.score:>9.4f}  {hit.id:<{width}}  {title}".rstrip()
-    return "\n".join([head, *_first_lines(hit.text)])
 
 
 def _first_lines(text: str) -> Sequence[str]:

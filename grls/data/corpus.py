@@ -21,7 +21,7 @@ import numpy.typing as npt
 from grls.data.codec import DONE_ID
 from grls.data.columns import MetadataColumns
 from grls.data.corpus_table import BATCH, COLUMNS, CachedFacts, read_table, table_of
-from grls.data.types import Passage
+from grls.data.types import Passage, PassageMetadata
 from grls.errors import DataError
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, write_line
@@ -111,6 +111,11 @@ class Corpus:
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages with these numbers, in the order of the numbers."""
         return _as_passages(self.table[[int(n) for n in numbers]])
+
+    def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
+        """The passages with these numbers, in the order of the numbers, each with its metadata."""
+        rows = self.table[[int(n) for n in numbers]]
+        return list(zip(_as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
         """All passages in order, ``size`` at a time."""

@@ -6,7 +6,9 @@ text, and a passage is never identified by decoding a text.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 ScoreMode = Literal["renormalized", "full"]
 """Softmax over the allowed tokens, or over the whole vocabulary (:mod:`grls.decode.scores`)."""
@@ -54,6 +56,47 @@ class Query(NamedTuple):
     metadata: str = "{}"
 
 
+class PassageMetadata(Mapping[str, Any]):
+    """The metadata of a passage, which are parsed when they are first asked for; it equals a dict of them.
+
+    Args:
+        text: A JSON object.
+    """
+
+    __slots__ = ("_text", "_values")
+
+    def __init__(self, text: str = "{}"):
+        self._text = text
+        self._values: dict[str, Any] | None = None
+
+    def _parsed(self) -> dict[str, Any]:
+        if self._values is None:
+            self._values = json.loads(self._text)
+        return self._values
+
+    def __getitem__(self, name: str) -> Any:
+        return self._parsed()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parsed())
+
+    def __len__(self) -> int:
+        return len(self._parsed())
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._parsed()))
+
+    def __repr__(self) -> str:
+        return repr(self._parsed())
+
+    def __reduce__(self) -> tuple[type[PassageMetadata], tuple[str]]:
+        return PassageMetadata, (self._text,)
+
+
+NO_METADATA = PassageMetadata()
+"""The metadata of a passage that has none, or whose metadata are not of interest."""
+
+
 class Hit(NamedTuple):
     """One retrieved passage.
 
@@ -62,12 +105,14 @@ class Hit(NamedTuple):
         score: Higher is better; a log-probability (nats) if a generator retrieved it.
         text: Text of the passage; empty where only ids are of interest, as inside the library.
         title: Title of the passage; filled in as ``text`` is.
+        metadata: Metadata of the passage, which filters compare; filled in as ``text`` is, empty if none.
     """
 
     id: str
     score: float
     text: str = ""
     title: str = ""
+    metadata: Mapping[str, Any] = NO_METADATA
 
 
 class Chain(NamedTuple):

@@ -78,9 +78,39 @@ def test_hops_as_they_are_found(place: Path, capsys: pytest.CaptureFixture[str])
     hops = list(searcher.stream("is the otter calm?"))
     folder = str(place / "hops")
     lines = printed(capsys, folder, "is the otter calm?", "--stream=true", "--json=true").splitlines()
-    assert [json.loads(line)["chain"] for line in lines] == [[h._asdict() for h in hop.chain] for hop in hops]
+    names = ("id", "score", "text", "title")
+    chains = [[{name: getattr(hit, name) for name in names} for hit in hop.chain] for hop in hops]
+    assert [json.loads(line)["chain"] for line in lines] == chains
     last = printed(capsys, folder, "is the otter calm?", "--stream=true").splitlines()[-1]
     assert last.startswith("chain: " + " -> ".join(hit.id for hit in hops[-1].chain))
+
+
+def test_options_of_hops_are_those_of_retrieve(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the folder stores is the default, and may be replaced."""
+    query, generative = "is the otter calm?", grls.load(place / "generative")
+    stored = generative.hops(steps="dynamic", max=3, output=place / "stored").folder
+    for folder, options, hops in (
+        (place / "generative", ["--hops.steps=fixed", "--hops.max=2"], {"steps": "fixed", "max": 2}),
+        (stored, ["--hops.max=2"], {"steps": "dynamic", "max": 2}),
+        (stored, [], {"steps": "dynamic", "max": 3}),
+    ):
+        found = json.loads(printed(capsys, str(folder), query, *options, "--json=true"))
+        expected = generative.hops(**hops).search(query, 5)  # type: ignore[arg-type]
+        assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in expected]
+    single = json.loads(printed(capsys, str(stored), query, "--hops.steps=single", "--json=true"))
+    assert [hit["id"] for hit in single["hits"]] == [hit.id for hit in generative.search(query, 5)]
+    wrong = ["search", str(place / "generative"), query, "--hops.steps=dynamic", "--hops.pool=true"]
+    told = fails(capsys, *wrong)
+    line = ["retrieve", str(place / "generative"), f"--data={place / 'data'}", f"--output={place / 'run'}"]
+    assert told == fails(capsys, *line, *wrong[3:])
+
+
+def test_metadata_are_printed_where_they_are_asked_for(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [str(place / "bm25"), "holt", "--metadata=true"]
+    assert json.loads(printed(capsys, *line, "--json=true"))["hits"][0]["metadata"] == {"year": 2001}
+    assert printed(capsys, *line).endswith('\n     {"year": 2001}\n')
 
 
 def test_what_is_wrong_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

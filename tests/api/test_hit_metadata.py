@@ -1,0 +1,56 @@
+"""Hits hold the metadata of their passages, which are parsed when they are asked for."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import grls
+from grls.data.types import NO_METADATA, PassageMetadata
+
+CORPUS = [
+    {"id": "a", "title": "Otters", "text": "otters eat fish .", "year": 1999, "tags": ["river", "sea"]},
+    {"id": "b", "text": "otters sleep ."},
+]
+
+
+def test_hits_hold_what_filters_compare() -> None:
+    bm25 = grls.BM25(CORPUS)
+    hits = {hit.id: hit for hit in bm25.search("otters")}
+    assert hits["a"].metadata == {"year": 1999, "tags": ["river", "sea"]}
+    assert hits["b"].metadata == {} == NO_METADATA
+    assert hits["a"].metadata.get("year") == 1999
+    assert [hit.id for hit in bm25.search("otters", where="year=1999")] == ["a"]
+    assert bm25.search("otters") == bm25.search("otters")
+    (hop,) = bm25.stream("otters eat")
+    assert hop.chain[0].metadata["year"] == 1999
+    assert grls.Hit("a", 1.0).metadata == {}
+
+
+def test_nothing_is_parsed_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    bm25 = grls.BM25(CORPUS)
+    bm25.search("otters")
+    parsed: list[str] = []
+    loads = json.loads
+
+    def noted(text: str) -> Any:
+        parsed.append(text)
+        return loads(text)
+
+    monkeypatch.setattr("grls.data.types.json.loads", noted)
+    (hit, *_) = bm25.search("otters eat fish")
+    assert parsed == []
+    assert hit.metadata["year"] == 1999 == dict(hit.metadata)["year"]
+    assert parsed == ['{"year": 1999, "tags": ["river", "sea"]}']
+
+
+def test_they_are_a_plain_value(tmp_path: Path) -> None:
+    one = PassageMetadata('{"a": 1, "b": [2]}')
+    assert (repr(one), len(one), list(one)) == ("{'a': 1, 'b': [2]}", 2, ["a", "b"])
+    assert hash(one) == hash(PassageMetadata('{"b": [2], "a": 1}'))
+    assert one == PassageMetadata('{"b": [2], "a": 1}') != {"a": 1}
+    assert pickle.loads(pickle.dumps(one)) == one == copy.deepcopy(one)
+    assert len({grls.Hit("a", 1.0, metadata=one), grls.Hit("a", 1.0, metadata=one)}) == 1
