@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, signature
@@ -40,12 +40,14 @@ class Verb:
             one of its ``names``.
         names: Names that may follow the verb, each with its command.
         training: The command parses its options, handles SIGTERM and writes checkpoints by Lightning.
+        made: The function of a plugin, in place of a target.
     """
 
     what: str
     target: str = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
     training: bool = False
+    made: Callable[..., None] | None = None
 
 
 def _stage(what: str, name: str) -> Verb:
@@ -177,10 +179,17 @@ def _main(arguments: Sequence[str] | None) -> int:
     verb, names, rest = VERBS.get(words[0]), [words[0]], words[1:]
     while verb is not None and rest and rest[0] in verb.names:
         verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
+    if names == ["prepare"] and verb is not None:
+        try:
+            verb = _with_plugins(verb)
+        except ConfigError as error:
+            return _refused(str(error))
+        if rest and rest[0] in verb.names:
+            verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
     prog = " ".join(["grls", *names])
     if verb is None:
         return _unknown(words)
-    if not verb.target:
+    if not verb.target and verb.made is None:
         help_asked = bool(rest) and rest[0] in ("-h", "--help")
         if rest and not help_asked:
             return _unknown([*names, *rest], len(names), verb)
@@ -198,6 +207,18 @@ def _main(arguments: Sequence[str] | None) -> int:
         again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
         signals=["SIGHUP"] if verb.training else ending.SIGNALS,
     )
+
+
+def _with_plugins(prepare: Verb) -> Verb:
+    """``grls prepare`` with the data sets of plugins, which are imported for a name that is unknown."""
+    from grls.data.preparers import PREPARERS
+    from grls.io.plugins import load_plugins
+
+    load_plugins()
+    if taken := sorted(PREPARERS.keys() & prepare.names.keys()):
+        raise ConfigError(f"a plugin registers the data set {taken[0]!r}, a name of grls: choose another.")
+    more = {name: Verb(one.what, made=one.prepare) for name, one in PREPARERS.items()}
+    return replace(prepare, names={**prepare.names, **more})
 
 
 def _refused(why: str) -> int:
@@ -234,11 +255,14 @@ class Command:
         self.prog = prog
         self._training = verb.training
         self._target = verb.target
+        self._made = verb.made
         self._names = verb.names
 
     @property
     def function(self) -> Callable[..., None]:
         """The function that the command runs."""
+        if self._made is not None:
+            return self._made
         module, _, name = self._target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
         try:
@@ -277,14 +301,14 @@ class Command:
             return self._parser()
 
     def _parser(self) -> ArgumentParser:
-        from grls.commands.parsing import VerbParser
+        from grls.commands.parsing import VerbParser, command_help, option_helps, positional_parameters
 
         function = self.function
-        what, names = _description(function), self._see_also()
+        what, names = command_help(function), self._see_also()
         parser = VerbParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=names)
         parser.add_argument("--config", action="config", help=_CONFIG)
-        places = _arguments(function)
-        types, helps = get_type_hints(function), _helps(function)
+        places = positional_parameters(function)
+        types, helps = get_type_hints(function), option_helps(function)
         for name, parameter in places.items():
             several = get_origin(types[name]) is list
             optional = parameter.default is not Parameter.empty
@@ -365,29 +389,6 @@ def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
             values = None  # a list in jsonargparse's own form: later arguments do not belong to it
         gathered.append(argument)
     return gathered
-
-
-def _arguments(function: Callable[..., None]) -> dict[str, Parameter]:
-    """The parameters before ``*``; empty where all are options."""
-    every = signature(function).parameters
-    if not any(one.kind is Parameter.KEYWORD_ONLY for one in every.values()):
-        return {}
-    return {name: one for name, one in every.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD}
-
-
-def _docstring(function: Callable[..., None]) -> Any:
-    from docstring_parser import parse
-
-    return parse(function.__doc__ or "")
-
-
-def _description(function: Callable[..., None]) -> str:
-    doc = _docstring(function)
-    return "\n\n".join(text for text in (doc.short_description, doc.long_description) if text)
-
-
-def _helps(function: Callable[..., None]) -> dict[str, str]:
-    return {param.arg_name: param.description or "" for param in _docstring(function).params}
 
 
 if __name__ == "__main__":

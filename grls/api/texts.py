@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grls.data.corpus import Corpus
-from grls.data.types import Hit
+from grls.data.types import FullHit, Hit
 
 
 def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
@@ -17,9 +17,5 @@ def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[H
     """
     ids = list({hit.id for hits in rankings for hit in hits})
     numbers = [number for number in corpus.numbers(ids) if number is not None]
-    read = (
-        {one.id: (one.text, one.title, data) for one, data in corpus.with_metadata(numbers)}
-        if numbers
-        else {}
-    )
-    return [[Hit(hit.id, hit.score, *read[hit.id]) for hit in hits] for hits in rankings]
+    read = {one.id: (one, held) for one, held in corpus.with_metadata(numbers)} if numbers else {}
+    return [[FullHit.of(hit, *read[hit.id]) for hit in hits] for hits in rankings]

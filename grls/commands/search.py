@@ -115,9 +115,7 @@ class _Form(NamedTuple):
 
     def record(self, hit: Hit) -> dict[str, object]:
         """A hit as a JSON object."""
-        record = hit._asdict()
-        held = record.pop("metadata")
-        return record | ({"metadata": dict(held)} if self.metadata else {})
+        return hit._asdict() | ({"metadata": dict(hit.metadata)} if self.metadata else {})
 
     def shown(self, rank: int, hit: Hit, width: int) -> str:
         """A hit for the terminal."""

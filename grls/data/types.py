@@ -105,14 +105,47 @@ class Hit(NamedTuple):
         score: Higher is better; a log-probability (nats) if a generator retrieved it.
         text: Text of the passage; empty where only ids are of interest, as inside the library.
         title: Title of the passage; filled in as ``text`` is.
-        metadata: Metadata of the passage, which filters compare; filled in as ``text`` is, empty if none.
     """
 
     id: str
     score: float
     text: str = ""
     title: str = ""
-    metadata: Mapping[str, Any] = NO_METADATA
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the passage, which filters compare; empty where ``text`` is, or where it has none."""
+        return NO_METADATA
+
+
+class FullHit(Hit):
+    """A hit with text, title and metadata: what users get.
+
+    The metadata are no field of the tuple, so files of hits are the same with and without them.
+    """
+
+    _metadata: Mapping[str, Any] = NO_METADATA
+
+    @classmethod
+    def of(cls, hit: Hit, passage: Passage, metadata: Mapping[str, Any]) -> FullHit:
+        """A hit with what its passage holds."""
+        full = cls(hit.id, hit.score, passage.text, passage.title)
+        full._metadata = metadata
+        return full
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the passage, which filters compare; empty if it has none."""
+        return self._metadata
+
+    def _replace(self, **fields: Any) -> FullHit:
+        replaced: FullHit = super()._replace(**fields)
+        replaced._metadata = self._metadata
+        return replaced
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={value!r}" for name, value in self._asdict().items()]
+        return f"Hit({', '.join(fields)}, metadata={self.metadata!r})"
 
 
 class Chain(NamedTuple):

@@ -1,9 +1,9 @@
-"""Modules outside the package that add kinds of retrievers and index backends, for every command.
+"""Modules outside the package that add kinds of retrievers, index backends, measures and data sets.
 
-A plugin is a module that registers what it adds when it is imported. ``GRLS_PLUGINS`` names modules, with
-commas between them. An installed package names its module in its ``pyproject.toml``, as an entry point of the
-group ``grls.plugins``. Plugins are imported when a name is asked for that the package does not have, so a
-command that needs none does not wait for them.
+Every command knows what they add. A plugin is a module that registers what it adds when it is imported.
+``GRLS_PLUGINS`` names modules, with commas between them. An installed package names its module in its
+``pyproject.toml``, as an entry point of the group ``grls.plugins``. Plugins are imported when a name is asked
+for that the package does not have, so a command that needs none does not wait for them.
 """
 
 from __future__ import annotations

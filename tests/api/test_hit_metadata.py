@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,10 +46,24 @@ def test_nothing_is_parsed_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatc
     assert parsed == ['{"year": 1999, "tags": ["river", "sea"]}']
 
 
-def test_they_are_a_plain_value(tmp_path: Path) -> None:
+def test_metadata_are_a_plain_value() -> None:
     one = PassageMetadata('{"a": 1, "b": [2]}')
     assert (repr(one), len(one), list(one)) == ("{'a': 1, 'b': [2]}", 2, ["a", "b"])
     assert hash(one) == hash(PassageMetadata('{"b": [2], "a": 1}'))
     assert one == PassageMetadata('{"b": [2], "a": 1}') != {"a": 1}
     assert pickle.loads(pickle.dumps(one)) == one == copy.deepcopy(one)
-    assert len({grls.Hit("a", 1.0, metadata=one), grls.Hit("a", 1.0, metadata=one)}) == 1
+
+
+def test_a_hit_is_the_tuple_of_before() -> None:
+    """It is unpacked, compared, hashed and written as JSON without metadata, and copies keep them."""
+    bm25 = grls.BM25(CORPUS)
+    (hit,) = bm25.search("fish")
+    name, score, text, title = hit
+    assert (name, text, title) == ("a", "otters eat fish .", "Otters")
+    assert hit == grls.Hit(name, score, text, title)
+    assert {hit} == {grls.Hit(name, score, text, title)}
+    assert json.loads(json.dumps(hit)) == list(hit)
+    copies: list[Any] = [hit._replace(score=0.5), copy.copy(hit), pickle.loads(pickle.dumps(hit))]
+    assert all(isinstance(one, grls.Hit) and one.metadata == hit.metadata for one in copies)
+    assert repr(hit).startswith("Hit(id='a', score=")
+    assert repr(hit).endswith("metadata={'year': 1999, 'tags': ['river', 'sea']})")

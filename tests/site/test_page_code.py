@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from grls.cli import VERBS, Command
+from grls.data.preparers import PREPARERS
 from grls.evaluation.measures import REGISTERED
 from grls.index import BACKENDS
 from grls.retrieve.registry import KINDS
@@ -27,7 +28,7 @@ ELSEWHERE = {
     "guides/serve.md": "tests/serve",
 }
 """Pages whose Python needs models or packages -> where it is run."""
-REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED)
+REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED, PREPARERS)
 """What the examples of the pages on extending add to."""
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 
