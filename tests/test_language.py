@@ -44,6 +44,7 @@ CLEAN = (
 PHRASES = {
     r"\baffairs?\b": "say where the thing is done: 'Loss: grls.train.chains.loss'",
     r"\bNull:": "'…; null: the default': the value is written as in YAML, in lower case",
+    r"\. (?:None|null):": "'…; None: the default': one sentence, as everywhere",
     r"\btheirs\b": "name what belongs to them",
     r"\bLikewise\b": "say it again, or name the field it is like",
     r"\b[Aa]s of (?=[:`]|grls|another)": "'see', 'like' or 'as in'",

@@ -33,7 +33,7 @@ class MTEBSearch:
     Args:
         retriever: A searcher, for tasks over its corpus, or a function that makes a retriever of a corpus.
         name: Name in MTEB's results; None: that of the searcher.
-        revision: Version in MTEB's results. MTEB skips tasks that have results of this name and version.
+        revision: Version in MTEB's results. MTEB skips tasks that have results of this name and version;
             None: the fingerprint of the searcher; for a function a new one, so nothing is skipped.
         k: Largest number of passages of a query; None: as many as MTEB asks for, mostly 1,000. The beam of a
             generator is as wide.

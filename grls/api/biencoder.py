@@ -40,7 +40,7 @@ class BiEncoder:
             extra ``local-models``), or a hub name.
         kind: ``sentence`` (a model of sentence-transformers), ``st5`` (an encoder-decoder; its first decoder
             output is the embedding), or ``auto``.
-        max_tokens: Longest text in tokens; longer texts are cut. None: that of the recipe in training, else
+        max_tokens: Longest text in tokens; longer texts are cut; None: that of the recipe in training, else
             that of the model.
 
     Raises:
@@ -147,7 +147,7 @@ class BiEncoder:
 
         Args:
             corpus: The passages (:func:`~grls.data.inputs.corpora.corpus_of`).
-            output: The retriever folder; an earlier one there is replaced. None: a temporary folder.
+            output: The retriever folder; an earlier one there is replaced; None: a temporary folder.
             batch_size: Passages encoded together.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
 

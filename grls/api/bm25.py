@@ -27,7 +27,7 @@ class BM25(Searcher):
         b: Length normalization.
         method: The variant of BM25.
         analyzer: Splits texts into words; None: by the language that is guessed from the passages.
-        output: The retriever folder, which ``grls.load`` opens; an earlier one there is replaced. None: a
+        output: The retriever folder, which ``grls.load`` opens; an earlier one there is replaced; None: a
             temporary folder, removed with this object.
 
     Raises:

@@ -84,9 +84,9 @@ def fit(
         queries: Queries to learn from (:func:`~grls.data.inputs.queries.queries_from`); None: those of the
             data set folder ``corpus``, or else pseudo-queries made of its passages.
         gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
-        output: The folder of the run; one that was killed goes on when it is called again. None: a temporary
+        output: The folder of the run; one that was killed goes on when it is called again; None: a temporary
             folder, which goes with the result.
-        budget: Time for everything: ``30m``, ``1h30m``, ``90s``. None: no limit.
+        budget: Time for everything: ``30m``, ``1h30m``, ``90s``; None: no limit.
         dev: Queries and gold passages as a pair, or the name of a split of the data set folder, to tune and
             to choose by; None: the split ``dev`` of the folder, or else a part of the queries.
         test: The same, for the report alone; None: the split ``test`` of the folder, or else the report is on

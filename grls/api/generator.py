@@ -137,7 +137,7 @@ class Generator:
 
         Args:
             corpus: The passages (:func:`~grls.data.inputs.corpora.corpus_of`).
-            output: The retriever folder; an earlier one there is replaced. None: a temporary folder.
+            output: The retriever folder; an earlier one there is replaced; None: a temporary folder.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
             options: Of :class:`~grls.index.options.IndexOptions` (``backend``, ``form``, ``memory``,
                 ``span_words``) and of :class:`~grls.index.options.LimitOptions` (``passage``, ``query``,

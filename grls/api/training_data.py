@@ -42,7 +42,7 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingDat
     Args:
         corpus: See :func:`~grls.data.inputs.corpora.corpus_of`.
         queries: See :func:`~grls.data.inputs.gold.gold_of`; None: those of the data set folder ``corpus``.
-        gold: The same; for the queries of a data set folder the name of a split, None: ``train``.
+        gold: The same; for the queries of a data set folder the name of a split; None: ``train``.
         dev: A pair of queries and gold, or the name of a split; None: the split ``dev`` of the folder of the
             queries, or else some of the training queries.
 

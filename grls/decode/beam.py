@@ -138,7 +138,7 @@ class Decoder(BeamSearch):
         index: The constraint index.
         beams: Beam width K.
         mode: Score mode, ``renormalized`` or ``full``.
-        early_stop: Stop a prefix when one passage is left under it. None: only with ``renormalized`` scores,
+        early_stop: Stop a prefix when one passage is left under it; None: only with ``renormalized`` scores,
             with which it is exact. With ``full`` scores, the score of a stopped passage lacks its last
             tokens.
 

@@ -62,7 +62,7 @@ class FitProgress:
         Args:
             name: Its name.
             is_up: Asked whenever a loop of the stage goes on, until :meth:`at` is called; True ends the stage
-                with :class:`~grls.fitting.clock.TimeIsUp`. None: it may take as long as it does.
+                with :class:`~grls.fitting.clock.TimeIsUp`; None: it may take as long as it does.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._begun = name, monotonic()

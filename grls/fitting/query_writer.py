@@ -98,7 +98,7 @@ def written_queries(
         seed: Seed of all draws.
         taken: Ids that other queries have.
         device: Where the generator works.
-        seconds: The time for it: passages whose turn does not come have no query. None: no limit.
+        seconds: The time for it: passages whose turn does not come have no query; None: no limit.
     """
     from grls.train.doc2query.generate import Task
     from grls.train.doc2query.round_trip import sift

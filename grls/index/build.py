@@ -71,8 +71,8 @@ def build_index(
         form: ``whole``, or ``prefixes``: the shortest prefix of each passage that no other one has (only
             ``array``).
         memory: Memory for building in bytes; a larger index is sorted on disk and is memory-mapped (only
-            ``array``). None: no limit.
-        scratch: An existing folder for sorting on disk; its files are deleted together with the index. None:
+            ``array``); None: no limit.
+        scratch: An existing folder for sorting on disk; its files are deleted together with the index; None:
             the system's folder for temporary files.
 
     Raises:

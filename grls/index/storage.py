@@ -173,7 +173,7 @@ def load_index(
         folder: The folder that :func:`save_index` wrote.
         tokenizer: The required fingerprint of the tokenizer; None accepts any.
         corpus: The required fingerprint of the corpus; None accepts any.
-        verify: True: compare checksums, which reads every byte once. False: compare nothing. None: compare
+        verify: True: compare checksums, which reads every byte once; False: compare nothing; None: compare
             the checksums of a small index (up to ``CHECKED_BYTES``), and sixteen blocks of each file of a
             larger one. The blocks reveal a file that was cut, has holes or belongs to another index, but not
             a single changed byte.

@@ -28,7 +28,7 @@ class GrowingFile:
         path: The file; if missing, it is made with the first records.
         settings: What the records depend on, as JSON values.
         whole: Whether a record is the last one of a group that is made together. An incomplete group at the
-            end of the file is dropped and made again. None: each record is a group.
+            end of the file is dropped and made again; None: each record is a group.
         keep: Whether to keep all records in memory. Otherwise :meth:`each` reads the file, and the use of
             memory does not grow.
         alone: Whether a file that another object of this process has open is refused, as one of another

@@ -60,7 +60,7 @@ class BiEncoderModel(TextEncoder):
 
     Args:
         model: The network; its device and precision are kept.
-        max_tokens: The longest text in tokens, special tokens included; longer texts are cut. None: the limit
+        max_tokens: The longest text in tokens, special tokens included; longer texts are cut; None: the limit
             of the model.
         stages: The training stages of the weights.
         learned_done: Whether the last stage taught the model when DONE follows; None: unknown. False for a

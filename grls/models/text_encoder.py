@@ -50,7 +50,7 @@ class TextEncoder:
 
     Args:
         model: The network; its device and precision are kept.
-        max_tokens: The longest text in tokens, special tokens included; longer texts are cut. None: the limit
+        max_tokens: The longest text in tokens, special tokens included; longer texts are cut; None: the limit
             of the model.
         stages: The training stages of the weights.
 

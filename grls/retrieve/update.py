@@ -34,7 +34,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
 
     Args:
         folder: The retriever folder; of a link, the folder that it leads to.
-        output: The changed folder; an earlier retriever there is replaced. None: the folder itself.
+        output: The changed folder; an earlier retriever there is replaced; None: the folder itself.
         changes: The changes.
 
     Raises:

@@ -129,7 +129,7 @@ def complete_runs(runs: Sequence[Run], asked: Sequence[str] | None, missing: Mis
     Args:
         runs: See :func:`load_runs`.
         asked: Ids of the queries, where they are known; a query that a run lacks is then scored as empty,
-            with a warning. None: the queries that the runs answer.
+            with a warning; None: the queries that the runs answer.
         missing: What to do where ``asked`` is None and the runs do not answer the same queries.
 
     Returns:

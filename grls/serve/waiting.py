@@ -36,7 +36,7 @@ async def outcome(
     """Let a job wait for its thread, and return its result.
 
     Args:
-        request: The request; if its client goes, the job is withdrawn. None: it is no HTTP request.
+        request: The request; if its client goes, the job is withdrawn; None: it is no HTTP request.
         version: The retriever.
         job: The job.
         seconds: Time that it may take.

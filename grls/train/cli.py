@@ -260,7 +260,7 @@ def fit_stage(
     Args:
         arguments: The arguments of Lightning's ``fit``.
         parser: Reads the arguments.
-        clock: Counts the steps and limits the time; its reports replace lines and bars. None: no limit.
+        clock: Counts the steps and limits the time; its reports replace lines and bars; None: no limit.
 
     Raises:
         SIGTERMException: SIGTERM ended the run.

@@ -60,7 +60,7 @@ class CallOptions:
         endpoint: Address of an OpenAI-compatible endpoint, such as vLLM's http://localhost:8000/v1. If it
             needs a key, put the key into VLLM_API_KEY.
         template: Format of the prompt. lines: a line a field, for any model; chat: DSPy's format, for models
-            that keep to a format. null: lines, but chat for an endpoint.
+            that keep to a format; null: lines, but chat for an endpoint.
         chat: Write the prompt of a local model with its chat template.
         max_new_tokens: Length limit of an output, in tokens; null: 64, but 512 for the template chat. The
             trace marks the outputs that were cut.

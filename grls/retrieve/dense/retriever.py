@@ -120,7 +120,7 @@ class DenseRetriever(EncodedRetriever):
             biencoder: The model.
             corpus: The passages.
             work: A folder where the embeddings grow, so that a killed run can go on and memory stays small
-                (:func:`~grls.retrieve.dense.encode.work_folder`); :meth:`save_pretrained` removes it. None:
+                (:func:`~grls.retrieve.dense.encode.work_folder`); :meth:`save_pretrained` removes it; None:
                 in memory.
             batch_size: Texts embedded together.
             progress: Show progress bars.

@@ -79,7 +79,7 @@ class BiEncoderExamples:
         encoder: Makes texts from query, evidence and passages.
         options: The options of the pairs.
         miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
-            passages are left out, and a short ranking is filled up at random. None: all are random.
+            passages are left out, and a short ranking is filled up at random; None: all are random.
 
     Raises:
         DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the

@@ -91,7 +91,7 @@ def fit_biencoder(
             same.
         resume: Resume from the last whole checkpoint in ``output/checkpoints``.
         files: Fingerprints of the data, by file name; they are logged, and a resumed run must have the same.
-        clock: Counts the steps and limits the time. None: no limit.
+        clock: Counts the steps and limits the time; None: no limit.
 
     Raises:
         ConfigError: There are no negatives or no checkpoint to resume, or loss or weights are not finite; an

@@ -67,7 +67,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         evaluator: Measures the encoder after each epoch.
         log: JSON file for settings, losses and measures.
         settings: The settings of the run, for the log.
-        clock: Counts the steps and limits the time; its reports replace the lines. None: no limit.
+        clock: Counts the steps and limits the time; its reports replace the lines; None: no limit.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class RetrieverTeacher:
         folder: A retriever folder (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``.
         corpus: The corpus of the generator; the retriever must have the same.
         temperature: Temperature of the softmax, by which scores are divided; well below 1 for cosines, whose
-            differences are small. None: the default temperature of the retriever's kind.
+            differences are small; None: the default temperature of the retriever's kind.
         passages: Number of passages in an opinion.
         device: Device of the teacher's encoder.
 

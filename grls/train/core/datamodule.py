@@ -82,7 +82,7 @@ class FitData(L.LightningDataModule):
 
     @property
     def _trainer(self) -> Any:
-        """The trainer; Lightning sets it before it calls any hook. None: there is none."""
+        """The trainer; Lightning sets it before it calls any hook; None: there is none."""
         return self.trainer
 
     def setup(self, stage: str) -> None:
