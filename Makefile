@@ -118,7 +118,7 @@ fuzz-serve: install
 # kills, full disks, damaged files of every kind (docs/reliability.md); about half an hour
 faults: install
 	PYTHONPATH=tests/helpers HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/run.py
-	GRLS_SERVER_KILLS=10 $(BIN)/python -m pytest tests/faults/test_killed_server.py tests/faults/test_claimed_sizes.py
+	GRLS_SERVER_KILLS=10 $(BIN)/python -m pytest --timeout 0 tests/faults/test_killed_server.py tests/faults/test_claimed_sizes.py
 
 # 10,000 made-up index folders for each test; then 1,000 of each kind of file, and up to 500 of each kind of retriever
 fuzz-files: install

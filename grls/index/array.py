@@ -111,7 +111,7 @@ class ArrayIndex(Segment):
 
     def _position(self, node: Ints, inner: Ints, leaf: Array, depth: Ints) -> Ints:
         """The place of the next token of each state in the tokens of the rows, if it is forced."""
-        row = np.where(leaf, ~node, self._spans[inner, 0])
+        row = np.where(leaf, ~node, self._spans[inner, 0].astype(np.int64))
         return np.asarray(self.rows.offsets[row] + depth, dtype=np.int64)
 
     def _fill_branches(

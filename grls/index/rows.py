@@ -126,7 +126,7 @@ class Offsets:
     def __getitem__(self, rows: Any) -> Any:
         """The offsets of rows (an array of row numbers, or one number) as 64-bit integers."""
         if len(self.within):
-            return self.blocks[rows >> _SHIFT].astype(np.int64) + self.within[rows]
+            return self.blocks[rows >> _SHIFT].astype(np.int64) + self.within[rows].astype(np.int64)
         return self.blocks[rows].astype(np.int64)
 
     def all(self) -> Ints:
@@ -200,7 +200,7 @@ class Rows(SortedRows):
         """``[N]`` row of each passage: the inverse of ``members``, made at first use."""
         inverse = np.empty(len(self.members), dtype=self.members.dtype)
         if len(self.member_offsets):
-            sizes = self.member_offsets[1:] - self.member_offsets[:-1]
+            sizes = np.diff(self.member_offsets.astype(np.int64))
             inverse[self.members] = np.repeat(np.arange(len(self), dtype=inverse.dtype), sizes)
         else:
             inverse[self.members] = np.arange(len(self), dtype=inverse.dtype)
