@@ -200,7 +200,8 @@ class Rows(SortedRows):
         """``[N]`` row of each passage: the inverse of ``members``, made at first use."""
         inverse = np.empty(len(self.members), dtype=self.members.dtype)
         if len(self.member_offsets):
-            sizes = np.diff(self.member_offsets.astype(np.int64))
+            offsets: Ints = self.member_offsets.astype(np.int64)
+            sizes = offsets[1:] - offsets[:-1]
             inverse[self.members] = np.repeat(np.arange(len(self), dtype=inverse.dtype), sizes)
         else:
             inverse[self.members] = np.arange(len(self), dtype=inverse.dtype)
