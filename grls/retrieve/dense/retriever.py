@@ -49,7 +49,7 @@ from grls.retrieve.dense.encode import (
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
 from grls.retrieve.dense.shards import encode_by_workers
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
-from grls.retrieve.encoded.folder import REBUILD, usable
+from grls.retrieve.encoded.folder import REBUILD, all_usable, usable
 from grls.retrieve.encoded.retriever import EncodedRetriever, refuse_generative
 from grls.retrieve.queries import Reachable, check_counts, queries_of, reachable
 
@@ -312,8 +312,9 @@ def _check_shape(embeddings: Matrix, passages: int, dimension: int) -> None:
 
 def _check_finite(embeddings: Matrix) -> None:
     for start in range(0, len(embeddings), BLOCK):
-        wrong = np.flatnonzero(~usable(embeddings[start : start + BLOCK]).all(axis=1))
-        if len(wrong):
+        block = embeddings[start : start + BLOCK]
+        if not all_usable(block):
+            wrong = np.flatnonzero(~usable(block).all(axis=1))
             raise DataError(
                 f"the embedding in row {start + int(wrong[0])} is not finite, or above 1e15; {REBUILD}"
             )

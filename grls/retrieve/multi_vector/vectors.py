@@ -18,7 +18,7 @@ from grls.errors import DataError, MismatchError
 from grls.index.external_sort.npy import GrowingArray
 from grls.io.counts import counted
 from grls.models.biencoder import Matrix
-from grls.retrieve.encoded.folder import REBUILD, usable
+from grls.retrieve.encoded.folder import REBUILD, all_usable, usable
 from grls.retrieve.encoded.tensor_file import map_tensors, write_tensors
 
 _BLOCK = 1 << 14
@@ -95,7 +95,8 @@ def check_finite(tokens: TokenVectors) -> None:
         DataError: One is not finite.
     """
     for start in range(0, len(tokens.vectors), _BLOCK):
-        wrong = np.flatnonzero(~usable(tokens.vectors[start : start + _BLOCK]).all(axis=1))
-        if len(wrong):
+        block = tokens.vectors[start : start + _BLOCK]
+        if not all_usable(block):
+            wrong = np.flatnonzero(~usable(block).all(axis=1))
             passage = int(np.searchsorted(tokens.bounds, start + int(wrong[0]), side="right")) - 1
             raise DataError(f"a vector of passage {passage} is not finite, or above 1e15; {REBUILD}")

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from grls.errors import DataError
 from grls.models.base import Floats
-from grls.retrieve.encoded.folder import REBUILD, usable
+from grls.retrieve.encoded.folder import REBUILD, all_usable
 from grls.retrieve.encoded.tensor_file import map_tensors, write_tensors
 
 _KINDS = {"data": ("F32",), "numbers": ("I32", "I64"), "bounds": ("I32", "I64")}
@@ -91,4 +91,4 @@ def read_index(file: Path, passages: int, dimensions: int) -> InvertedIndex:
 def all_finite(numbers: Any) -> bool:
     """Whether all numbers of a long array can be searched with; a block is read at a time."""
     blocks = (numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK))
-    return all(bool(usable(block).all()) for block in blocks)
+    return all(map(all_usable, blocks))

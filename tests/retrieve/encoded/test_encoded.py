@@ -25,6 +25,7 @@ from grls.models.text_encoder import passage_text
 from grls.retrieve.base import FindsChains, ScoresAll, TakesEvidence, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build, kind_of_model
+from grls.retrieve.encoded.folder import all_usable, usable
 from grls.retrieve.encoded.ranking import top
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.multi_vector import search
@@ -482,3 +483,13 @@ def test_what_cannot_be_built_is_refused(kind: str, root: Path, tmp_path: Path) 
     with pytest.raises(ConfigError, match="--kind spares is no kind of retriever"):
         build(model, data, Building(str(tmp_path / "r"), "spares"))
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("odd", [0.0, 1e15, 2e15, -2e15, np.nan, np.inf, -np.inf])
+def test_numbers_are_usable_together_if_each_is(kind: type, odd: float) -> None:
+    with np.errstate(over="ignore"):
+        numbers = np.array([[1.0, -2.0], [0.5, odd]]).astype(kind)
+    finite = bool(np.isfinite(numbers).all()) and np.abs(odd) <= 1e15
+    assert all_usable(numbers) == bool(usable(numbers).all()) == finite
+    assert all_usable(numbers[:0])
