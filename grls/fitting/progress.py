@@ -23,6 +23,11 @@ _SHORT = 5.0
 """Seconds up to which a loop is a part of the step that a stage is at, and is not shown."""
 
 
+def shown_name(key: str) -> str:
+    """The key of a stage for people: a stage that has the name of its system is called so once."""
+    return " ".join(dict.fromkeys(key.split()))
+
+
 class FitProgress:
     """The progress of a run.
 
@@ -97,7 +102,8 @@ class FitProgress:
 
     def line(self) -> str:
         """The line of progress."""
-        what = f"{self._name}: {self._what}" if self._what else self._name
+        name = shown_name(self._name)
+        what = f"{name}: {self._what}" if self._what else name
         if not self._left:
             return what
         of = self._done + len(self._left)

@@ -15,6 +15,7 @@ from grls.fitting import folders, trainings, tuning
 from grls.fitting.clock import FitClock, TimeIsUp
 from grls.fitting.journal import FitJournal
 from grls.fitting.plan import Stage
+from grls.fitting.progress import shown_name
 from grls.fitting.work import FitWork
 from grls.io.progress import duration
 from grls.train.core.malloc_trim import give_back_freed
@@ -73,7 +74,7 @@ class FitSteps:
             seconds = perf_counter() - begun
             self.journal.add(name, options, seconds, known)
             if tell is not None:
-                self.work.progress.say(f"{name}: {tell(known, seconds)}")
+                self.work.progress.say(f"{shown_name(name)}: {tell(known, seconds)}")
         self.results[name] = known
         return known
 

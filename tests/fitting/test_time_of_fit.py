@@ -16,7 +16,7 @@ from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels, find_encoder
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Stage
-from grls.fitting.progress import FitProgress
+from grls.fitting.progress import FitProgress, shown_name
 from grls.fitting.run import fit_dataset
 from grls.fitting.timing import measured_speeds
 from grls.io.progress import Progress
@@ -189,3 +189,16 @@ def test_a_slow_system_is_timed_on_one_query(
     pace = comparing.timed(None, "hybrid", [""] * 9, "float32", 1000.0)  # type: ignore[arg-type]
     assert system.asked == asked
     assert pace.query == each
+
+
+def test_a_stage_with_the_name_of_its_system_is_called_so_once(tmp_path: Path) -> None:
+    assert [shown_name(key) for key in ("dense dense", "hybrid hybrid", "tune dense-hops", "report")] == [
+        "dense",
+        "hybrid",
+        "tune dense-hops",
+        "report",
+    ]
+    progress = FitProgress(tmp_path, shown=False)
+    progress.expect({"dense dense": 60.0})
+    with progress.stage("dense dense"):
+        assert progress.line().startswith("[1/1] dense, about ")
