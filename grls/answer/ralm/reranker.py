@@ -56,8 +56,8 @@ class Reranker:
         max_tokens: Most tokens of prefix and document together, in tokens of the encoder; the document is
             cut.
         evidence_words: Of a cross-encoder for hops, whose prefixes are queries with the passages found: words
-            of each of these passages, 0: all. In a pair that is too long, the longer text is cut. None: the
-            prefixes are texts.
+            of each of these passages, 0: all; None: the prefixes are texts. In a pair that is too long, the
+            longer text is cut.
 
     Raises:
         ConfigError: The model has not one label, or fewer positions than ``max_tokens``.
