@@ -48,7 +48,9 @@ class FitJournal:
         try:
             self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
         except MismatchError:
-            file.unlink()  # next to nothing was done
+            if not _steps_of(file) <= _CHEAP:
+                raise
+            file.unlink()
             self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
         self._known = {record["step"]: record for record in self._file.records}
         self._results: list[Any] = []
@@ -166,7 +168,7 @@ def _changed(file: Path, settings: dict[str, Any]) -> str:
     now = json.loads(json.dumps(settings))
     changed = []
     for name in sorted({*before, *now}):
-        old, new = before.get(name), now.get(name)
-        if old != new:
-            changed.append(name if name == "data" else f"{name} ({json.dumps(old)}, now {json.dumps(new)})")
+        if name not in before or name not in now or before[name] != now[name]:
+            old, new = (json.dumps(held[name]) if name in held else "no such option" for held in (before, now))
+            changed.append(name if name == "data" else f"{name} ({old}, now {new})")
     return ", ".join(changed)

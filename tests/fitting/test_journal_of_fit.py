@@ -70,6 +70,21 @@ def test_other_data_or_options_are_refused_by_name_with_the_remedy(tmp_path: Pat
     )
 
 
+def test_work_that_was_done_is_kept_whatever_the_first_line_says(tmp_path: Path) -> None:
+    journal = FitJournal(tmp_path / "out", {"k": 5})
+    journal.add("one", {}, 1.0, {})
+    journal.close()
+    file = tmp_path / "out" / "fit.jsonl"
+    with pytest.raises(MismatchError, match=r"of other deep \(no such option, now null\)"):
+        FitJournal(tmp_path / "out", {"k": 5, "deep": None})
+    head, *records = file.read_text().splitlines()
+    file.write_text("\n".join([head[:-1] + ', "more": 1}', *records, ""]))
+    before = file.read_bytes()
+    with pytest.raises(MismatchError, match="begun with other settings"):
+        FitJournal(tmp_path / "out", {"k": 5})
+    assert file.read_bytes() == before
+
+
 def test_a_run_of_other_options_that_has_done_next_to_nothing_is_begun_anew(tmp_path: Path) -> None:
     journal = FitJournal(tmp_path / "out", {"biencoder": "typo"})
     journal.begin()
