@@ -22,6 +22,8 @@ _BEGIN, _END = "begin", "end"
 _CHEAP = {_BEGIN, "data"}
 """Steps that are done anew rather than that a run with other options is refused."""
 
+_LACKING = "no such option"
+
 _FIELDS = {"step": str, "inputs": str, "seconds": (int, float), "result": object}
 
 
@@ -169,6 +171,6 @@ def _changed(file: Path, settings: dict[str, Any]) -> str:
     changed = []
     for name in sorted({*before, *now}):
         if name not in before or name not in now or before[name] != now[name]:
-            old, new = (json.dumps(held[name]) if name in held else "no such option" for held in (before, now))
+            old, new = (json.dumps(one[name]) if name in one else _LACKING for one in (before, now))
             changed.append(name if name == "data" else f"{name} ({old}, now {new})")
     return ", ".join(changed)

@@ -11,6 +11,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError
+from grls.retrieve.queries import check_counts
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class Changes:
         merge: Merge the index of a generative retriever; others have nothing to merge.
         device: Where added passages are encoded.
         batch_size: Passages encoded together.
+
+    Raises:
+        ConfigError: ``batch_size`` is below 1.
     """
 
     add: Corpus | None = None
@@ -30,6 +34,9 @@ class Changes:
     merge: bool = False
     device: str = "auto"
     batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        check_counts(batch_size=self.batch_size)
 
     def over(self, corpus: Corpus) -> ChangedCorpus:
         """The corpus after the changes.

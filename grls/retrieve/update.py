@@ -17,10 +17,11 @@ from typing import Any
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.errors import ConfigError, GrlsError
+from grls.index.array_files import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.locks import alone_in
 from grls.retrieve.changes import ChangedCount, Changes
-from grls.retrieve.corpora import CORPUS_FIELDS, passages_record
+from grls.retrieve.corpora import CORPUS_FIELDS, passages_record, refuse_other_passages
 from grls.retrieve.pack import MEMBERS, member_slots, write_packed
 from grls.retrieve.registry import Opening, class_of, load_retriever
 from grls.retrieve.spec import MANIFEST, OPTIONS, followed, is_retriever, read_spec, update_spec
@@ -40,6 +41,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
     Raises:
         ConfigError: There is nothing to do, a kind takes no changes, or ``output`` holds something else.
         DataError: A passage is unknown, or its id is taken.
+        MismatchError: A file is damaged.
         WriteError: Another run changes the folder, or it cannot be written. After any error, the folder is
             as it was.
     """
@@ -52,7 +54,11 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
     if final.resolve() in root.resolve().parents:
         raise ConfigError(f"{final} holds {root}, which would be lost: choose another place.")
     in_place = final.resolve() == root.resolve()
-    with alone_in(root) if in_place else nullcontext(), atomic_folder(final, MANIFEST) as new:
+    with (
+        alone_in(root) if in_place else nullcontext(),
+        verifying(True),  # what is damaged would get new checksums
+        atomic_folder(final, MANIFEST) as new,
+    ):
         if _holds_own_form(root) and not any(_members(read_spec(root))):
             return _update_own_form(root, new, changes)
         places = write_packed(root, final, new)
@@ -99,22 +105,50 @@ def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
     for folder in retrievers:
         _refuse_other_kind(folder)
     own = [folder for folder in retrievers if _holds_own_form(folder)]
+    others = [folder for folder in folders if folder not in own]
+    corpora = _corpora(others)
     for folder in own:
         _update_own_form(folder, folder, changes)
-    for folder in folders:
-        if folder not in own and (file := corpus_file(folder)).is_file():
-            changes.over(Corpus.read(file)).corpus.write(file)
-    for folder in retrievers:
-        if folder not in own:
+    for file in corpora:
+        changes.over(Corpus.read(file)).corpus.write(file)
+    for folder in others:
+        if is_retriever(folder):
             _refresh(folder)
+
+
+def _corpora(folders: Sequence[Path]) -> list[Path]:
+    """The files of the passages that folders hold or name, each once.
+
+    Raises:
+        MismatchError: One is not as it was when its retriever was made.
+    """
+    files = {folder: corpus_file(folder) for folder in folders}
+    for folder in filter(is_retriever, folders):
+        for part, place in _with_corpora(folder, read_spec(folder)):
+            files[place] = corpus_file(place)
+            if files[place].is_file():
+                refuse_other_passages(Corpus.read(place), part)
+    return list({file.resolve(): file for file in files.values() if file.is_file()}.values())
+
+
+def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The parts of a specification that name a corpus or its fingerprints, each with the place of the corpus.
+
+    Args:
+        folder: A folder of a retriever that holds passages in no form of its own.
+        spec: Its specification.
+    """
+    for part in (spec, *_embedded(spec)):
+        if CORPUS_FIELDS[0] in part or isinstance(part.get("corpus"), str):
+            yield part, folder / part.get("corpus", ".")
 
 
 def _refresh(folder: Path) -> None:
     """Write the fingerprints of the changed passages into a ``grls.json``."""
     spec = read_spec(folder)
-    for part in (spec, *_embedded(spec)):
+    for part, place in _with_corpora(folder, spec):
         if CORPUS_FIELDS[0] in part:
-            part |= passages_record(Corpus.read(folder / part.get("corpus", ".")))
+            part |= passages_record(Corpus.read(place))
     update_spec(folder, spec)
 
 

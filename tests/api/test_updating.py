@@ -17,14 +17,17 @@ from grls.api.searcher import Searcher
 from grls.cli import main
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
+from grls.index import array_files
 from grls.io import files
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import Pretrained
+from grls.retrieve.changes import Changes
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import KINDS, register
 from grls.retrieve.spec import read_spec, update_spec
+from grls.retrieve.update import update_folder
 
 TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
 ADDED = [
@@ -193,6 +196,8 @@ def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
         dense.updated()
     with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the text 'r0'"):
         dense.updated(remove="r0")
+    with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
+        load(kinds / "bm25").updated(remove=["r0"], batch_size=0)
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):
         dense.updated(remove=[one.id for one in passages()])
     with pytest.raises(DataError, match="its text is empty"):
@@ -218,6 +223,46 @@ def test_a_damaged_folder_is_not_changed(kinds: Path, tmp_path: Path) -> None:
     np.save(folder / "embeddings.npy", rows)
     with pytest.raises(MismatchError, match="these are not the embeddings of this retriever"):
         opened.updated(remove=GONE)
+
+
+@pytest.mark.parametrize("kind", ["bm25", "fusion", "rescored"])
+def test_passages_that_have_changed_get_no_new_fingerprint(kind: str, kinds: Path, tmp_path: Path) -> None:
+    for name in ("bm25", "dense", "fusion"):
+        shutil.copytree(kinds / name, tmp_path / name)
+    line = ["index", f"{kinds / 'encoder'}", "--kind=rescored", f"--corpus={kinds / 'data'}", "--device=cpu"]
+    assert main([*line, f"--output={tmp_path / 'rescored'}"]) == 0
+    file = tmp_path / ("rescored" if kind == "rescored" else "bm25") / "corpus.jsonl"
+    file.write_text(file.read_text().replace("calm", "clam"))
+    with pytest.raises(MismatchError, match=f"{file}: an id, title or text has changed"):
+        update_folder(tmp_path / kind, tmp_path / "new", Changes(remove=["lynx-calm"]))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_flipped_byte_of_a_large_index_gets_no_new_checksum(
+    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a search, blocks of it alone are compared."""
+    retriever = GenerativeRetriever.from_pretrained(kinds / "generative", "cpu")
+    monkeypatch.setattr(array_files, "CHECKED_BYTES", 0)
+    monkeypatch.setattr(array_files, "_SAMPLE_BYTES", 1)
+    retriever.save_pretrained(tmp_path / "r")
+    (file,) = (tmp_path / "r").rglob("tokens.npy")
+    content = bytearray(file.read_bytes())
+    content[140] ^= 1
+    file.write_bytes(content)
+    assert load(tmp_path / "r").search(TEXTS, 2)
+    with pytest.raises(IndexFormatError, match="the checksum differs"):
+        load(tmp_path / "r").updated(remove=["lynx-calm"], merge=True)
+
+
+def test_a_corpus_within_the_folder_of_a_composite_is_changed(kinds: Path, tmp_path: Path) -> None:
+    members = [{"kind": "bm25", "corpus": "texts"}, {"kind": "bm25", "corpus": "texts", "b": 0.5}]
+    folder = written(tmp_path / "r", {"kind": "fusion", "members": members, "method": "rrf"})
+    (folder / "texts").mkdir()
+    shutil.copy(kinds / "data" / "corpus.jsonl", folder / "texts")
+    new = load(folder).updated(add={"new": "the otter is proud ."}, remove=["r0"])
+    assert "new" in {hit.id for hit in new.search("is the otter proud ?", 9)}
+    assert len(new.corpus) == len(passages())
 
 
 def test_a_link_changes_the_retriever_that_it_names(kinds: Path, tmp_path: Path) -> None:
