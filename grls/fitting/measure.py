@@ -32,6 +32,7 @@ from grls.fitting.sample import SPLIT
 from grls.fitting.speeds import EncoderSpeeds, WriterSpeeds
 from grls.fitting.stages import encoder_recipes, encoder_tokens, frozen_layers, writer_recipes
 from grls.index import build_index
+from grls.io.progress import Progress, reporting
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import GeneratorSpec, Pretrained
 from grls.models.load.language import CausalLM
@@ -82,6 +83,7 @@ class Bench:
         limit: float | None = None,
     ):
         self._end = None if limit is None else time.perf_counter() + limit
+        self._bar: Progress | None = None
         self.sample = str(sample)
         self.facts = facts
         self.options = options
@@ -99,7 +101,18 @@ class Bench:
         """
         if self._end is not None and time.perf_counter() > self._end:
             raise TimeIsUp
-        return self._timed(work, times)
+        seconds = self._timed(work, times)
+        if self._bar is not None:
+            self._bar.update()
+        return seconds
+
+    @contextmanager
+    def _parts(self, count: int, model: str) -> Iterator[None]:
+        """Show how far the measurement of a model is, and not its loops."""
+        bar = Progress(count, "measure", f"parts of the {model}'s work", shown=None)
+        with bar as self._bar, reporting(lambda _: None):
+            yield
+        self._bar = None
 
     def _timed(self, work: Callable[[], Any], times: int = 1) -> float:
         self._wait()
@@ -119,7 +132,11 @@ class Bench:
         return built / len(self.corpus), asked / len(self.queries)
 
     def encoder(self, model: BaseModel) -> EncoderSpeeds:
-        """Of the bi-encoder."""
+        """Of the bi-encoder: load, embed passages and queries, train in two sizes of batches."""
+        with self._parts(5, "bi-encoder"):
+            return self._encoder(model)
+
+    def _encoder(self, model: BaseModel) -> EncoderSpeeds:
         options = recipe(encoder_recipes(self.facts))
         opened: list[BiEncoderModel] = []
         limit = encoder_tokens(self.facts, model)
@@ -157,12 +174,16 @@ class Bench:
         return self._step(encoder.model, batch_loss, ENCODER_BATCH)
 
     def writer(self, model: BaseModel, source: str | None = None) -> WriterSpeeds:
-        """Of the generator.
+        """Of the generator: load, index, train in two sizes of batches, search, rescore.
 
         Args:
             model: The model that it begins with.
             source: What it is opened by; None: its name.
         """
+        with self._parts(6 if self.facts.short else 5, "generator"):
+            return self._writer(model, source)
+
+    def _writer(self, model: BaseModel, source: str | None) -> WriterSpeeds:
         kind: type[GeneratorSpec] = CausalLM if model.causal else Pretrained
         options = recipe(writer_recipes(self.facts))
         modules: list[RetrieveChains] = []

@@ -33,6 +33,7 @@ from grls.fitting.splits import (
     write_divided,
 )
 from grls.fitting.steps import FitSteps
+from grls.fitting.timing import TIMING
 from grls.fitting.work import FitWork
 from grls.io.extras import require
 from grls.io.files import scratch_folder
@@ -211,6 +212,9 @@ class _FitRun:
     def _plan(self, steps: FitSteps, divided: DividedData) -> Plan:
         """The plan; what it measured is kept, so that it is the same in a run that goes on."""
         named = _named(self.options, divided)
+        if not (self.output / TIMING).is_file():
+            part = "" if self.options.seconds is None else ", which is a part of the budget"
+            self.progress.say(f"Measuring how fast each model works on a sample of the data{part}.")
         with self.progress.stage("plan"):
             plan = make_plan(steps.work.data, self.output, named, copies=True)
         self.progress.say(f"\n{plan.text()}\n")

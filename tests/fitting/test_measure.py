@@ -22,6 +22,7 @@ from grls.fitting.recipe import recipe
 from grls.fitting.sample import write_sample
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
 from grls.fitting.timing import TIMING, known_speeds
+from grls.io.progress import reporting
 
 MACHINE = Machine(1, False, 16.0, "", 0.0, 60.0)
 ON_CPU = FitOptions(device="cpu", precision="float32")
@@ -65,7 +66,10 @@ def test_a_sample_is_small(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_every_part_of_an_encoder_is_measured(place: Path, bench: Bench) -> None:
-    speeds = bench.encoder(find_encoder(str(tiny_bert(place / "bert"))))
+    heard: list[str] = []
+    with reporting(lambda loop: heard.append(loop.standing())):
+        speeds = bench.encoder(find_encoder(str(tiny_bert(place / "bert"))))
+    assert heard == [f"measure {done} of 5 parts of the bi-encoder's work" for done in range(6)]
     assert min(vars(speeds).values()) > 0
     assert min(bench.bm25()) > 0
 
@@ -79,8 +83,11 @@ def test_every_part_of_a_generator_is_measured(place: Path, data: Path, bench: B
         model, tokenizer = scratch(data).load()
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    speeds = bench.writer(BaseModel(str(folder), "folder", causal))
+    heard: list[str] = []
+    with reporting(lambda loop: heard.append(loop.standing())):
+        speeds = bench.writer(BaseModel(str(folder), "folder", causal))
     assert min(vars(speeds).values()) > 0
+    assert heard == [f"measure {done} of 6 parts of the generator's work" for done in range(7)]
 
 
 def test_passages_are_not_rescored_where_they_are_long(place: Path, data: Path, facts: DataFacts) -> None:
