@@ -100,9 +100,10 @@ class Openable(Protocol):
 
     A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
     data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and removed
-    (:mod:`grls.retrieve.update`). A class whose folders members can share has the methods of
-    :mod:`grls.retrieve.shared`. A class whose specification names folders lists the fields in
-    ``folders``, such as ``priors.*.retriever`` (``*``: every element of a list).
+    (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches have lost. A
+    class whose folders members can share has the methods of :mod:`grls.retrieve.shared`. A class whose
+    specification names folders lists the fields in ``folders``, such as ``priors.*.retriever`` (``*``: every
+    element of a list).
     """
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +108,22 @@ def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
     own = [folder for folder in retrievers if _holds_own_form(folder)]
     others = [folder for folder in folders if folder not in own]
     corpora = _corpora(others)
-    for folder in own:
-        _update_own_form(folder, folder, changes)
+    removed = {folder: set(_removed_before(folder)) for folder in own}
+    gone = list(dict.fromkeys(chain(changes.remove, *map(sorted, removed.values()))))
+    for folder, before in removed.items():
+        left = [one for one in gone if one not in before]
+        _update_own_form(folder, folder, replace(changes, remove=left))
     for file in corpora:
-        changes.over(Corpus.read(file)).corpus.write(file)
+        replace(changes, remove=gone).over(Corpus.read(file)).corpus.write(file)
     for folder in others:
         if is_retriever(folder):
             _refresh(folder)
+
+
+def _removed_before(folder: Path) -> list[str]:
+    """Ids of passages that a folder holds though they were removed; the other members lose them now."""
+    kind = _class(folder)
+    return kind.removed_in(folder) if hasattr(kind, "removed_in") else []
 
 
 def _corpora(folders: Sequence[Path]) -> list[Path]:

@@ -17,6 +17,7 @@ from grls.api.searcher import Searcher
 from grls.cli import main
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
+from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.index import array_files
 from grls.io import files
@@ -263,6 +264,21 @@ def test_a_corpus_within_the_folder_of_a_composite_is_changed(kinds: Path, tmp_p
     new = load(folder).updated(add={"new": "the otter is proud ."}, remove=["r0"])
     assert "new" in {hit.id for hit in new.search("is the otter proud ?", 9)}
     assert len(new.corpus) == len(passages())
+
+
+def test_what_a_generator_lost_earlier_goes_from_the_other_members(kinds: Path, tmp_path: Path) -> None:
+    """Its passages are those of the priors until it is merged, as it is within the changed copy."""
+    for name in ("generative", "dense", "hybrid"):
+        shutil.copytree(kinds / name, tmp_path / name)
+    generator = tmp_path / "generative"
+    update_folder(generator, None, Changes(remove=["r0"]))
+    new = load(tmp_path / "hybrid").updated(add={"r0": "the otter is proud ."}, remove=["lynx-calm"])
+    assert new.corpus.ids(range(8, 9)) == ["r0"]
+    assert new.corpus.fingerprint == load(new.folder / "members" / "dense").corpus.fingerprint
+    update_folder(
+        generator, None, Changes(Corpus.from_passages([Passage("r0", "rain .")], "new"), merge=True)
+    )
+    assert load(generator).corpus.ids(range(9, 10)) == ["r0"]
 
 
 def test_a_link_changes_the_retriever_that_it_names(kinds: Path, tmp_path: Path) -> None:

@@ -235,6 +235,18 @@ def _write_segment(
     write_index(segment, folder, *belongs)
 
 
+def removed_ids(folder: Path) -> list[str]:
+    """Ids of passages that were removed from a folder, and are in it until its index is merged.
+
+    Raises:
+        DataError: A file is damaged.
+    """
+    if not read_spec(folder).get("removed"):
+        return []
+    corpus = Corpus.read(folder)
+    return corpus.ids(_removed(folder / REMOVED, corpus))
+
+
 def _removed(file: Path, corpus: Corpus) -> list[int]:
     """The numbers of the passages that a file names as removed."""
     ids = read_json(file)

@@ -44,6 +44,7 @@ from grls.retrieve.generative.folder import (
     read_limits,
     read_passages,
     refuse_other_weights,
+    removed_ids,
     write_passages,
 )
 from grls.retrieve.generative.joining import JoinsSearch
@@ -219,7 +220,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
             opened.remove(changes.remove)
-        if changes.remove and changes.add is not None and changes.merge:
+        if opened.removed and changes.add is not None and changes.merge:
             opened.merge()  # an added passage may have the id of a removed one
         if changes.add is not None:
             opened.add(changes.add)
@@ -227,6 +228,11 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
             opened.merge()
         opened.save_pretrained(output)
         return ChangedCount(len(opened.corpus) - len(opened.removed), len(opened.removed))
+
+    @staticmethod
+    def removed_in(folder: Path) -> list[str]:
+        """Ids of passages that a folder holds until its index is merged, though they were removed."""
+        return removed_ids(folder)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
