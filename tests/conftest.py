@@ -9,3 +9,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+
+from hypothesis import settings
+
+# No test is about time: a busy machine made examples fail by hypothesis' deadline of 200 ms.
+settings.register_profile("grls", deadline=None)
+settings.load_profile("grls")

@@ -28,6 +28,7 @@ from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
 from grls.data.types import Passage
 from grls.errors import ConfigError
+from grls.models.cache_name import cache_argument
 from grls.models.load.language import end_tokens
 from grls.models.positions import positions_in
 from grls.models.turns import turn
@@ -135,7 +136,7 @@ class Propositionizer:
                 eos_token_id=sorted(ends),
                 pad_token_id=self._pad(),
                 stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
-                **({} if cache is None else {"past_key_values": cache}),
+                **({} if cache is None else {cache_argument(self.model): cache}),
             )
         for row in written[:, start:].tolist():
             first = 1 if self.encoder_decoder else 0  # the decoder's start token, which may be an end token
@@ -154,7 +155,7 @@ class Propositionizer:
         if self._read is None or self._read[0] != shared:
             cache = DynamicCache(config=self.model.config)
             prompt = torch.tensor([self._head[:shared]], device=self.model.device)
-            self.model(input_ids=prompt, past_key_values=cache, use_cache=True)
+            self.model(input_ids=prompt, use_cache=True, **{cache_argument(self.model): cache})
             if cache.get_seq_length() != shared:  # a model with another kind of cache
                 return None
             self._read = shared, cache

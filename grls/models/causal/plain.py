@@ -20,6 +20,7 @@ from transformers import DynamicCache
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.models.base import Floats
+from grls.models.cache_name import cache_argument
 from grls.models.head import Head
 from grls.models.sessions.memory import agree
 from grls.models.turns import turn
@@ -40,6 +41,7 @@ class CausalGenerator:
 
     def __init__(self, model: Any):
         self.model = model
+        self.cache_name = cache_argument(model)
         name = type(model).__name__
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{name} has no output head; load it as a causal LM.")
@@ -140,7 +142,7 @@ class CausalSession:
             "input_ids": tokens,
             "attention_mask": self._mask,
             "position_ids": positions,
-            "past_key_values": self._cache,
+            self._generator.cache_name: self._cache,
             "use_cache": True,
         }
         with torch.inference_mode():

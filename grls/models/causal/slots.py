@@ -22,6 +22,7 @@ from transformers import DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
+from grls.models.cache_name import cache_argument
 from grls.models.head import Head
 from grls.models.positions import positions_in
 from grls.models.sessions.forest import Branches
@@ -52,6 +53,7 @@ class CausalTrees(SlotModel):
     def __init__(self, model: Any, prompt: Sequence[int] = ()):
         super().__init__(model, Head(model))
         self.model = model
+        self.cache_name = cache_argument(model)
         self.prompt = tuple(prompt)
         self._read: tuple[Version, list[KeysValues]] | None = None
 
@@ -75,7 +77,7 @@ class CausalTrees(SlotModel):
             cache = DynamicCache()
             tokens = torch.tensor([self.prompt], device=self.device)
             with self.head.catch():  # this also takes the turn of the model
-                self.model(input_ids=tokens, past_key_values=cache, use_cache=True)
+                self.model(input_ids=tokens, use_cache=True, **{self.cache_name: cache})
             layers: list[Any] = cache.layers
             self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]
         return self._read[1]
@@ -86,8 +88,8 @@ class CausalTrees(SlotModel):
             self.model(
                 input_ids=tokens[:, None],
                 position_ids=positions[:, None],
-                past_key_values=OwnCache(session),
                 use_cache=True,
+                **{self.cache_name: OwnCache(session)},
             )
         return caught[0][:, 0]
 

@@ -21,6 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats
+from grls.models.cache_name import cache_argument
 from grls.models.head import Head
 from grls.models.positions import positions_in
 
@@ -39,6 +40,7 @@ class Seq2SeqGenerator:
 
     def __init__(self, model: Any):
         self.model = model
+        self.cache_name = cache_argument(model)
         self.start_token = start_token(model)
         self.pad_token = int(model.config.pad_token_id or 0)
         if model.get_output_embeddings() is None:
@@ -76,7 +78,7 @@ class Seq2SeqGenerator:
             "encoder_outputs": BaseModelOutput(last_hidden_state=states),
             "attention_mask": mask,
             "decoder_input_ids": tokens,
-            "past_key_values": cache,
+            self.cache_name: cache,
             "use_cache": cache is not None,
         }
         return self.head.read(**arguments)

@@ -139,7 +139,7 @@ class Seq2SeqTrees(SlotModel):
             # The cache holds the inputs, but the model requires this argument.
             "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
             "decoder_input_ids": tokens[:, None],
-            "past_key_values": cache,
+            self.generator.cache_name: cache,
             "use_cache": True,
         }
         if self._biased is None:

@@ -117,6 +117,7 @@ def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path)
 def test_of_several_gpus_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their number is all that is pretended, so it is asked of the settings."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)  # a CUDA build asks for the driver
     monkeypatch.setattr(biencoder, "accelerator", lambda: torch.device("cuda"))
     library = SentenceTransformerTrainingArguments(str(tmp_path), per_device_train_batch_size=4)
     assert (library.n_gpu, library.train_batch_size) == (3, 12)
