@@ -116,7 +116,7 @@ class Searcher(Searching):
     def updated(
         self,
         add: Any = None,
-        remove: Collection[str] = (),
+        remove: Collection[str] | None = None,
         *,
         output: str | Path | None = None,
         merge: bool = False,
@@ -130,7 +130,7 @@ class Searcher(Searching):
 
         Args:
             add: Passages, in any form of :func:`~grls.data.inputs.corpora.corpus_of`; None: none.
-            remove: Ids of passages to remove.
+            remove: Ids of passages to remove; None: none.
             output: The folder to write; None: a temporary folder.
             merge: Merge the index of a generator, which then searches as fast as a new one.
             batch_size: Passages encoded together.

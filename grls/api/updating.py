@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from grls.api.searching import Searching
@@ -17,7 +17,12 @@ from grls.retrieve.update import update_folder
 
 
 def write_updated(
-    searcher: Searching, place: HeldFolder, add: Any, remove: Collection[str], merge: bool, batch_size: int
+    searcher: Searching,
+    place: HeldFolder,
+    add: Any,
+    remove: Collection[str] | None,
+    merge: bool,
+    batch_size: int,
 ) -> Retriever:
     """Write the folder of a searcher with changed passages, and open it.
 
@@ -25,7 +30,7 @@ def write_updated(
         searcher: The searcher; its folder stays as it is, unless ``place`` is that folder.
         place: The changed folder.
         add: Passages in any form of :func:`~grls.data.inputs.corpora.corpus_of`; None: none.
-        remove: Ids of passages.
+        remove: Ids of passages; None: none.
         merge: See :class:`~grls.retrieve.changes.Changes`.
         batch_size: Passages encoded together.
 
@@ -33,9 +38,12 @@ def write_updated(
         ConfigError: There is nothing to do, or the kind takes no changes.
         DataError: A passage is unknown, or its id is taken.
     """
-    if isinstance(remove, str):
-        raise ConfigError(f"remove takes passage ids as a list or set, got the text {remove!r}.")
-    gone = list(dict.fromkeys(id_text(one, "a passage", "remove") for one in remove))
+    if isinstance(remove, str) or not isinstance(remove, Iterable | None):
+        what = "text" if isinstance(remove, str) else "value"
+        raise ConfigError(f"remove takes passage ids as a list or set, got the {what} {remove!r}.")
+    gone = list(
+        dict.fromkeys(id_text(one, "a passage", "remove") for one in (() if remove is None else remove))
+    )
     new = None if add is None else corpus_of(add)
     if new is None and not gone and not merge:
         raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")

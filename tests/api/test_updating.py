@@ -197,6 +197,10 @@ def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
         dense.updated()
     with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the text 'r0'"):
         dense.updated(remove="r0")
+    with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the value 7"):
+        dense.updated(remove=7)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
+        dense.updated(remove=None)
     with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
         load(kinds / "bm25").updated(remove=["r0"], batch_size=0)
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):

@@ -8,7 +8,7 @@ import torch
 from failing import fails
 from small_data import ANIMALS, passages, tiny_bert
 
-from grls.answer.ralm.reranker import Reranker
+from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
@@ -136,6 +136,26 @@ def test_a_folder_of_hops_reads_the_passages_found(
     assert len(found[0]) == 2
 
 
+def test_a_run_that_failed_goes_on_to_the_same_weights(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each epoch draws other negatives and orders: a run that goes on must draw those of its epoch."""
+    three = ["--fit.epochs=3", "--hops.shuffle=true"]
+    assert main(command(root, "whole", *three)) == 0
+
+    def failing(examples: RerankHops, number: int) -> RerankExample:
+        if number >= 2 * len(examples):
+            raise OSError("the third epoch fails")
+        return draw(examples, number)
+
+    draw = RerankHops.__getitem__
+    with monkeypatch.context() as patch:
+        patch.setattr(RerankHops, "__getitem__", failing)
+        with pytest.raises(OSError, match="third epoch"):
+            main(command(root, "again", *three))
+    assert main(command(root, "again", *three, "--resume=true")) == 0
+    whole, again = ((root / name / "model" / "model.safetensors").read_bytes() for name in ("whole", "again"))
+    assert whole == again
+
+
 def test_it_resumes_and_what_cannot_be_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = command(root, "short", "--fit.epochs=1")
     assert main(short) == 0
@@ -146,6 +166,7 @@ def test_it_resumes_and_what_cannot_be_is_refused(root: Path, capsys: pytest.Cap
         (["--dev=x.jsonl"], "give both, or neither"),
         (["--prefix_tokens=8"], "--prefix_tokens is for examples of texts"),
         (["--hops.dev_split=gone"], "give another --hops.dev_split"),
+        ([f"--data={root / 'data' / 'corpus.jsonl'}"], "corpus.jsonl: expected a data set folder"),
         (["--hops.hard_negatives=0"], "hard_negatives must be at least 1"),
     ):
         assert message in fails(capsys, *command(root, "refused", *more))

@@ -158,6 +158,8 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
+    if not Path(data).is_dir():
+        raise DataError("expected a data set folder with queries.jsonl and qrels/, to learn its hops.", data)
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
         raise DataError(f"no such file; give another --{option}.", file)
