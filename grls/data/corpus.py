@@ -223,8 +223,8 @@ class Corpus:
         taken += [name for name, times in Counter(ids).items() if times > 1]
         if taken:
             raise DataError(
-                f"the passage id {taken[0]!r} is used already; every passage needs a different id (the id of "
-                "a removed passage is free once the retriever is merged).",
+                f"the passage id {taken[0]!r} is used already; every passage needs a different id. To "
+                "replace a passage, remove it in the same call; of a generative retriever, merge as well.",
                 passages.source,
             )
         corpus = Corpus(datasets.concatenate_datasets([self.table, passages.table]), self.source)

@@ -36,10 +36,12 @@ def register_preparer(name: str, prepare: Callable[..., None], what: str) -> Non
         what: A line that says what it is, such as "riddle -> two sentences".
 
     Raises:
-        ConfigError: The name is no such word, or another function has it.
+        ConfigError: The name is no such word, another function has it, or ``prepare`` is no function.
     """
     if not isinstance(name, str) or name.split() != [name] or name.startswith("-"):
         raise ConfigError(f"expected the name of a data set as one word, got {name!r}.")
+    if not callable(prepare):
+        raise ConfigError(f"expected the function that prepares the data set {name!r}, got {prepare!r}.")
     known = PREPARERS.get(name)
     if known is not None and _place(known.prepare) != _place(prepare):
         raise ConfigError(f"the data set {name!r} is there already; choose another name.")

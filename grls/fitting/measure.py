@@ -110,9 +110,11 @@ class Bench:
     def _parts(self, count: int, model: str) -> Iterator[None]:
         """Show how far the measurement of a model is, and not its loops."""
         bar = Progress(count, "measure", f"parts of the {model}'s work", shown=None)
-        with bar as self._bar, reporting(lambda _: None):
-            yield
-        self._bar = None
+        try:
+            with bar as self._bar, reporting(lambda _: None):
+                yield
+        finally:
+            self._bar = None
 
     def _timed(self, work: Callable[[], Any], times: int = 1) -> float:
         self._wait()

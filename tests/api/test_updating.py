@@ -143,7 +143,9 @@ def test_a_folder_is_changed_in_place_or_left_as_it_was(
     before = files_of(folder)
     write_jsonl(tmp_path / "new.jsonl", ADDED)
     line = ["index", "update", f"{folder}", f"--add={tmp_path / 'new.jsonl'}"]
-    assert "'lynx-calm' is used already" in fails(capsys, *line)
+    refused = fails(capsys, *line)
+    assert "'lynx-calm' is used already" in refused
+    assert "To replace a passage, remove it in the same call" in refused
     assert files_of(folder) == before
     line.append(f"--remove={_ids(tmp_path)}")
     with monkeypatch.context() as patch:
