@@ -16,7 +16,14 @@ from grls.retrieve.registry import Opening
 from grls.train.biencoder.examples import Miner
 
 
-def miner_of(negatives: str, corpus: Corpus, words: int, analyzer: Analyzer) -> Miner:
+def miner_of(
+    negatives: str,
+    corpus: Corpus,
+    words: int,
+    analyzer: Analyzer,
+    option: str = "--negatives",
+    remedy: str = "set hard_negatives to 0",
+) -> Miner:
     """What ranks passages for hard negatives: each hop by a search of its own, with its evidence.
 
     Args:
@@ -24,12 +31,14 @@ def miner_of(negatives: str, corpus: Corpus, words: int, analyzer: Analyzer) -> 
         corpus: The passages.
         words: The most words of a passage's text in the evidence; 0: all.
         analyzer: How BM25 splits texts into words.
+        option: The option that names the retriever, for errors.
+        remedy: What to do if it finds nothing, for the error.
 
     Raises:
         DataError: When it is called: the retriever finds nothing.
         MismatchError: The retriever is over another corpus.
     """
-    retriever = open_judge(negatives, corpus, Opening(), analyzer, "--negatives")
+    retriever = open_judge(negatives, corpus, Opening(), analyzer, option)
 
     def mine(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int) -> list[list[str]]:
         read = [
@@ -40,8 +49,7 @@ def miner_of(negatives: str, corpus: Corpus, words: int, analyzer: Analyzer) -> 
         if not any(ranking.hits for ranking in rankings):
             raise DataError(
                 f"no training query shares a word with {corpus.source}, so "
-                f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: set hard_negatives "
-                "to 0."
+                f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: {remedy}."
             )
         return [[hit.id for hit in ranking.hits] for ranking in rankings]
 

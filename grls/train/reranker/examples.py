@@ -48,7 +48,8 @@ class RerankHops(Sequence[RerankExample]):
         pairs = PairOptions(
             options.multistep, False, options.shuffle, options.evidence_words, options.hard_negatives, seed
         )
-        miner = miner_of(options.negatives, corpus, options.evidence_words, USUAL)
+        named = "--hops.negatives", "name another retriever by --hops.negatives"
+        miner = miner_of(options.negatives, corpus, options.evidence_words, USUAL, *named)
         self._pairs = BiEncoderExamples(queries, qrels, corpus, _Queries(), pairs, miner)
 
     def __len__(self) -> int:
