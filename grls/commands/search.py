@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 INPUT = "-"
 """The QUERY that stands for the lines of standard input."""
+_RANKED = "Ranked hops: their number is fixed, and this ranking is the answer, not the chain."
 _LINES = 3
 """Lines of a passage that are shown."""
 
@@ -46,7 +47,8 @@ def search_command(
         k: Number of passages.
         where: A filter over the metadata of passages, such as "year>=2000".
         hops: Options of retrieval hop by hop; those that the folder stores replace the defaults.
-        stream: Print hops as they are found, in place of a ranking; a retriever of single steps has one.
+        stream: Print hops as they are found, in place of a ranking; a retriever of single steps has one. The
+            hops of ranked hops are the way to the ranking, which follows them.
         json: Print one JSON object for each question (with ``stream``, for each hop), with whole texts.
         metadata: Print the metadata of passages as well.
         data: Data set folder, for `bm25`.
@@ -64,7 +66,9 @@ def search_command(
     for number, text in enumerate(asked):
         if number and not json:
             print()
-        lines = _hops(searcher, text, where, form) if stream else _ranking(searcher, text, k, where, form)
+        lines = (
+            _streamed(searcher, text, k, where, form) if stream else _ranking(searcher, text, k, where, form)
+        )
         if len(asked) > 1 and not json:
             _print(f"{text}\n")
         for line in lines:
@@ -137,6 +141,15 @@ def _ranking(searcher: Searcher, query: str, k: int, where: str | None, form: _F
         return ["nothing was found"]
     width = max(len(hit.id) for hit in hits)
     return [form.shown(rank, hit, width) for rank, hit in enumerate(hits, start=1)]
+
+
+def _streamed(searcher: Searcher, query: str, k: int, where: str | None, form: _Form) -> Iterable[str]:
+    """The hops; of ranked hops also the ranking, which is their answer."""
+    yield from _hops(searcher, query, where, form)
+    if searcher.retriever.describe().steps == "ranked":
+        if not form.as_json:
+            yield f"\n{_RANKED}"
+        yield from _ranking(searcher, query, k, where, form)
 
 
 def _hops(searcher: Searcher, query: str, where: str | None, form: _Form) -> Iterable[str]:

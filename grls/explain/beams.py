@@ -141,7 +141,7 @@ def no_beam(retriever: Retriever) -> str | None:
     """Why the search of a retriever has no beam to show; None: it has one."""
     inner = single_steps(retriever)
     if not isinstance(inner, DecodesPassages):
-        return f"a retriever of kind {inner.kind} ranks passages as a whole; it decodes no tokens."
+        return f"this retriever ({inner.kind}) ranks passages as a whole; it decodes no tokens."
     if inner.generator.spans is not None:
         return "this retriever writes spans of passages and scores passages from them; its beam is not shown."
     return None

@@ -119,3 +119,16 @@ def test_what_is_wrong_is_one_line(place: Path, capsys: pytest.CaptureFixture[st
     assert "k must be" in fails(capsys, "search", str(place / "bm25"), "otters", "--k=0")
     assert "nowhere" in fails(capsys, "search", str(place / "nowhere"), "otters")
     assert "there is no question" in fails(capsys, "search", str(place / "bm25"), "")
+
+
+def test_ranked_hops_end_with_their_ranking(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The chain of ranked hops has a fixed length: the ranking is the answer."""
+    query = "is the otter calm?"
+    ranked = grls.load(place / "generative").hops(steps="ranked", max=2, output=place / "ranked")
+    hits, hops = ranked.search(query, 3), list(ranked.stream(query))
+    asked = (str(place / "ranked"), query, "--stream=true", "--k=3")
+    lines = [json.loads(line) for line in printed(capsys, *asked, "--json=true").splitlines()]
+    assert [line.get("number") for line in lines] == [*(hop.number for hop in hops), None]
+    assert [hit["id"] for hit in lines[-1]["hits"]] == [hit.id for hit in hits]
+    shown = printed(capsys, *asked).partition("this ranking is the answer, not the chain.\n")[2]
+    assert [line.split()[2] for line in shown.splitlines() if line[2:3].isdigit()] == [h.id for h in hits]

@@ -61,12 +61,22 @@ async function unknown(error) {
 function learn(retrievers) {
   known.clear();
   for (const one of retrievers) known.set(one.retriever, one);
-  const option = (one) => el("option", { value: one.retriever }, `${one.retriever} (${plainName(one.kind) || several(one.passages, "passage")})`);
+  const option = (one) => el("option", { value: one.retriever }, `${one.retriever} (${kindOf(one)})`);
   const [chosen, other] = [value("retriever"), value("other")];
   refill(byId("retriever"), retrievers.map(option));
   refill(byId("other"), el("option", { value: "" }, "nothing"), retrievers.map(option));
   if (known.has(chosen)) byId("retriever").value = chosen;
   if (known.has(other)) byId("other").value = other;
+  byId("lead-beam").hidden = !retrievers.some(hasBeam);
+}
+
+/** Whether a retriever has a beam to show; one that is not described yet has none. */
+const hasBeam = (info) => Boolean(info.kind) && !info.no_beam;
+
+/** The kind of a retriever, and how it goes. */
+function kindOf({ kind, hops, passages }) {
+  if (!kind) return several(passages, "passage");
+  return hops.steps === "single" ? plainName(kind) : `${plainName(kind)}, ${ownSteps(hops)}`;
 }
 
 /** The state in the address -> the form. Returns whether there is a question. */
@@ -106,7 +116,7 @@ function adapt() {
   refill(byId("fields"), chips.length ? ["Fields: ", chips] : null);
   byId("where").placeholder = info?.fields.length ? info.fields.slice(0, 2).map((field) => `${quoted(field)}=…`).join(" and ") : "field=value";
   const chosen = [info, known.get(value("other"))].filter(Boolean);
-  byId("k").closest("label").hidden = chosen.every((one) => stepsOf(one) !== "single");
+  byId("k").closest("label").hidden = chosen.every((one) => !["single", "ranked"].includes(stepsOf(one)));
 }
 
 /** How a retriever retrieves where nothing else is asked for, short enough for the list to choose from. */
@@ -190,7 +200,8 @@ function compare() {
   byId("agreement").textContent = answers.length > 1 ? agree(...answers) : noBeam(answers[0]?.info);
 }
 
-const noBeam = (info) => (info?.no_beam ? `There is no beam to see: ${info.no_beam}` : "");
+/** Why a retriever has no beam, where others have one: the page speaks of beams then. */
+const noBeam = (info) => (info?.no_beam && [...known.values()].some(hasBeam) ? `There is no beam to see: ${info.no_beam}` : "");
 
 function showBeam(answer, place) {
   wanted = null;
@@ -300,7 +311,7 @@ function walk(event, head) {
   if (event.key === "b") {
     const answer = answers.find((one) => one.box.contains(head));
     if (answer.info.no_beam) announce(answer.info.no_beam);
-    else showBeam(answer, answer.chained ? place : 0);
+    else showBeam(answer, answer.hopOf(place));
     event.preventDefault();
   }
   if (!next) return;

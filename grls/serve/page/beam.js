@@ -51,9 +51,9 @@ export class BeamPanel {
   }
 
   body() {
-    const { chained, chain, ask } = this.answer;
-    const evidence = chained ? chain.slice(0, this.place) : [];
-    return { ...this.answer.body(), evidence, ...(chained ? {} : { k: ask.k }) };
+    const { hopping, chain, ask } = this.answer;
+    const evidence = hopping ? chain.slice(0, this.place) : [];
+    return { ...this.answer.body(), evidence, ...(hopping ? {} : { k: ask.k }) };
   }
 
   close() {
@@ -67,7 +67,7 @@ export class BeamPanel {
 
   head() {
     const { answer, place } = this;
-    const what = answer.chained ? `hop ${place + 1}` : "the ranking";
+    const what = answer.hopping ? `hop ${place + 1}` : "the ranking";
     return el(
       "header",
       null,
@@ -107,7 +107,7 @@ export class BeamPanel {
       this.tree, legend(), this.details, results(trace),
     );
     this.layout = arranged(trace);
-    this.chosen = wayTo(trace, this.answer.chained ? (this.answer.chain[this.place] ?? "DONE") : trace.results[0]?.id);
+    this.chosen = wayTo(trace, this.answer.hopping ? (this.answer.chain[this.place] ?? "DONE") : trace.results[0]?.id);
   }
 
   /** Show a step. */

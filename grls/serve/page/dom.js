@@ -83,7 +83,7 @@ export function signed(value) {
 
 /** The name of a retriever or of its scores, as people write it. */
 export const plainName = (name) =>
-  name.replace(/\bbm25\b/g, "BM25").replace(/\bbiencoder\b/g, "bi-encoder").replaceAll("_", " ");
+  name.replace(/\bbm25\b/g, "BM25").replace(/\b(biencoder|dense)\b/g, "bi-encoder").replaceAll("_", " ");
 
 /** Mark the edges of a box beyond which there is more: they fade. */
 export function edges(box) {

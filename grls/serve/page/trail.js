@@ -74,7 +74,7 @@ export function drawTrail(box, { question, chain, past, hits, running, done, cho
   if (running) picture.append(draw("circle", { class: "trail-waiting", cx: at(chain.length + 1), cy: MIDDLE, r: 9 }));
   if (done) picture.append(flag(at(chain.length + 1)));
   refill(box, picture);
-  if (running || done) box.scrollTo({ left: box.scrollWidth });
+  box.scrollTo({ left: running ? box.scrollWidth : 0 }); // the end while it grows, then from the question on
 }
 
 function node(x, text, kind, act) {

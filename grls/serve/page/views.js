@@ -7,8 +7,10 @@ import { drawTrail } from "./trail.js";
 
 const seconds = (from) => `${((performance.now() - from) / 1000).toFixed(2)} s`;
 
-/** The meaning of scores, in words. */
-function scale(scores) {
+/** The meaning of scores, in words; empty where the retriever goes otherwise than its folder says. */
+function scale({ scores, hops: own }, steps) {
+  if (steps === "ranked") return "score: the probability that a chain of hops holds the passage";
+  if (own.steps === "ranked") return "";
   if (/^renormalized/.test(scores)) return "scores are log-probabilities among passages";
   return /^full/.test(scores) ? "scores are log-probabilities in the vocabulary" : `scores: ${plainName(scores) || "unknown"}`;
 }
@@ -28,7 +30,7 @@ export class Answer {
     this.hits = new Map();
     this.ranking = [];
     this.done = false;
-    this.running = false;
+    this.running = this.walked = false;
     this.said = "";
     this.cards = new Map();
     this.made();
@@ -40,7 +42,8 @@ export class Answer {
     this.fade = edges(this.trail);
     this.list = el("ol", { class: "cards" });
     this.end = el("div", { class: "end" });
-    this.ranked = el("div", { class: "ranked" });
+    this.note = el("p", { class: "quiet" });
+    this.way = el("section", { class: "way", hidden: true, "aria-label": "How it was found" }, el("h3", null, "How it was found"));
     const name = `answer-${this.letter}`;
     this.box = el(
       "section",
@@ -49,29 +52,45 @@ export class Answer {
         "header",
         null,
         el("h2", { id: name }, el("span", { class: "letter" }, this.letter), this.info.retriever),
-        el("p", { class: "quiet" }, `${plainName(this.info.name)} · ${several(this.info.passages, "passage")} · ${scale(this.info.scores)}`),
+        el("p", { class: "quiet" }, [plainName(this.info.name), several(this.info.passages, "passage"), scale(this.info, this.ask.steps)].filter(Boolean).join(" · ")),
         this.timing,
       ),
-      this.trail,
+      this.ranked ? null : this.trail,
       this.list,
       this.end,
-      this.ranked,
+      this.ranked ? this.way : null,
     );
+    if (this.ranked) this.way.append(this.trail, this.note);
   }
 
   /** Whether the retriever goes hop by hop here. */
-  get chained() {
+  get hopping() {
     return this.ask.steps !== "single";
+  }
+
+  /** Whether the answer is a ranking by hops; the likeliest chain shows how it was found. */
+  get ranked() {
+    return this.ask.steps === "ranked";
+  }
+
+  /** Whether the answer is a chain. */
+  get chained() {
+    return this.hopping && !this.ranked;
   }
 
   /** Whether its scores are log-probabilities. */
   get likely() {
-    return /^(renormalized|full)\b/.test(this.info.scores) && this.ask.steps !== "ranked";
+    return /^(renormalized|full)\b/.test(this.info.scores) && !this.ranked;
   }
 
   /** Ids of the passages that are shown, in order. */
   get ids() {
     return this.chained ? this.chain : this.ranking.map((hit) => hit.id);
+  }
+
+  /** The hop whose beam the passage at a place of the list opens, from 0. */
+  hopOf(place) {
+    return this.chained ? place : Math.max(0, this.chain.indexOf(this.ids[place]));
   }
 
   /** What the requests of this answer have in common. */
@@ -90,19 +109,26 @@ export class Answer {
   async run(signal) {
     this.from = performance.now();
     this.running = true;
-    this.trail.hidden = !this.chained;
+    this.trail.hidden = !this.hopping;
     this.wait();
-    if (this.chained) this.draw();
+    if (this.hopping) this.draw();
     try {
-      await (this.chained ? this.walk(signal) : this.search(signal));
+      await (this.ranked ? this.both(signal) : this.chained ? this.walk(signal) : this.search(signal));
     } catch (error) {
       this.running = false;
       this.failed(error);
     } finally {
       this.running = false;
       this.list.querySelector(".waiting")?.remove();
-      if (this.chained && !this.error) this.draw();
+      if (this.hopping && !this.error) this.draw();
     }
+  }
+
+  /** The ranking, and beside it the hops that lead to it. */
+  async both(signal) {
+    const ended = await Promise.allSettled([this.search(signal), this.walk(signal)]);
+    const failed = ended.find((one) => one.status === "rejected");
+    if (failed) throw failed.reason;
   }
 
   async walk(signal) {
@@ -110,6 +136,12 @@ export class Answer {
     for await (const hop of hops(this.body(), signal)) {
       first ??= seconds(this.from);
       await this.take(hop, signal);
+      if (this.ranked) {
+        this.walked = hop.last;
+        this.draw();
+        if (hop.last) this.explainWay(hop.number);
+        continue;
+      }
       const hit = hop.hit && this.hits.get(hop.hit.id);
       if (hit) this.say(`${this.info.retriever}, hop ${hop.number}: ${short(`${hit.title} ${hit.text}`, 160)}`);
       refill(this.timing, this.took(hop.last && hop.done, first));
@@ -183,10 +215,10 @@ export class Answer {
   }
 
   draw() {
-    this.trail.hidden = !this.running && !this.chain.length;
+    this.trail.hidden = this.way.hidden = !this.running && !this.chain.length;
     drawTrail(this.trail, {
       question: this.ask.question, chain: this.chain, past: this.past, hits: this.hits,
-      running: this.running, done: this.done && !this.running, choose: (place) => this.focusCard(place),
+      running: this.running && !this.walked, done: this.done && !this.running, choose: (place) => this.focusCard(place),
     });
     this.fade();
   }
@@ -201,7 +233,7 @@ export class Answer {
       place: place + 1, hop: this.chained ? place + 1 : null, retriever: this.info.retriever, share,
       question: this.ask.question, evidence: before, chained: this.chained && !this.ask.hops, likely: this.likely,
       before: before.map((id) => `${this.hits.get(id)?.title ?? ""} ${this.hits.get(id)?.text ?? ""}`),
-      beam: this.info.no_beam ? null : () => this.acts.beam(this, this.chained ? place : 0),
+      beam: this.info.no_beam ? null : () => this.acts.beam(this, this.hopOf(place)),
     };
     const item = el("li", { data: { id: hit.id, score: String(hit.score) }, vars: { "--n": this.chained ? 0 : place } }, card(hit, about));
     if (old) old.replaceWith(item);
@@ -217,9 +249,16 @@ export class Answer {
   }
 
   focusCard(place) {
-    const head = place < 0 ? document.getElementById("question") : this.list.querySelectorAll(".card-head")[place];
+    const row = this.ranked ? this.ids.indexOf(this.chain[place]) : place;
+    const head = place < 0 ? document.getElementById("question") : this.list.querySelectorAll(".card-head")[row];
     head?.focus({ preventScroll: true });
     if (head) reveal(head, "center");
+  }
+
+  /** In plain words: what ranked hops are, and that the chain is not the answer. */
+  explainWay(number) {
+    const fixed = `In ranked hops the number of hops is fixed: ${number} here, whatever the question needs.`;
+    refill(this.note, `${fixed} The ranking above decides, not the number of passages in the drawing, which is the likeliest chain. A passage stands high if many likely chains hold it.`);
   }
 
   finish(hop) {
@@ -244,7 +283,7 @@ export class Answer {
 
   failed(error) {
     if (cancelled(error)) {
-      const kept = this.chain.length ? ` ${several(this.chain.length, "passage")} had arrived.` : "";
+      const kept = this.ids.length ? ` ${several(this.ids.length, "passage")} had arrived.` : "";
       refill(this.end, el("p", { class: "stopped" }, `Cancelled.${kept} The server has stopped this search.`));
       this.say(`${this.info.retriever}: cancelled.`);
       return;
@@ -253,7 +292,7 @@ export class Answer {
     this.error = error;
     refill(this.end, problemCard(error, this.acts));
     this.said = `${this.info.retriever}: ${meaning(error.status)}.`;
-    if (!this.chain.length) this.trail.hidden = true;
+    if (!this.chain.length) this.trail.hidden = this.way.hidden = true;
   }
 }
 
