@@ -7,6 +7,7 @@ comparison at the end: :mod:`grls.fitting.ending`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,14 @@ from grls.fitting.splits import (
 )
 from grls.fitting.steps import FitSteps
 from grls.fitting.timing import TIMING
+from grls.fitting.tuning import gain_of_hops
 from grls.fitting.work import FitWork
 from grls.io.extras import require
 from grls.io.files import scratch_folder
 from grls.io.logs import quiet
+
+_HOPS_TUNED = "tune dense-hops"
+"""The stage that measures a single step and hops."""
 
 _ENDING = ("compare", "fusion", "report")
 """Stages of the comparison."""
@@ -240,12 +245,24 @@ class _FitRun:
         self, steps: FitSteps, plan: Plan, stages: list[Stage], took: dict[str, float]
     ) -> tuple[Plan, list[Stage]]:
         """The plan and the stages that are left, for the time that is left."""
-        if plan.budget is None:
+        last = list(took)[-1]
+        gain = gain_of_hops(steps.results[last]) if last == _HOPS_TUNED else None
+        new = gain is not None and plan.effort.level.writer and not plan.facts.writer_hops
+        if plan.budget is None and not new:
             return plan, stages
-        name = f"plan after {list(took)[-1]}"
+        name = f"plan after {last}"
         if (known := self.journal.done(name, {})) is None:
-            plan = revised_plan(plan, took, self.clock.seconds)
+            plan = revised_plan(plan, took, self.clock.seconds, new)
+            if new and plan.effort.level.hops:
+                self.progress.say(f"generator: by hops, too, as the bi-encoder finds more by them ({gain})")
             left = [asdict(stage) for stage in plan.stages if stage.key not in took]
             self.journal.add(name, {}, 0.0, left)
             known = left
-        return plan, [Stage(**{**one, "recipes": tuple(one["recipes"])}) for one in known]
+        stages = [Stage(**{**one, "recipes": tuple(one["recipes"])}) for one in known]
+        return _as_taught(plan, stages), stages
+
+
+def _as_taught(plan: Plan, stages: Sequence[Stage]) -> Plan:
+    """The plan of a run that goes on, whose generator goes by hops since they were measured."""
+    by_hops = any(stage.name == "generator" and stage.options["data.multistep"] for stage in stages)
+    return replace(plan, facts=replace(plan.facts, hops_win=True)) if by_hops else plan

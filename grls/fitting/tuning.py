@@ -18,6 +18,9 @@ from grls.tune.dev import DevQueries
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
 
+_CLEAR = 0.05
+"""Recall that hops bring at least where they are clearly better than a single step."""
+
 _LEAST = 20
 """Queries below which nothing is tuned."""
 
@@ -71,3 +74,18 @@ def tuning_line(result: dict[str, Any]) -> str:
         for one in result["choices"]
     ]
     return f"{counted(result['queries'], 'query')}: {'; '.join(gains)}"
+
+
+def gain_of_hops(result: dict[str, Any]) -> str | None:
+    """What hops clearly bring, for people; None: nothing, or nothing was tuned.
+
+    Hops are chosen only where a single step is worse by more than one standard error (:mod:`grls.tune.hops`).
+    """
+    gains = [one for one in result.get("choices", ()) if one["what"].partition(",")[0].endswith(" hops")]
+    clear = [one for one in gains if one["after"] - one["before"] >= _CLEAR]
+    return (
+        " and ".join(
+            f"{one['measure']} {100 * one['before']:.1f} -> {100 * one['after']:.1f}" for one in clear
+        )
+        or None
+    )

@@ -217,6 +217,41 @@ def test_short_facts_are_rescored() -> None:
     assert "rescoring" not in skipped(plan)
 
 
+def test_short_passages_are_no_proof_that_hops_find_nothing_more() -> None:
+    """The plan once said of data where hops found far more that one search finds as much."""
+    why = skipped(planned(None, facts(words=10.0)))["hops of the generator"]
+    assert why.startswith("to save time, as passages are short (10 words): on the sets tried")
+
+
+def encoder_tuned(plan: Plan) -> dict[str, float]:
+    return {stage.key: stage.seconds for stage in plan.stages[:4]}
+
+
+@pytest.mark.parametrize("budget", [None, "3h"])
+def test_where_the_bi_encoder_finds_more_by_hops_the_generator_takes_them(budget: str | None) -> None:
+    plan = planned(budget, facts(words=10.0))
+    took = encoder_tuned(plan)
+    assert list(took)[-1] == "tune dense-hops"
+    revised = revised_plan(plan, took, hops_win=True)
+    assert options_of(revised, "generator hybrid")["data.multistep"] is True
+    assert options_of(revised, "generator hybrid")["data.rescore.retrievers"] == ["dense", "bm25"]
+    assert options_of(revised, "tune hybrid")["hops.steps"] == "ranked"
+    assert "hops of the generator" not in skipped(revised)
+    assert revised.seconds <= (revised.budget or float("inf"))
+
+
+def test_where_there_is_no_time_for_hops_the_generator_does_without() -> None:
+    plan = planned("3h", facts(words=10.0))
+    took = encoder_tuned(plan)
+    least = next(
+        spent for spent in range(0, 10800, 60) if not revised_plan(plan, took, spent, True).effort.level.hops
+    )
+    late = revised_plan(plan, took, least, True)
+    assert late.effort.level.writer
+    assert options_of(late, "generator hybrid")["data.multistep"] is False
+    assert skipped(late)["hops of the generator"] == "too little time was left for it"
+
+
 def test_without_test_queries_dev_is_reported() -> None:
     data = facts(test="dev")
     plan = planned(None, replace(data, splits={k: v for k, v in data.splits.items() if k != "test"}))
