@@ -20,12 +20,13 @@ class StreamedHop(NamedTuple):
     Attributes:
         number: The number of hops so far, from 1.
         hit: The passage that the hop adds to the best chain, with text and title; None: the hop adds none
-            (the chain ended with DONE, or nothing more was found).
+            (the chain ended with DONE, or nothing more was found). Its score is that of this hop, after the
+            passages before it; a search that ranks by hops gives the passage another one, of all chains.
         chain: The passages of the best chain so far, in the order of hops. Where several chains are kept, a
             later hop may prefer another chain, with other passages from its first hop on.
         score: The score of that chain so far.
         done: DONE ended that chain.
-        last: No further hop follows: ``chain`` is the result.
+        last: No further hop follows: ``chain`` is the best one.
     """
 
     number: int

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 INPUT = "-"
 """The QUERY that stands for the lines of standard input."""
 _RANKED = "Ranked hops: their number is fixed, and this ranking is the answer, not the chain."
+IN_HOP = " in this hop"
+"""What the score of a streamed passage belongs to: after other evidence the passage has another one."""
 _LINES = 3
 """Lines of a passage that are shown."""
 
@@ -48,7 +50,8 @@ def search_command(
         where: A filter over the metadata of passages, such as "year>=2000".
         hops: Options of retrieval hop by hop; those that the folder stores replace the defaults.
         stream: Print hops as they are found, in place of a ranking; a retriever of single steps has one. The
-            hops of ranked hops are the way to the ranking, which follows them.
+            score of a passage there is that in its hop, after the evidence so far. The hops of ranked hops
+            are the way to the ranking, which follows them.
         json: Print one JSON object for each question (with ``stream``, for each hop), with whole texts.
         metadata: Print the metadata of passages as well.
         data: Data set folder, for `bm25`.
@@ -121,12 +124,12 @@ class _Form(NamedTuple):
         """A hit as a JSON object."""
         return hit._asdict() | ({"metadata": dict(hit.metadata)} if self.metadata else {})
 
-    def shown(self, rank: int, hit: Hit, width: int) -> str:
-        """A hit for the terminal."""
+    def shown(self, rank: int, hit: Hit, width: int, where: str = "") -> str:
+        """A hit for the terminal, with what its score belongs to."""
         from grls.io.terminal import json_line
 
         title = " ".join(hit.title.split())
-        head = f"{rank:>3}  {hit.score:>9.4f}  {hit.id:<{width}}  {title}".rstrip()
+        head = f"{rank:>3}  {hit.score:>9.4f}{where}  {hit.id:<{width}}  {title}".rstrip()
         more = [f"     {json_line(dict(hit.metadata))}"] if self.metadata and hit.metadata else []
         return "\n".join([head, *_first_lines(hit.text), *more])
 
@@ -165,11 +168,13 @@ def _fields(hop: StreamedHop, form: _Form) -> dict[str, object]:
 
 
 def _hop(hop: StreamedHop, form: _Form) -> str:
-    found = "no further passage" if hop.hit is None else form.shown(hop.number, hop.hit, len(hop.hit.id))
+    found = (
+        "no further passage" if hop.hit is None else form.shown(hop.number, hop.hit, len(hop.hit.id), IN_HOP)
+    )
     if not hop.last:
         return found
     ids = " -> ".join(hit.id for hit in hop.chain) or "nothing was found"
-    return f"{found}\nchain: {ids}{' -> DONE' if hop.done else ''} ({hop.score:.4f})"
+    return f"{found}\nchain: {ids}{' -> DONE' if hop.done else ''} (score of the chain {hop.score:.4f})"
 
 
 def _first_lines(text: str) -> Sequence[str]:

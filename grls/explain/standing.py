@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import IN_CHAINS, Hit, Passage, Query
 from grls.errors import DataError
 from grls.explain.text import aligned, shortened
 from grls.io.counts import counted
@@ -167,7 +167,7 @@ def format_standing(s: GoldStanding) -> str:
     lines = [
         visible(f"query    {s.query.id}: {s.query.text}"),
         visible(f"gold     {s.gold}: {s.gold_text}"),
-        f"search   {s.system}, {s.mode} scores",
+        f"search   {s.system}, {_scale(s.mode)}",
         "",
         why_there(s),
     ]
@@ -180,6 +180,12 @@ def format_standing(s: GoldStanding) -> str:
             rows.append((str(one.rank), one.id, _figure(one.score), ahead, shortened(one.text, 70)))
         lines += ["", *aligned(rows, left=(1, 4))]
     return "\n".join(lines)
+
+
+def _scale(mode: str) -> str:
+    if mode == IN_CHAINS:
+        return "scores: the probability that a chain of hops holds the passage, in whatever hop"
+    return f"{mode} scores"
 
 
 def why_there(s: GoldStanding) -> str:

@@ -82,7 +82,7 @@ class HopBody(Body):
     number: int = Field(description="The hop, from 1.")
     hit: HitBody | None = Field(description="The passage that it adds; null: none.")
     chain: list[str] = Field(description="Ids of the passages of the best chain so far.")
-    scores: list[float | None] = Field(description="The score of each of these passages.")
+    scores: list[float | None] = Field(description="The score of each of these passages in its hop.")
     score: float | None = Field(description="The score of that chain.")
     done: bool = Field(description="DONE ended the chain.")
     last: bool = Field(description="No further hop follows.")

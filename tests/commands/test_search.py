@@ -79,8 +79,10 @@ def test_hops_as_they_are_found(place: Path, capsys: pytest.CaptureFixture[str])
     folder = str(place / "hops")
     lines = printed(capsys, folder, "is the otter calm?", "--stream=true", "--json=true").splitlines()
     assert [json.loads(line)["chain"] for line in lines] == [[h._asdict() for h in hop.chain] for hop in hops]
-    last = printed(capsys, folder, "is the otter calm?", "--stream=true").splitlines()[-1]
-    assert last.startswith("chain: " + " -> ".join(hit.id for hit in hops[-1].chain))
+    lines = printed(capsys, folder, "is the otter calm?", "--stream=true").splitlines()
+    assert lines[-1].startswith("chain: " + " -> ".join(hit.id for hit in hops[-1].chain))
+    assert f"(score of the chain {hops[-1].score:.4f})" in lines[-1]
+    assert f"{hops[0].chain[0].score:.4f} in this hop  {hops[0].chain[0].id}" in lines[0]
 
 
 def test_options_of_hops_are_those_of_retrieve(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

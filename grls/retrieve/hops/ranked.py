@@ -4,9 +4,9 @@ Legend: C chains kept a query, S a set of evidence passages, d a passage, n hits
 
 Chains answer "which passages together?". For a ranking the best chain has too few passages. To rank all its
 passages before those of the second chain is wrong: a passage in many chains is likelier than the last passage
-of the best chain. With p(d | S) the probability of the next hop, a softmax over the scores of the n best hits
-(divided by a temperature) and DONE (if the retriever scores the probability of DONE itself, the hits share
-what it leaves),
+of the best chain. With p(d | S) the probability of the next hop, a softmax over the scores of the n = 20 best
+hits (divided by a temperature) and DONE (if the retriever scores the probability of DONE itself, the hits
+share what it leaves),
 
     P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
 
@@ -15,6 +15,10 @@ over the orders of S that the C kept chains reach. The probability of dropped ch
 kept ones, so that later hops do not weigh less. DONE ends a chain: its share goes to no passage. This is the
 marginal of retrieval as a latent variable (RAG-Token, arXiv 2005.11401, equation 2, has it for documents and
 words), over chains instead of single passages.
+
+n does not depend on the number k of passages that are asked for, so neither does P(d), and a ranking for a
+smaller k is the beginning of that for a larger one. Where k exceeds the passages of all hops, those that a
+single step ranks next follow (:mod:`grls.retrieve.hops.tail`).
 """
 
 from __future__ import annotations
@@ -42,7 +46,6 @@ from grls.retrieve.base import (
     Description,
     HopHits,
     Retriever,
-    ScoresAll,
     SoFar,
     TakesEvidence,
     Under,
@@ -60,14 +63,20 @@ from grls.retrieve.hops.steps import (
     planned,
     walked,
 )
+from grls.retrieve.hops.tail import after_hops, shares_beyond
+from grls.retrieve.hops.temperature import usual_temperature
 from grls.retrieve.joins import Plan, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
 
 _HITS = 20
-"""Smallest number of hits of a chain in a hop."""
+"""Number of hits of a chain in a hop, among which probability is shared out."""
 
 _CHAINS = 5
 """Default number of chains kept for a query."""
+
+
+AskedBefore = tuple[Query, tuple[int, ...], Filter | None, int]
+"""The query, evidence, filter and number of hits of a hop."""
 
 
 class _Chain(NamedTuple):
@@ -92,10 +101,16 @@ class _After(NamedTuple):
     Attributes:
         mass: For each query, the probability of its passages so far.
         so_far: The chains; None after the last hop that found anything.
+        beyond: For each query, the passages of a single step, for a ranking of more than the hops find.
     """
 
     mass: list[dict[str, float]]
     so_far: SoFar | None
+    beyond: Sequence[Sequence[Hit]]
+
+    def rankings(self, k: int) -> list[list[Hit]]:
+        """At most k passages of each query, the likeliest first."""
+        return [after_hops(own, more, k) for own, more in zip(self.mass, self.beyond, strict=True)]
 
 
 @dataclass
@@ -115,7 +130,7 @@ class RankedHops:
 
     retriever: Retriever
     hops: HopOptions
-    memory: dict[tuple[Query, tuple[int, ...], Filter | None], HopHits] | None = None
+    memory: dict[AskedBefore, HopHits] | None = None
 
     kind = "hops"
 
@@ -133,7 +148,7 @@ class RankedHops:
         elif isinstance(self.retriever, TakesEvidence):
             ends = self.retriever.learned_done is not False
         self.ends, self._knows_done = ends and self.hops.done, knows
-        self.temperature = self.hops.temperature or _usual_temperature(self.retriever)
+        self.temperature = self.hops.temperature or usual_temperature(self.retriever)
 
     @property
     def corpus(self) -> Corpus:
@@ -182,7 +197,8 @@ class RankedHops:
             allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`.
 
         Returns:
-            Hits with the score P(d), between 0 and 1 except for the share of dropped chains.
+            Hits with the score P(d), between 0 and 1 except for the share of dropped chains. It is the same
+            for every k. Passages that no hop has among its 20 best stand last, in the order of a single step.
         """
         return self.retrieve_by_hops(queries, k, allow)[-1]
 
@@ -191,7 +207,7 @@ class RankedHops:
     ) -> list[list[list[Hit]]]:
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
-        return [[_best(shares, k) for shares in after.mass] for after in self._walked(queries, k, allow)]
+        return [after.rankings(k) for after in self._walked(queries, k, allow)]
 
     def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
         """The C likeliest chains of each query after every hop; see :class:`~grls.retrieve.base.WalksHops`.
@@ -212,7 +228,7 @@ class RankedHops:
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
-        return _best((yield from self._planned(query, k, allow)).mass[0], k)
+        return (yield from self._planned(query, k, allow)).rankings(k)[0]
 
     def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
         """:meth:`walk` of one query, for a search that others join."""
@@ -244,16 +260,20 @@ class RankedHops:
         mass: list[dict[str, float]] = [{} for _ in range(queries)]
         live = [_Chain(place, (), 1.0) for place in range(queries)]
         best: list[list[_Chain]] = [[] for _ in range(queries)]
+        beyond: list[list[Hit]] = [[] for _ in range(queries)]
         for hop in range(self.hops.count):
             so_far = None
             if live or not hop:
-                asked = AskedHop(self._under(live), hop, max(k, _HITS) + hop)
+                asked = AskedHop(self._under(live), hop, _HITS + hop)
                 live = self._hop(live, (yield asked), mass) if live else live
+                if not hop and live and k > _HITS:
+                    single = [step.hits for step in (yield asked._replace(k=k))]
+                    beyond = list(map(partial(shares_beyond, self.temperature), single, mass))
                 longer = [[chain for chain in live if chain.query == place] for place in range(queries)]
                 best = [own or before for own, before in zip(longer, best, strict=True)]
                 last = not live or hop + 1 == self.hops.count
                 so_far = SoFar(hop + 1, last, partial(_as_chains, best))
-            yield _After(mass, so_far)
+            yield _After(mass, so_far, beyond)
 
     def _under(self, live: Sequence[_Chain]) -> list[Under]:
         """The chains, by the numbers of their passages; a generator writes none of these again."""
@@ -290,10 +310,10 @@ class RankedHops:
         live, width = hop.live, hop.k
         if self.memory is None:
             return self._searched(queries, filters, live, width)
-        keys = [(queries[chain.query], chain.passages, filters[chain.query]) for chain in live]
-        new = [chain for key, chain in zip(keys, live, strict=True) if key not in self.memory]
-        for chain, step in zip(new, self._searched(queries, filters, new, width), strict=True):
-            self.memory[queries[chain.query], chain.passages, filters[chain.query]] = step
+        keys = [(queries[chain.query], chain.passages, filters[chain.query], width) for chain in live]
+        new = {key: chain for key, chain in zip(keys, live, strict=True) if key not in self.memory}
+        steps = self._searched(queries, filters, list(new.values()), width)
+        self.memory.update(zip(new, steps, strict=True))
         return [self.memory[key] for key in keys]
 
     def _searched(
@@ -341,20 +361,6 @@ class RankedHops:
         ]
 
 
-def _usual_temperature(retriever: Retriever) -> float:
-    if isinstance(retriever, ScoresAll):
-        return retriever.temperature
-    if isinstance(retriever, DecodesPassages):  # its scores are log-probabilities, of spans divided by T
-        generator = retriever.generator
-        return 1.0 if generator.spans is None else 1 / generator.options.span_temperature
-    if isinstance(retriever, TakesEvidence):
-        return 1.0
-    raise ConfigError(
-        f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "
-        "a temperature: set hops.temperature."
-    )
-
-
 def _left(done: float, bias: float) -> float:
     """The probability that DONE leaves to the passages, with a bias on its log-odds.
 
@@ -382,8 +388,3 @@ def _as_chains(kept: Sequence[Sequence[_Chain]]) -> list[list[Chain]]:
         or [Chain((), 0.0, False)]
         for chains in kept
     ]
-
-
-def _best(mass: dict[str, float], k: int) -> list[Hit]:
-    ranked = sorted(mass.items(), key=lambda pair: -pair[1])[:k]
-    return [Hit(name, score) for name, score in ranked]

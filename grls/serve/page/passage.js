@@ -26,7 +26,7 @@ export function card(hit, about) {
       el("span", { class: "hidden" }, about.hop ? `Hop ${about.hop}: ` : `Rank ${about.place}: `),
       hit.title ? el("span", { class: "card-title" }, marked(hit.title, wanted)) : null,
       el("span", { class: "prose", dir: "auto" }, hit.text.trim() ? marked(hit.text, wanted) : el("i", null, "(this passage has no text)")),
-      el("span", { class: "card-line" }, el("code", null, hit.id), score(hit.score, about.likely), el("span", { class: "also" })),
+      el("span", { class: "card-line" }, el("code", null, hit.id), score(hit.score, about), el("span", { class: "also" })),
     ),
     el("span", { class: "chevron", "aria-hidden": "true" }),
   );
@@ -40,10 +40,12 @@ export function card(hit, about) {
   return article;
 }
 
-function score(value, likely) {
+/** In a chain the score is that of a hop, after the passages before; a ranking gives the passage another one. */
+function score(value, { likely, hop }) {
   if (value === null) return el("span", { class: "score" }, "no score");
-  if (!likely) return el("span", { class: "score" }, `score ${signed(value)}`);
-  return el("span", { class: "score", title: "Log-probability, natural logarithm" }, `${percent(value)} · ${signed(value)} nats`);
+  const where = hop ? " in this hop" : "";
+  if (!likely) return el("span", { class: "score" }, `score${where} ${signed(value)}`);
+  return el("span", { class: "score", title: "Log-probability, natural logarithm" }, `${percent(value)} · ${signed(value)} nats${where}`);
 }
 
 function toggle(head, body, make) {
@@ -58,7 +60,7 @@ function fill(body, hit, about) {
   const data = el("dl", { class: "data" }, el("dt", null, "Id"), el("dd", null, el("code", null, hit.id)));
   const add = (name, ...value) => data.append(el("dt", null, name), el("dd", null, ...value));
   add(about.hop ? "Hop" : "Rank", about.hop ? `${about.hop}${about.evidence.length ? `, after ${several(about.evidence.length, "passage")}` : ", from the question alone"}` : about.place);
-  add("Score", hit.score === null ? "none" : String(hit.score));
+  add(about.hop ? "Score in this hop" : "Score", hit.score === null ? "none" : String(hit.score));
   const slot = el("div", { class: "metadata", "aria-live": "polite" }, el("p", { class: "quiet" }, "Metadata …"));
   const said = el("div", { class: "why" });
   const why = el("button", { type: "button", class: "plain" }, "Why is it here?");

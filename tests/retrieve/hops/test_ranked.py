@@ -11,6 +11,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
+from grls.explain.standing import format_standing, standings
 from grls.retrieve.base import Description, HopHits, Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
@@ -68,6 +69,59 @@ def test_one_hop_is_the_softmax_of_a_single_step() -> None:
     assert ranked(Scripted(table), max=1) == pytest.approx({"a": 0.6, "b": 0.4})
     halved = ranked(Scripted(table), max=1, temperature=2.0)
     assert halved["a"] / halved["b"] == pytest.approx(math.sqrt(0.6 / 0.4))
+
+
+def wide_corpus() -> Corpus:
+    """Passages of which a hop leaves many out: all hold the word of the query, some more often."""
+    words = ["river"] + [f"w{n}" for n in range(9)]
+    texts = [" ".join(words[(n * step) % 10] for step in range(1, 5 + n % 7)) for n in range(120)]
+    return Corpus.from_passages(
+        [Passage(f"p{n}", f"river {text}", f"t{n % 13}") for n, text in enumerate(texts)]
+    )
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_neither_score_nor_order_depends_on_k(hops: int) -> None:
+    """Where probability was shared out among k hits, every score fell with k above 20."""
+    bm25 = BM25Retriever(wide_corpus())
+    retriever = RankedHops(bm25, HopOptions("ranked", max=hops, evidence=4, temperature=0.5, chains=2))
+    query = Query("q", "river w1 w4")
+    (full,) = retriever.retrieve([query, Query("o", "river w2")], 120)[:1]
+    assert len(full) == 120
+    assert [hit.score for hit in full] == sorted((hit.score for hit in full), reverse=True)
+    assert len({hit.id for hit in full}) == 120
+    for k in (1, 2, 5, 20, 21, 40, 100, 119):
+        assert retriever.retrieve([query], k)[0] == full[:k]
+    after = retriever.retrieve_by_hops([query], 40)
+    assert [len(one[0]) for one in after] == [40] * hops
+
+
+def test_an_explanation_has_the_rank_and_score_of_a_search() -> None:
+    retriever = RankedHops(BM25Retriever(wide_corpus()), HopOptions("ranked", max=2, temperature=0.5))
+    query = Query("q", "river w1 w4")
+    (hits,) = retriever.retrieve([query], 5)
+    made = standings(retriever, query, [hit.id for hit in hits], 100)
+    assert [(one.rank, one.score) for one in made] == [(n, hit.score) for n, hit in enumerate(hits, 1)]
+    assert "the probability that a chain of hops holds the passage" in format_standing(made[0])
+
+
+def test_the_end_of_a_ranking_is_that_of_a_single_step() -> None:
+    bm25 = BM25Retriever(wide_corpus())
+    (hits,) = RankedHops(bm25, HopOptions("ranked", max=1)).retrieve([Query("q", "river w1 w4")], 60)
+    (single,) = bm25.retrieve([Query("q", "river w1 w4")], 60)
+    assert [hit.id for hit in hits] == [hit.id for hit in single]
+    assert sum(hit.score for hit in hits[:20]) == pytest.approx(1.0)
+    assert hits[40].score / hits[0].score == pytest.approx(
+        math.exp((single[40].score - single[0].score) / bm25.temperature)
+    )
+
+
+def test_a_memory_keeps_hops_of_other_numbers_of_hits_apart() -> None:
+    bm25, memory = BM25Retriever(wide_corpus()), {}
+    for k in (5, 60, 5):
+        hops = RankedHops(bm25, HopOptions("ranked", max=2, temperature=0.5), memory)
+        alone = RankedHops(bm25, HopOptions("ranked", max=2, temperature=0.5))
+        assert hops.retrieve(["river w1 w4"], k) == alone.retrieve(["river w1 w4"], k)
 
 
 def test_nothing_follows_from_done() -> None:
