@@ -1,7 +1,8 @@
 """Any BEIR folder, or a pair of JSONL files with other keys, into our layout.
 
 A BEIR folder is validated (ids, qrels, evidence) and copied with its metadata; its splits stay, unless
-it has a single qrels file and ``--ratios`` asks for a split by query. A pair of files is a corpus and
+it has a single qrels file and ``--ratios`` asks for a split by query. Without qrels they are written from the
+evidence of the queries. A pair of files is a corpus and
 the queries that name their gold passages by id. An option names each key of these files, and other fields of
 a record join its metadata. The command lists the fields that are not written.
 """
@@ -15,9 +16,10 @@ from typing import Any
 
 from data_prep import common
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, query_of, read_queries, read_split
+from grls.data.dataset import Qrels, evidence_qrels, query_of, read_queries, read_split
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
+from grls.io.counts import counted
 from grls.io.jsonl import object_of, read_jsonl
 from grls.io.terminal import visible
 
@@ -42,7 +44,8 @@ def prepare(
 
     Args:
         out: Folder to write; an earlier one is replaced.
-        raw: A BEIR folder: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+        raw: A BEIR folder: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv. Without any qrels the `evidence` of
+            its queries becomes them; without --ratios they are those of test.
         corpus_file: Instead of --raw: JSONL with one passage a line.
         queries_file: With --corpus_file: JSONL with one query a line.
         id_key: Key of the id in both files.
@@ -159,11 +162,24 @@ def _read_qrels(raw: Path, corpus: Corpus) -> dict[str, Qrels]:
     """The qrels of every split, checked; train, dev, test first."""
     names = sorted(file.stem for file in (raw / "qrels").glob("*.tsv"))
     if not names:
-        raise DataError(
-            "no qrels here; expected at least one of train.tsv, dev.tsv, test.tsv.", raw / "qrels"
-        )
+        return {"test": _of_evidence(raw, corpus)}
     ordered = [n for n in common.SPLITS if n in names] + [n for n in names if n not in common.SPLITS]
     return {name: read_split(raw, name, corpus)[1] for name in ordered}
+
+
+def _of_evidence(raw: Path, corpus: Corpus) -> Qrels:
+    """The qrels of a folder without any: the evidence of its queries; says which queries have none."""
+    queries = read_queries(raw)
+    qrels = evidence_qrels(queries)
+    if not qrels:
+        raise DataError(
+            "no qrels here, and no query has `evidence`; expected at least one of train.tsv, dev.tsv, "
+            "test.tsv.",
+            raw / "qrels",
+        )
+    _refuse_unknown(queries, corpus, raw / "queries.jsonl")
+    print(f"{'gold':<20} evidence of {counted(len(qrels), 'query')}, {len(queries) - len(qrels):,} without")
+    return qrels
 
 
 def _divide(

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -366,6 +367,25 @@ def test_check_prints_and_writes(data: Path, tmp_path: Path, capsys: pytest.Capt
     assert [split["file"] for split in splits] == [str(file) for file in sorted(data.glob("qrels/*.tsv"))]
     for file in (queries, *splits):
         assert f"{file['file']}: {counted(file['entries'], file['kind'])} checked, 0 faults" in printed
+
+
+def test_check_says_what_is_the_gold(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = shutil.copytree(data, tmp_path / "copy")
+    lines = (copy / "queries.jsonl").read_text().splitlines()
+    more = ['{"_id": "x", "text": "who ?"}', '{"_id": "y", "text": "who ?", "evidence": ["r0"]}']
+    (copy / "queries.jsonl").write_text("\n".join([*lines, *more]) + "\n")
+    assert main(["check", str(copy)]) == 0
+    without = "2 without (1 of them with `evidence`, which does not count beside qrels)"
+    assert f"gold is that of qrels: 16 queries with a gold passage, {without}" in capsys.readouterr().out
+    shutil.rmtree(copy / "qrels")
+    assert main(["check", str(copy), "--output", str(tmp_path / "c.json")]) == 0
+    printed = capsys.readouterr().out
+    assert "no qrels, so gold is `evidence`: 17 queries with a gold passage, 1 without" in printed
+    gold = {"source": "evidence", "queries": 17, "without": 1, "unused": 0}
+    assert json.loads((tmp_path / "c.json").read_text())["gold"] == gold
+    (copy / "queries.jsonl").write_text(more[0] + "\n")
+    assert main(["check", str(copy)]) == 0
+    assert "no query has a gold passage, neither in qrels nor as `evidence`" in capsys.readouterr().out
 
 
 def test_check_says_that_a_corpus_alone_was_checked(

@@ -9,6 +9,7 @@ from typing import Any
 
 from grls.api.temporary import temporary_folder
 from grls.data.corpus import Corpus
+from grls.data.dataset import has_qrels
 from grls.data.inputs.corpora import corpus_of
 from grls.data.inputs.folders import write_splits
 from grls.data.inputs.gold import Gold, gold_of
@@ -42,7 +43,8 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingDat
     Args:
         corpus: See :func:`~grls.data.inputs.corpora.corpus_of`.
         queries: See :func:`~grls.data.inputs.gold.gold_of`; None: those of the data set folder ``corpus``.
-        gold: The same; for the queries of a data set folder the name of a split; None: ``train``.
+        gold: The same; for the queries of a data set folder the name of a split; None: ``train``, or the
+            evidence of the queries where the folder has no qrels.
         dev: A pair of queries and gold, or the name of a split; None: the split ``dev`` of the folder of the
             queries, or else some of the training queries.
 
@@ -85,7 +87,8 @@ def given_splits(
     asked = folder or queries
     splits: dict[str, Gold] = {}
     if asked is not None:
-        splits["train"] = gold_of("train" if gold is None and folder is not None else gold, asked, passages)
+        judged = gold is None and folder is not None and has_qrels(folder)
+        splits["train"] = gold_of("train" if judged else gold, asked, passages)
     elif gold is not None or dev is not None:
         raise DataError(
             f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "

@@ -24,7 +24,8 @@ def check(
     cut, passages that the tokenizer changes when it encodes and decodes them. In a data set folder it also
     checks queries, evidence and qrels. It says how many of them it checked, and names each fault with file
     and line: repeated and unknown ids, splits and queries without gold. If there is a fault, the exit code
-    is 1.
+    is 1. It also says what is the gold (qrels; without any, the field `evidence` of the queries), and how
+    many queries have none.
 
     With ``--index`` it checks an index or a retriever folder of any kind, with its members, and no data:
     that the checksums are right, that the files belong together, that the index holds each passage once and
@@ -69,7 +70,14 @@ def _check_index(folder: str, output: str | None) -> None:
 def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, output: str | None) -> None:
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
-    from grls.data.dataset_check import check_data, checked_files, format_checked, format_faults
+    from grls.data.dataset_check import (
+        check_data,
+        checked_files,
+        count_gold,
+        format_checked,
+        format_faults,
+        format_gold,
+    )
     from grls.index.corpus_check import check_corpus, format_check
     from grls.io.counts import counted
     from grls.io.files import write_json
@@ -82,12 +90,16 @@ def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, out
     whole = Path(data).is_dir()
     faults = check_data(data, passages) if whole else []
     files = checked_files(data, faults) if whole else []
+    gold = count_gold(data) if whole else None
     if whole:
         print(format_checked(data, files))
+    if gold is not None:
+        print(format_gold(data, gold))
     if output is not None:
         results: dict[str, Any] = {"findings": [f._asdict() for f in report.findings]}
         results["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]
         results["checked"] = [f._asdict() | {"file": str(f.file)} for f in files]
+        results["gold"] = None if gold is None else gold._asdict()
         write_json(output, report._asdict() | results)
     if faults:
         print(format_faults(faults))

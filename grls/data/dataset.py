@@ -6,9 +6,10 @@ A data set is a folder::
     queries.jsonl           {"_id", "text", "metadata", "evidence"}
     qrels/<split>.tsv       query-id <tab> corpus-id <tab> score, with a header line
 
-``evidence`` (the gold passage ids in retrieval order) is an optional field of grls. Short answers are in
-``metadata.answers``. Any BEIR set on disk works as it is. This module defines the gold passages of a query,
-for training and evaluation. Passages: :mod:`grls.data.corpus`.
+``evidence`` (the gold passage ids in retrieval order) is an optional field of grls; without any qrels it is
+the gold (:func:`evidence_qrels`). Short answers are in ``metadata.answers``. Any BEIR set on disk works as it
+is. This module defines the gold passages of a query, for training and evaluation.
+Passages: :mod:`grls.data.corpus`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from grls.data.corpus import Corpus, passage_record
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.counts import counted
 from grls.io.files import atomic_folder, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
 
@@ -63,7 +65,7 @@ def read_qrels(path: str | Path) -> Qrels:
     """
     file = Path(path)
     if not file.is_file():
-        others = f"; there are {_splits(file)}" if _splits(file) else ""
+        others = f"; there are {_splits(file)}" if _splits(file) else evidence_hint(file.parent.parent)
         raise DataError(f"no such file{others}; expected BEIR qrels (query-id, corpus-id, score).", file)
     qrels: Qrels = {}
     for line, text in text_lines(file):
@@ -97,6 +99,30 @@ def read_qrels(path: str | Path) -> Qrels:
 def _splits(file: Path) -> str:
     """The names of the qrels files of a folder, for the error text."""
     return ", ".join(sorted(other.stem for other in file.parent.glob("*.tsv")))
+
+
+def has_qrels(folder: str | Path) -> bool:
+    """Whether a data set has judgements of any split."""
+    return any((Path(folder) / "qrels").glob("*.tsv"))
+
+
+def evidence_qrels(queries: Iterable[Query]) -> Qrels:
+    """The gold of a data set without qrels: the evidence of the queries that have any, each with grade 1."""
+    return {query.id: dict.fromkeys(query.evidence, 1) for query in queries if query.evidence}
+
+
+def evidence_hint(folder: Path) -> str:
+    """For the error of missing qrels: how they are written from evidence, where queries have any."""
+    if has_qrels(folder) or not (folder / "queries.jsonl").is_file():
+        return ""
+    queries = read_queries(folder)
+    judged = len(evidence_qrels(queries))
+    if not judged:
+        return "; the queries have no `evidence` either"
+    return (
+        f"; there are no qrels, but {judged:,} of {counted(len(queries), 'query')} have `evidence`: write "
+        f"qrels of it with `grls prepare beir --raw {folder} --out NEW --ratios [0.8,0.1,0.1]`"
+    )
 
 
 def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> tuple[list[Query], Qrels]:

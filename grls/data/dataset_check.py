@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import QRELS_HEADER, query_of, read_qrels, relevant
+from grls.data.dataset import QRELS_HEADER, evidence_qrels, query_of, read_qrels, relevant
 from grls.data.types import Query
 from grls.errors import DataError
 from grls.io.counts import counted
@@ -97,6 +97,54 @@ def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFi
         CheckedFile(file, _entries(file), kind, sum(fault.file == file for fault in faults))
         for file, kind in kinds.items()
     ]
+
+
+class GoldCount(NamedTuple):
+    """What is the gold of a data set.
+
+    Attributes:
+        source: ``qrels``, or ``evidence`` where there are no qrels.
+        queries: Queries with a gold passage.
+        without: Queries without one.
+        unused: Those of ``without`` that have evidence, which does not count beside qrels.
+    """
+
+    source: str
+    queries: int
+    without: int
+    unused: int
+
+
+def count_gold(folder: str | Path) -> GoldCount | None:
+    """Count the queries with and without gold passages; None without a query or a file that can be read.
+
+    Args:
+        folder: The data set; what is wrong with its files is for :func:`check_data` to say.
+    """
+    file = Path(folder) / "queries.jsonl"
+    queries = [query for _, query in _queries(file, [])] if file.is_file() else []
+    try:
+        splits = [read_qrels(split) for split in sorted((Path(folder) / "qrels").glob("*.tsv"))]
+    except DataError:
+        return None
+    if not queries:
+        return None
+    judged = splits or [evidence_qrels(queries)]
+    named = {name for split in judged for name, grades in split.items() if relevant(grades)}
+    without = [query for query in queries if query.id not in named]
+    unused = sum(bool(query.evidence) for query in without)
+    source = "qrels" if splits else "evidence"
+    return GoldCount(source, len(queries) - len(without), len(without), unused)
+
+
+def format_gold(folder: str | Path, gold: GoldCount) -> str:
+    """What is the gold of a data set, and how many queries have none, in a line."""
+    if not gold.queries and not gold.unused:
+        return visible(f"{folder}: no query has a gold passage, neither in qrels nor as `evidence`")
+    source = "gold is that of qrels" if gold.source == "qrels" else "no qrels, so gold is `evidence`"
+    unused = f" ({gold.unused:,} of them with `evidence`, which does not count beside qrels)"
+    without = f", {gold.without:,} without{unused * bool(gold.unused)}"
+    return visible(f"{folder}: {source}: {counted(gold.queries, 'query')} with a gold passage{without}")
 
 
 def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:

@@ -20,7 +20,14 @@ from itertools import islice
 from pathlib import Path
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.dataset import Qrels, read_qrels, read_queries, write_dataset
+from grls.data.dataset import (
+    Qrels,
+    evidence_qrels,
+    has_qrels,
+    read_qrels,
+    read_queries,
+    write_dataset,
+)
 from grls.data.dataset_check import check_data, format_faults
 from grls.data.types import Query
 from grls.errors import DataError
@@ -51,6 +58,7 @@ class SourceData:
         corpus: The passages.
         queries: All queries.
         qrels: Judgements of ``train``, ``dev`` and ``test``, those that there are.
+        notes: What counts as gold where that is not the qrels, for people.
     """
 
     folder: str
@@ -58,6 +66,7 @@ class SourceData:
     corpus: Corpus
     queries: list[Query]
     qrels: dict[str, Qrels]
+    notes: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
         """Fingerprint of all that a run depends on."""
@@ -102,7 +111,8 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
     """Read a data set and refuse whatever is wrong with it, before any work is done.
 
     Args:
-        data: Data set folder in BEIR's layout; queries and judgements may be missing.
+        data: Data set folder in BEIR's layout; queries and judgements may be missing. Without any qrels the
+            evidence of the queries is their gold, as of the split to learn from.
         options: The names of the splits.
         name: What results call it; None: its folder.
 
@@ -121,10 +131,28 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
         )
     names = {TRAIN: options.train_split, DEV: options.dev_split, TEST: options.test_split}
     qrels = {split: found for split, name in names.items() if (found := _judged(data, split, name))}
-    queries = read_queries(data) if qrels else []
+    queries = read_queries(data) if qrels else _without_qrels(data)
+    notes: tuple[str, ...] = ()
+    if not qrels and (gold := evidence_qrels(queries)):
+        qrels, notes = {TRAIN: gold}, (_of_evidence(len(queries), len(gold)),)
     judged = {query for split in qrels.values() for query in split}
     asked = [query for query in queries if query.id in judged]
-    return SourceData(data, name or data, corpus, asked, qrels)
+    return SourceData(data, name or data, corpus, asked, qrels, notes)
+
+
+def _without_qrels(data: str) -> list[Query]:
+    """The queries of a data set without qrels; none where it has qrels of other splits."""
+    file = Path(data) / "queries.jsonl"
+    wanted = file.is_file() and file.stat().st_size > 0 and not has_qrels(data)
+    return read_queries(data) if wanted else []
+
+
+def _of_evidence(queries: int, judged: int) -> str:
+    """The note of a data set whose gold is the evidence of its queries."""
+    left = queries - judged
+    others = f"; {counted(left, 'query has', 'queries have')} none and " + ("is" if left == 1 else "are")
+    lost = f"{others} left out" if left else ""
+    return f"no qrels: the evidence of {counted(judged, 'query')} is the gold{lost}"
 
 
 def _judged(data: str, split: str, name: str) -> Qrels:
@@ -162,7 +190,7 @@ def divide(source: SourceData, seed: int, written: WrittenQueries | None = None)
         DataError: No query can be had, not even from the sentences of passages.
     """
     queries, qrels = list(source.queries), {**source.qrels}
-    notes, pseudo = _without_repeats(qrels), tuple[str, ...]()
+    notes, pseudo = [*source.notes, *_without_repeats(qrels)], tuple[str, ...]()
     if TRAIN not in qrels:
         made, origin = _pseudo_queries(source, seed, written)
         queries += made

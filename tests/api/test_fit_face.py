@@ -1,6 +1,7 @@
 """``grls.fit`` on Python objects, without models: what is trained is tested beside the run."""
 
 import gc
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from fit_helpers import WORDS_ALONE, write_fit_data
 
 import grls
+from grls.api.training_data import given_splits
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
+from grls.data.dataset import evidence_qrels, read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError
 
 CORPUS = {
@@ -125,3 +127,12 @@ def test_splits_that_cannot_be_are_refused(tmp_path: Path, given: dict[str, Any]
     with pytest.raises(DataError, match=complaint):
         grls.fit(CORPUS, output=tmp_path / "out", **given, **ALONE)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_qrels_has_its_evidence_as_gold(tmp_path: Path) -> None:
+    data = write_fit_data(tmp_path / "data")
+    shutil.rmtree(data / "qrels")
+    train = given_splits(str(data), Corpus.read(data), None, None, None)["train"]
+    assert train.qrels == evidence_qrels(read_queries(data))
+    with pytest.raises(DataError, match="have `evidence`: write qrels of it with `grls prepare beir"):
+        given_splits(str(data), Corpus.read(data), None, "train", None)

@@ -110,6 +110,16 @@ def test_unknown_ids_are_refused_and_named(tmp_path: Path) -> None:
     names_fault(problem, folder / "queries.jsonl", None, read_split, folder, "test", corpus)
 
 
+def test_missing_qrels_name_the_command_that_writes_them_from_evidence(tmp_path: Path) -> None:
+    folder = split(tmp_path, ["p0"], ("q0", "p0"))
+    (folder / "qrels" / "test.tsv").unlink()
+    with pytest.raises(DataError, match=r"1 of 2 queries have `evidence`.*`grls prepare beir --raw"):
+        read_split(folder, "test")
+    write_jsonl(folder / "queries.jsonl", [{"_id": "q0", "text": "is it ?"}])
+    with pytest.raises(DataError, match=r"no `evidence` either; expected BEIR qrels \(query-id, corpus-id"):
+        read_split(folder, "test")
+
+
 def test_a_split_holds_its_own_queries(tmp_path: Path) -> None:
     folder = split(tmp_path, ["p0"], ("q0", "p0"))
     found, qrels = read_split(folder, "test", Corpus.read(folder))

@@ -8,7 +8,7 @@ from prep_helpers import contents, fails, load, real, write_lines
 
 from data_prep.beir import prepare
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_queries
+from grls.data.dataset import read_qrels, read_queries
 from grls.errors import DataError
 from grls.io.jsonl import read_jsonl
 
@@ -102,6 +102,20 @@ def test_malformed_folders_are_refused(raw, tmp_path, capsys, file, lines, expec
     assert str(raw / file) in error
     assert expected in error
     assert not (tmp_path / "out").exists()
+
+
+def test_qrels_are_written_from_evidence_where_there_are_none(raw, tmp_path, capsys):
+    (raw / "qrels" / "test.tsv").unlink()
+    ids = [json.loads(line)["_id"] for line in (raw / "queries.jsonl").read_text().splitlines()]
+    queries = [{"_id": q, "text": f"what is {q} ?", "evidence": ["d1", "d0"]} for q in ids]
+    write_lines(raw / "queries.jsonl", [*queries, {"_id": "none", "text": "who ?"}])
+    prepare(tmp_path / "out", raw=raw)
+    assert f"evidence of {len(ids)} queries, 1 without" in capsys.readouterr().out
+    assert read_qrels(tmp_path / "out/qrels/test.tsv") == {name: {"d1": 1, "d0": 1} for name in ids}
+    prepare(tmp_path / "split", raw=raw, ratios=(0.5, 0.25, 0.25))
+    assert sorted(file.stem for file in (tmp_path / "split" / "qrels").iterdir()) == ["dev", "test", "train"]
+    write_lines(raw / "queries.jsonl", [{"_id": "q", "text": "what ?", "evidence": ["gone"]}])
+    assert "passage id 'gone' is not in" in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "bad")
 
 
 def test_folder_over_itself_and_folder_without_qrels_are_refused(raw, tmp_path, capsys):

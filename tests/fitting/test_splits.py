@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from fit_helpers import fit_options, write_fit_data
-from small_data import passages, write_jsonl
+from small_data import passages, queries, write_jsonl
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
@@ -56,6 +56,30 @@ def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:
         "no training queries", "no dev queries", "no test queries"
     ]  # fmt: skip
     assert made.reported == "dev"
+
+
+def without_qrels(folder: Path) -> Path:
+    """The small data set without qrels, and one query without evidence."""
+    write_dataset(folder, passages(), [*queries(), Query("q-none", "who is it ?")], {})
+    return folder
+
+
+def test_without_qrels_evidence_is_the_gold_and_that_is_said(tmp_path: Path) -> None:
+    made = divided(without_qrels(tmp_path / "data"))
+    assert made.pseudo == ()
+    assert made.counts() == {"train": 13, "dev": 3}
+    gold = {**made.qrels["train"], **made.qrels["dev"]}
+    assert gold == {query.id: dict.fromkeys(query.evidence, 1) for query in queries()}
+    assert made.notes[0] == (
+        "no qrels: the evidence of 16 queries is the gold; 1 query has none and is left out"
+    )
+    assert made.notes[1] == "no dev queries: 3 of the 16 training queries are split off as dev"
+
+
+def test_evidence_does_not_replace_qrels_of_other_splits(tmp_path: Path) -> None:
+    data = without_qrels(tmp_path / "data")
+    write_jsonl(data / "qrels" / "other.tsv", ["query-id\tcorpus-id\tscore", "q-none\tr0\t1"])
+    assert divided(data).pseudo == ("train", "dev")
 
 
 def test_a_test_split_alone_is_for_the_report_alone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, proofs_of, read_qrels, relevant
+from grls.data.dataset import Qrels, evidence_hint, proofs_of, read_qrels, relevant
 from grls.data.inputs.gold_tables import (
     QUERY,
     SOURCE,
@@ -123,7 +123,8 @@ def _qrels_file(gold: Any, queries: Any) -> Path | None:
     file = existing_path(gold)
     if file is None and isinstance(gold, str):
         there = sorted(one.stem for one in folder.glob("qrels/*.tsv")) if folder is not None else []
-        splits = f"; the data set has the splits {name_list(there)}" if there else ""
+        hint = evidence_hint(folder) if folder is not None else ""
+        splits = f"; the data set has the splits {name_list(there)}" if there else hint
         raise DataError(f"{gold!r} is no file{splits}; expected qrels in BEIR's form.", SOURCE)
     if file is not None and file.is_dir():
         files = sorted([*file.glob("qrels/*.tsv"), *file.glob("*.tsv")])
