@@ -31,6 +31,7 @@ class Machine:
         gpu: Name of the GPU; empty: there is none, or it is not to be used.
         gpu_memory: Its memory in GiB.
         disk: Free disk space where the output is written, in GiB.
+        load: Mean number of processes that work in the last minute; 0: unknown.
     """
 
     cores: int
@@ -39,6 +40,7 @@ class Machine:
     gpu: str
     gpu_memory: float
     disk: float
+    load: float = 0.0
 
     @property
     def precision(self) -> str:
@@ -49,6 +51,11 @@ class Machine:
     def room(self) -> float:
         """Free main memory in GiB; a usual amount where it is unknown."""
         return _USUAL if self.memory is None else self.memory
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work takes so much of the machine that speeds measured now are low."""
+        return self.load >= self.cores
 
     def line(self) -> str:
         """What the machine can do, for people."""
@@ -85,7 +92,9 @@ def this_machine(output: str | Path, device: str = "auto") -> Machine:
     if where.type == "cuda" and torch.cuda.is_available():
         known = torch.cuda.get_device_properties(where)
         gpu, room = str(known.name), known.total_memory / _GIB
-    return Machine(usable_cores(), has_bfloat16(where), free_memory(), gpu, room, free_disk(output))
+    return Machine(
+        usable_cores(), has_bfloat16(where), free_memory(), gpu, room, free_disk(output), mean_load()
+    )
 
 
 def usable_cores() -> int:
@@ -107,6 +116,14 @@ def free_memory() -> float | None:
     if limit.isdigit() and used.isdigit():
         free.append(int(limit) - int(used))
     return max(0, min(free)) / _GIB if free else None
+
+
+def mean_load() -> float:
+    """Mean number of processes that work in the last minute; 0 where it is unknown."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return 0.0
 
 
 def free_disk(output: str | Path) -> float:

@@ -18,6 +18,7 @@ from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.speeds import Speeds
+from grls.io.counts import counted
 from grls.io.progress import duration
 
 System = Literal["bm25", "bm25-hops", "dense", "dense-hops", "generator", "hybrid", "fusion"]
@@ -138,9 +139,19 @@ class Plan:
         ]
         limit = "no limit" if self.budget is None else f"of {duration(self.budget)}"
         lines.append(f"  {'all':<{width}}  {_about(self.seconds):>8}  {limit}")
+        lines.append(f"  {self._estimated()}")
         if self.skipped:
             lines += ["", "Skipped", *(f"  {one.name}: {one.why}" for one in self.skipped)]
         return "\n".join(lines)
+
+    def _estimated(self) -> str:
+        """How sure the times are."""
+        machine = self.machine
+        times = "times are estimates, from a few steps of each part"
+        if not machine.busy:
+            return times
+        cores = counted(machine.cores, "core")
+        return f"{times}; other work takes the machine (load {machine.load:.0f} on {cores}), without it less"
 
 
 def _about(seconds: float) -> str:

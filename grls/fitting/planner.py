@@ -20,14 +20,22 @@ from grls.fitting.effort import (
     Level,
     effort_at,
     kept_effort,
-    whole_steps,
 )
-from grls.fitting.facts import LEAST_QUERIES, DataFacts, data_facts
+from grls.fitting.facts import DataFacts, data_facts
 from grls.fitting.machine import Machine, this_machine
 from grls.fitting.models import BaseModels, base_models
 from grls.fitting.options import FitOptions
 from grls.fitting.plain import copy_size
 from grls.fitting.plan import Plan, Skipped, Stage
+from grls.fitting.skipped import (
+    NO_TIME,
+    SKIPPED_PARTS,
+    TOO_LATE,
+    WRITER_HOPS,
+    few_queries,
+    part_of_level,
+    parts_skipped,
+)
 from grls.fitting.speeds import Speeds
 from grls.fitting.stages import StageMaker
 from grls.fitting.timing import forget_speeds, known_speeds
@@ -99,7 +107,7 @@ def models_that_fit(models: BaseModels, machine: Machine, facts: DataFacts) -> B
     index = facts.rows * _ROW_BYTES / 2**30
     needed = _DISK + (0.0 if models.generator is None else copy_size(models.generator.name))
     if facts.few:
-        why = _few(facts)
+        why = few_queries(facts)
     elif machine.disk < needed:
         why = f"{machine.disk:.1f} GiB of disk are free, and its training takes {needed:.0f}: free some"
     elif index > machine.room:
@@ -203,7 +211,7 @@ def revised_plan(
     if by_hops.effort.level.hops:
         return by_hops
     single = _chosen_anew(plan, took, spent)
-    late = [Skipped(_HOPS, _TOO_LATE) if one.name == _HOPS else one for one in single.skipped]
+    late = [Skipped(WRITER_HOPS, TOO_LATE) if one.name == WRITER_HOPS else one for one in single.skipped]
     return replace(single, skipped=tuple(late))
 
 
@@ -231,17 +239,17 @@ def _chosen_anew(plan: Plan, took: Mapping[str, float], spent: float | None) -> 
             effort = effort or _most(efforts, left, room)
     effort = effort or at(levels[-1], 0.0, True)
     stages = (*(replace(stage, seconds=took[stage.key]) for stage in done), *left(effort))
-    skipped = _revised_skipped(plan, effort, _parts_skipped(maker, effort))
+    skipped = _revised_skipped(plan, effort, parts_skipped(maker, effort))
     return replace(plan, effort=effort, stages=stages, skipped=skipped)
 
 
 def _revised_skipped(plan: Plan, effort: Effort, parts: Sequence[Skipped]) -> tuple[Skipped, ...]:
     """What a revised plan leaves out."""
     lost = plan.effort.level.writer and not effort.level.writer
-    there = {"generator": effort.level.writer, _HOPS: effort.level.hops}
-    named = {*_PARTS, *(one.name for one in parts), *(name for name in there if there[name])}
+    there = {"generator": effort.level.writer, WRITER_HOPS: effort.level.hops}
+    named = {*SKIPPED_PARTS, *(one.name for one in parts), *(name for name in there if there[name])}
     levels = [one for one in plan.skipped if one.name not in named]
-    return (*levels, *([Skipped("generator", _TOO_LATE)] if lost else []), *parts)
+    return (*levels, *([Skipped("generator", TOO_LATE)] if lost else []), *parts)
 
 
 def _pace(stages: Sequence[Stage], took: Mapping[str, float]) -> float:
@@ -275,12 +283,6 @@ def _levels(maker: StageMaker) -> list[Level]:
     return [one for one in levels if (writes or not one.writer) and (hops or not one.hops)]
 
 
-def _few(facts: DataFacts) -> str:
-    count = facts.splits[facts.train].queries
-    given = counted(count, "training query is", "training queries are")
-    return f"{given} too few to learn from: give {LEAST_QUERIES} or more"
-
-
 def _most(
     at: Callable[[float], Effort], stages: Callable[[Effort], list[Stage]], room: float | None
 ) -> Effort | None:
@@ -307,7 +309,18 @@ def _skipped(
     maker: StageMaker, effort: Effort, at: Callable[[Level, float], Effort], measured: float
 ) -> tuple[Skipped, ...]:
     """What the plan leaves out, and why."""
-    return (*_levels_skipped(maker, effort, at, measured), *_parts_skipped(maker, effort))
+    return (*_levels_skipped(maker, effort, at, measured), *parts_skipped(maker, effort))
+
+
+def _least_budget(maker: StageMaker, effort: Effort, measured: float) -> tuple[float, str]:
+    """Seconds of everything, and the budget that they fit: a larger one compares more systems."""
+    budget = ""
+    while True:
+        needs = measured + _total(maker.stages(effort))
+        if budget and (maker.options.seconds or 0.0) * (1 - MARGIN) >= needs:
+            return needs, budget
+        budget = _as_budget(needs / (1 - MARGIN))
+        maker = replace(maker, options=replace(maker.options, budget=budget))
 
 
 def _levels_skipped(
@@ -318,67 +331,15 @@ def _levels_skipped(
     if level.encoder == "none":
         skipped.append(Skipped("bi-encoder", models.without.get("biencoder", "no time for it")))
     if not level.writer:
-        skipped.append(Skipped("generator", models.without.get("generator", _NO_TIME)))
+        skipped.append(Skipped("generator", models.without.get("generator", NO_TIME)))
     budget = maker.options.budget
     for richer in _levels(maker):
         if richer == level:
             break
-        needs = measured + _total(maker.stages(at(richer, 0.0)))
-        why = f"takes {duration(needs)} in all at least: --budget {_as_budget(needs / (1 - MARGIN))}"
-        skipped = [one for one in skipped if one.name != _what(richer)]
-        skipped.append(Skipped(_what(richer), f"{why} instead of {budget}"))
-    return skipped
-
-
-_HOPS = "hops of the generator"
-_PARTS = ("hops of BM25", "steps of the bi-encoder", "steps of the generator", "dev queries", "test queries")
-_TOO_LATE = "too little time was left for it"
-_NO_TIME = "not measured, since the budget is far too short for it"
-
-
-def _what(level: Level) -> str:
-    """What a level has that the next one lacks."""
-    if level.writer:
-        return _HOPS if level.hops else "generator"
-    return {"trained": "training of the bi-encoder", "frozen": "bi-encoder", "none": "BM25"}[level.encoder]
-
-
-def _short_passages(facts: DataFacts) -> str:
-    """Why a generator does without hops where passages are short: nothing is measured yet."""
-    return (
-        f"to save time, as passages are short ({facts.words:.0f} words): on the sets tried (EntailmentBank, "
-        "StrategyQA) one search found as much for a third of the time. Where the trained bi-encoder finds "
-        "clearly more by hops on your dev queries, the plan takes them"
-    )
-
-
-def _parts_skipped(maker: StageMaker, effort: Effort) -> list[Skipped]:
-    facts, level = maker.facts, effort.level
-    skipped = []
-    if facts.hops and "bm25-hops" not in maker.systems(effort):
-        skipped.append(Skipped(_PARTS[0], "for want of time"))
-    encoder, writer = whole_steps(facts, bool(maker.machine.gpu))
-    dev, test = facts.splits[facts.dev].queries, facts.splits[facts.test].queries
-    amounts = [
-        (effort.encoder_steps, encoder, level.encoder == "trained"),
-        (effort.writer_steps, writer, level.writer),
-        (effort.dev, min(dev, 200), True),
-        (effort.test, test, facts.test != facts.dev),
-    ]
-    for name, (chosen, whole, there) in zip(_PARTS[1:], amounts, strict=True):
-        if there and chosen < whole:
-            skipped.append(Skipped(name, f"{chosen:,} of {whole:,}, for want of time"))
-    if facts.few and level.encoder == "frozen":
-        skipped.append(Skipped("training of the bi-encoder", _few(facts)))
-    if level.writer and not effort.rescore:
-        why = f"passages have {facts.words:.0f} words, and reading long ones to their end takes too long"
-        skipped.append(Skipped("rescoring", why))
-    if facts.hops and level.writer and not facts.writer_hops:
-        skipped.append(Skipped(_HOPS, _short_passages(facts)))
-    if not facts.hops:
-        skipped.append(Skipped("hops", "most queries have one gold passage"))
-    if facts.test == facts.dev:
-        skipped.append(Skipped("test", f"there is no split {maker.options.test_split}: dev is reported"))
+        needs, enough = _least_budget(maker, at(richer, 0.0), measured)
+        why = f"takes about {duration(needs)} in all at least, at the speeds measured: --budget {enough}"
+        skipped = [one for one in skipped if one.name != part_of_level(richer)]
+        skipped.append(Skipped(part_of_level(richer), f"{why} instead of {budget}"))
     return skipped
 
 

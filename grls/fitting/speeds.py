@@ -79,11 +79,13 @@ class Speeds:
 
 
 def quickest_parts(one: Speeds, other: Speeds) -> Speeds:
-    """The least seconds of each part in two measurements of the same parts."""
+    """The least seconds of each part in two measurements; one may lack a model that had no time."""
     return Speeds.of_record(_least(one.record(), other.record()))
 
 
 def _least(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
     if isinstance(one, dict):
         return {name: _least(value, other[name]) for name, value in one.items()}
-    return None if one is None else min(one, other)
+    return min(one, other)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from grls.errors import DataError
 from grls.fitting.clock import TimeIsUp
@@ -51,7 +51,8 @@ def known_speeds(
     """The speeds that ``output`` holds, or else measured and written there.
 
     Another program that works for a few seconds makes every part look slow. So speeds that would leave
-    something out are measured again, while that takes little of the budget, and the least of each is kept.
+    something out are measured again, while that takes little of the budget, and the least of each is kept:
+    also of what was measured for another budget.
 
     Args:
         data: The data set.
@@ -71,12 +72,13 @@ def known_speeds(
     """
     file = Path(output) / TIMING
     settings = _settings(facts, machine, models, options)
-    known = _kept(file, settings)
-    if known is not None:
-        return known
+    known = _kept(file, settings, options)
+    if known is not None and (known.same_budget or enough(known.speeds, known.seconds)):
+        return known.speeds, known.seconds
     begun = perf_counter()
     place = Path(output) if copies else None
     speeds = measured_speeds(data, facts, machine, models, options, place)
+    speeds = speeds if known is None else quickest_parts(known.speeds, speeds)
     one = took = perf_counter() - begun
     for _ in range(_TIMES - 1):
         if options.seconds is None or took + one > _AGAIN * options.seconds or enough(speeds, took):
@@ -84,7 +86,8 @@ def known_speeds(
         speeds = quickest_parts(speeds, measured_speeds(data, facts, machine, models, options, place))
         took = perf_counter() - begun
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, {"settings": settings, "speeds": speeds.record(), "seconds": took})
+    content = {"settings": settings, "budget": options.seconds, "speeds": speeds.record(), "seconds": took}
+    write_json(file, content)
     return speeds, took
 
 
@@ -153,14 +156,29 @@ def _settings(facts: DataFacts, machine: Machine, models: BaseModels, options: F
     }
 
 
-def _kept(file: Path, settings: dict[str, Any]) -> tuple[Speeds, float] | None:
-    """What an earlier run measured under the same settings; None: nothing."""
+class _Known(NamedTuple):
+    """What an earlier call measured.
+
+    Attributes:
+        speeds: The speeds.
+        seconds: Seconds that measuring took.
+        same_budget: Whether it was for the same budget, so that the plan is the same.
+    """
+
+    speeds: Speeds
+    seconds: float
+    same_budget: bool
+
+
+def _kept(file: Path, settings: dict[str, Any], options: FitOptions) -> _Known | None:
+    """What an earlier call measured under the same settings; None: nothing."""
     if not file.is_file():
         return None
     try:
         content = read_json(file)
         if content["settings"] != settings:
             return None
-        return Speeds.of_record(content["speeds"]), float(content["seconds"])
-    except (DataError, KeyError, OverflowError, TypeError, ValueError):
+        same = content.get("budget", options.seconds) == options.seconds
+        return _Known(Speeds.of_record(content["speeds"]), float(content["seconds"]), same)
+    except (AttributeError, DataError, KeyError, OverflowError, TypeError, ValueError):
         return None  # a measurement is soon repeated

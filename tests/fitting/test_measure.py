@@ -20,7 +20,7 @@ from grls.fitting.models import BaseModel, BaseModels, find_encoder
 from grls.fitting.options import FitOptions
 from grls.fitting.recipe import recipe
 from grls.fitting.sample import write_sample
-from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds, quickest_parts
 from grls.fitting.timing import TIMING, known_speeds
 from grls.io.progress import reporting
 
@@ -147,6 +147,27 @@ def test_speeds_that_leave_something_out_are_measured_again_and_the_least_count(
     speeds, _ = known_speeds("data", tmp_path / "run", facts, MACHINE, models(), options, enough)
     assert speeds == Speeds(0.5, 2.0, EncoderSpeeds(1.0, 1.0, 1.0, 0.1), None)
     assert len(coming) == 1
+
+
+def test_what_was_measured_for_another_budget_counts_and_a_model_that_had_no_time_is_measured(
+    tmp_path: Path, facts: DataFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that a small budget had no time to measure was once left out of every larger one."""
+    coming = [replace(SOME, writer=None, bm25_query=0.1), SOME]
+    monkeypatch.setattr(timing, "measured_speeds", lambda *_: coming.pop(0))
+
+    def known(budget: str) -> Speeds:
+        options = replace(ON_CPU, budget=budget)
+        enough = lambda speeds, took: speeds.writer is not None  # noqa: E731
+        return known_speeds("data", tmp_path / "run", facts, MACHINE, models(), options, enough)[0]
+
+    monkeypatch.setattr(timing, "_AGAIN", -1.0)
+    assert known("5m").writer is None
+    assert known("5m").writer is None
+    assert known("60m") == replace(SOME, bm25_query=0.1)
+    assert known("5m") == replace(SOME, bm25_query=0.1)
+    assert coming == []
+    assert quickest_parts(SOME, replace(SOME, writer=None, encoder=None)) == SOME
 
 
 def test_speeds_are_not_measured_again_where_that_takes_much_of_the_budget(
