@@ -190,6 +190,11 @@ def any_order(query: Query) -> bool:
     return json.loads(query.metadata).get("any_order") is True
 
 
+def free_order(query: Query) -> bool:
+    """Whether a query's gold passages have no order: it has no evidence, or any order of it is correct."""
+    return not query.evidence or any_order(query)
+
+
 def proofs_of(query: Query) -> list[list[str]]:
     """Alternatives to the evidence from the query's metadata (``proofs``: lists of passage ids)."""
     proofs: list[list[str]] = json.loads(query.metadata).get("proofs", [])
@@ -270,6 +275,7 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
             file,
             line,
         )
+    _refuse_odd_order(record, metadata, file, line)
     text = string_of(record, "text", file, line)
     if not text.strip():
         raise DataError("the query text is empty; give it a text or remove the line.", file, line)
@@ -280,6 +286,22 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
         answers=tuple(answers),
         metadata=json.dumps(metadata, ensure_ascii=False),
     )
+
+
+def _refuse_odd_order(
+    record: dict[str, Any], metadata: dict[str, Any], file: str | Path, line: int | None
+) -> None:
+    """Refuse an ``any_order`` that would be ignored: beside the metadata, or neither true nor false."""
+    if "any_order" in record:
+        raise DataError(
+            "any_order stands beside the metadata, where nothing reads it; write it into them: "
+            '"metadata": {"any_order": true}.',
+            file,
+            line,
+        )
+    said = metadata.get("any_order")
+    if said is not None and not isinstance(said, bool):
+        raise DataError(f"expected metadata.any_order to be true or false, got {said!r}.", file, line)
 
 
 def _is_proof(value: Any) -> bool:

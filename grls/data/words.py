@@ -95,7 +95,8 @@ class Analyzer:
             analyzer = replace(self, language=guessed or "en")
             if analyzer.language != "en":
                 log.warning(
-                    "the corpus seems to be in the language %r; set --analyzer.language if it is another.",
+                    "the corpus seems to be in the language %r; if it is another, say so where BM25 is made "
+                    "(--analyzer.language of `grls index bm25` and `grls retrieve bm25`).",
                     analyzer.language,
                 )
         analyzer.check()
@@ -234,8 +235,9 @@ def nothing_found(asked: int, empty: int, source: str) -> str | None:
     corpus = "the corpus" if is_temporary(source) else source
     return (
         f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {asked:,} asked: BM25 "
-        "finds nothing there. Are queries and passages in one language? (--analyzer.language, "
-        "--analyzer.stem)"
+        "finds nothing there. Are queries and passages in one language? Language and stemming are chosen "
+        "where BM25 is made: --analyzer.language and --analyzer.stem of `grls index bm25` and "
+        "`grls retrieve bm25`."
     )
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, any_order, gold_passages, read_split
+from grls.data.dataset import Qrels, free_order, gold_passages, read_split
 from grls.data.language import guess
 from grls.data.types import Passage, Query
 from grls.data.words import count
@@ -53,6 +53,13 @@ class SplitFacts:
     ordered: float
     answers: float
     words: float
+
+    @property
+    def order(self) -> str:
+        """How many of the queries with several gold passages have them in order, for people."""
+        if self.ordered in (0, 1):
+            return "in order" if self.ordered else "in any order"
+        return f"{self.ordered:.0%} of these in order, {1 - self.ordered:.0%} in any order"
 
 
 @dataclass(frozen=True)
@@ -127,8 +134,7 @@ class DataFacts:
         """What the data set is like, for people."""
         train = self.splits[self.train]
         sizes = ", ".join(f"{split.queries:,} {name}" for name, split in self.splits.items())
-        order = "in order" if train.ordered >= 0.5 else "in any order"
-        several = f"{train.several:.0%} with several ({order})" if train.several else "one each"
+        several = f"{train.several:.0%} with several ({train.order})" if train.several else "one each"
         return [
             f"{counted(self.passages, 'passage')} of {self.words:.0f} words "
             f"({self.language or 'language unknown'})",
@@ -190,7 +196,7 @@ def _split_facts(queries: Sequence[Query], gold: dict[str, list[str]]) -> SplitF
     judged = [query for query in queries if query.id in gold]
     counts = [len(gold[query.id]) for query in judged]
     several = [query for query in judged if len(gold[query.id]) > 1]
-    ordered = [query for query in several if len(query.evidence) > 1 and not any_order(query)]
+    ordered = [query for query in several if not free_order(query)]
     return SplitFacts(
         queries=len(judged),
         gold=sum(counts) / len(counts),

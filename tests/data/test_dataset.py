@@ -30,6 +30,11 @@ from grls.errors import DataError
         ),
         ({"_id": "q1", "text": "x", "metadata": {"proofs": None}}, "metadata.proofs to be a list of lists"),
         ({"_id": "q1", "text": "x", "metadata": {"proofs": ["p0"]}}, "metadata.proofs to be a list of lists"),
+        (
+            {"_id": "q1", "text": "x", "metadata": {"any_order": "true"}},
+            "metadata.any_order to be true or false",
+        ),
+        ({"_id": "q1", "text": "x", "any_order": True}, "write it into them"),
         ({"_id": "q1", "text": "x", "metadata": []}, "expected 'metadata' to be a JSON object"),
         ({"_id": "q0", "text": "x"}, "the query id 'q0' is used twice"),
         (b'{"_id": "q1", "text": "\xff"}', "expected UTF-8 text"),

@@ -192,6 +192,7 @@ def test_the_warning_names_no_temporary_folder(tmp_path: Path) -> None:
         line = nothing_found(2, 2, f"{room}/new/../corpus.jsonl")
     assert line is not None
     assert line.startswith("2 queries share no word with the corpus, of 2 asked")
+    assert "`grls index bm25`" in line, "a search has no option of the analyzer"
     assert "with data/c.jsonl, of" in (nothing_found(2, 2, "data/c.jsonl") or "")
 
 

@@ -58,6 +58,23 @@ def test_several_ordered_gold_passages_ask_for_hops(tmp_path: Path) -> None:
     assert facts.most_hops == 3
 
 
+def test_the_order_of_several_gold_passages_is_told_as_it_is(tmp_path: Path) -> None:
+    """Without evidence, or with ``any_order``, gold passages have no order: so they are learned."""
+    free = '{"any_order": true}'
+    ordered = Query("q0", "what do otters eat", evidence=("p0", "p3"))
+    others = [Query("q1", "who", metadata=free, evidence=("p0", "p3")), Query("q2", "where do they live")]
+    dev = [(Query("d0", "who is it"), ["p2"])]
+
+    def said(*queries: Query) -> str:
+        rows = [(query, ["p0", "p3"]) for query in queries]
+        folder = tmp_path / "-".join(query.id for query in queries)
+        return data_facts(write(folder, rows, dev), "train", "dev", "test").lines()[2]
+
+    assert "100% with several (33% of these in order, 67% in any order)" in said(ordered, *others)
+    assert "100% with several (in order)" in said(ordered)
+    assert "100% with several (in any order)" in said(*others)
+
+
 def test_unseen_gold_is_gold_of_no_training_query(tmp_path: Path) -> None:
     dev = [(Query("d0", "what"), ["p0", "p2"]), (Query("d1", "where"), ["p2", "p3"])]
     facts = data_facts(write(tmp_path / "data", [(Query("q0", "who"), ["p0"])], dev), "train", "dev", "test")

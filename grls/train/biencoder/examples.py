@@ -16,14 +16,14 @@ from typing import NamedTuple, Protocol
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels
+from grls.data.dataset import Qrels, free_order
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.io.counts import counted
 from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder.options import PairOptions as PairOptions
-from grls.train.core.examples import drawn_chain, free_order, gold_chains
+from grls.train.core.examples import drawn_chain, gold_chains
 
 NO_KEY = -1
 """Fills up the gold keys of an example; no text has this key."""

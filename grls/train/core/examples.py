@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, any_order, gold_passages, proofs_of
+from grls.data.dataset import Qrels, gold_passages, proofs_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 
@@ -60,11 +60,6 @@ def gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
         )
     proofs = map(tuple, proofs_of(query))
     return [gold, *(proof for proof in proofs if len(proof) == len(gold) and proof != gold)]
-
-
-def free_order(query: Query) -> bool:
-    """Whether the order of a query's gold passages is drawn: it has no evidence, or any order is right."""
-    return not query.evidence or any_order(query)
 
 
 def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> list[str]:

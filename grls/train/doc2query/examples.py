@@ -10,11 +10,11 @@ import random
 from collections.abc import Sequence
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels
+from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
 from grls.errors import ConfigError
 from grls.io.counts import counted
-from grls.train.core.examples import Example, drawn_chain, free_order, gold_chains, gold_rows
+from grls.train.core.examples import Example, drawn_chain, gold_chains, gold_rows
 from grls.train.doc2query.form import QueryPrompt
 
 log = logging.getLogger(__name__)

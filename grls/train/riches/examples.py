@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from grls.answer.riches.targets import Targets
-from grls.data.dataset import Qrels
+from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
 from grls.errors import ConfigError
 from grls.io.counts import counted
-from grls.train.core.examples import Example, drawn_chain, free_order, gold_chains
+from grls.train.core.examples import Example, drawn_chain, gold_chains
 
 log = logging.getLogger(__name__)
 

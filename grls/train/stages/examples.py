@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels
+from grls.data.dataset import Qrels, free_order
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.train.core.examples import Example, drawn_chain, free_order, gold_chains, gold_rows
+from grls.train.core.examples import Example, drawn_chain, gold_chains, gold_rows
 from grls.train.core.passage_inputs import PassageInput, PassageReader
 
 PATH_SEPARATOR = ";"

@@ -183,6 +183,22 @@ def test_every_gold_passage_that_is_left_is_right(
     assert np.mean(list(values.values())) == pytest.approx(np.mean(expected), rel=1e-4)
 
 
+def test_gold_without_an_order_is_right_in_any(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    _, corpus, codec, _, folder = small
+    qs, qrels = read_split(folder, "train", corpus)
+    ordered = qs[2]
+    for query, right in (
+        (ordered, 1),
+        (ordered._replace(metadata='{"any_order": true}'), 2),
+        (ordered._replace(evidence=()), 2),
+    ):
+        drawn = [ChainExamples([query], qrels, corpus, codec).draw(0, epoch).hops[0] for epoch in range(20)]
+        assert {len(hop.gold) for hop in drawn} == {right}
+        assert len({hop.taken for hop in drawn}) == right
+
+
 def test_branches_give_the_loss_of_the_mixture_without_bias(
     small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
