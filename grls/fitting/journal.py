@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import re
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ JOURNAL = "fit.jsonl"
 _BEGIN, _END = "begin", "end"
 _CHEAP = {_BEGIN, "data"}
 """Steps that are done anew rather than that a run with other options is refused."""
+
+_TRAINED = {"--biencoder": "biencoder dense", "--generator": "generator hybrid"}
+"""Options that take a model that a run has trained -> the step that trains it."""
 
 _LACKING = "no such option"
 
@@ -47,6 +52,9 @@ class FitJournal:
         self.output = Path(output)
         file = self.output / JOURNAL
         refuse_other_output(output, settings)
+        self._existed = self.output.is_dir()
+        there = {one.name for one in self.output.iterdir()} if self._existed else set()
+        self._there = None if JOURNAL in there else there
         try:
             self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
         except MismatchError:
@@ -98,6 +106,12 @@ class FitJournal:
             self.done(_BEGIN, {})
 
     @property
+    def last(self) -> str | None:
+        """The last step that was done of a run that goes on; None: none that would be missed."""
+        done = [step for step in self._known if step not in _CHEAP and not step.startswith("plan after ")]
+        return done[-1] if done else None
+
+    @property
     def ended(self) -> bool:
         """Whether the run is done."""
         return _END in self._known
@@ -106,6 +120,19 @@ class FitJournal:
         """The run is done."""
         if not self.ended:
             self.add(_END, {}, 0.0, {})
+
+    def forget(self) -> None:
+        """Remove what a run that can do nothing has written; what was there before it stays.
+
+        Nothing is removed of a run that has done a step that takes time, or of one that was begun earlier.
+        """
+        if self._there is None or self.last is not None:
+            return
+        self.close()
+        for file in [one for one in self.output.iterdir() if one.name not in self._there]:
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+        if not self._existed:
+            self.output.rmdir()
 
     def close(self) -> None:
         """Let other processes work in the folder."""
@@ -129,10 +156,26 @@ def refuse_other_output(output: str | Path, settings: dict[str, Any]) -> None:
     file = Path(output) / JOURNAL
     changed = _changed(file, settings)
     if changed and not _steps_of(file) <= _CHEAP:
-        raise MismatchError(
-            f"{output} holds a run of other {changed}: call again with the same ones to go on, or give "
-            "another output."
-        )
+        raise MismatchError(f"{output} holds a run of other {changed}: {_remedy(Path(output), changed)}")
+
+
+def _remedy(output: Path, changed: str) -> str:
+    """What can be done where a run has other settings."""
+    if not re.fullmatch(r"budget \([^()]*\)", changed):
+        return "call again with the same ones to go on, or give another output."
+    records = _records(output / JOURNAL)
+    same = "read its result" if any(record.get("step") == _END for record in records) else "go on"
+    remedy = f"call again with the same budget to {same}, or give another output for the other one"
+    models = {option: _trained_model(output, records, step) for option, step in _TRAINED.items()}
+    begun = " ".join(f"{option} {folder}" for option, folder in models.items() if folder is not None)
+    return remedy + (f", which may begin with what is trained here: {begun}" if begun else ".")
+
+
+def _trained_model(output: Path, records: Sequence[dict[str, Any]], step: str) -> Path | None:
+    """The folder of the model that a step has trained; None: there is none."""
+    results = [record.get("result") for record in records if record.get("step") == step]
+    named = [one["model"] for one in results if isinstance(one, dict) and isinstance(one.get("model"), str)]
+    return next((folder for one in named[::-1] if (folder := output / one).is_dir()), None)
 
 
 def _refuse_foreign(output: Path) -> None:
@@ -148,16 +191,21 @@ def _refuse_foreign(output: Path) -> None:
 
 def _steps_of(file: Path) -> set[str]:
     """The steps in a journal; a line that was cut off is none, and one that cannot be read has no name."""
+    return {str(record.get("step", "")) for record in _records(file)}
+
+
+def _records(file: Path) -> list[dict[str, Any]]:
+    """The records of a journal; of a line that cannot be read an empty one, and of one cut off none."""
     with file.open("rb") as stream:
         lines = [line for line in stream if line.endswith(b"\n")][1:]
-    return set(map(_step_of, lines))
+    return list(map(_record_of, lines))
 
 
-def _step_of(line: bytes) -> str:
+def _record_of(line: bytes) -> dict[str, Any]:
     try:
-        return str(json.loads(line)["step"])
-    except (KeyError, RecursionError, TypeError, ValueError):
-        return ""
+        return dict(json.loads(line))
+    except (RecursionError, TypeError, ValueError):
+        return {}
 
 
 def _changed(file: Path, settings: dict[str, Any]) -> str:

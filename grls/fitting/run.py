@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from grls.errors import ConfigError
 from grls.fitting.clock import FitClock
 from grls.fitting.ending import FitEnding
 from grls.fitting.journal import FitJournal, refuse_other_output
@@ -19,7 +20,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.plain import remove_copy
 from grls.fitting.plan import Plan, Stage
 from grls.fitting.planner import make_plan, revised_plan
-from grls.fitting.progress import FitProgress
+from grls.fitting.progress import FitProgress, shown_name
 from grls.fitting.query_writer import WrittenQueries, refuse_no_query_writer, written_queries
 from grls.fitting.result import RESULT, Fitted
 from grls.fitting.splits import (
@@ -166,6 +167,8 @@ class _FitRun:
 
     def run(self) -> Fitted:
         """Do what is left of the run."""
+        if (last := self.journal.last) is not None:
+            self.progress.say(f"{self.output}: this run goes on after {shown_name(last)}.")
         self.journal.begin()
         divided = divide(self.source, self.options.seed, self._written())
         steps = self._steps(divided)
@@ -220,8 +223,12 @@ class _FitRun:
         if not (self.output / TIMING).is_file():
             part = "" if self.options.seconds is None else ", which is a part of the budget"
             self.progress.say(f"Measuring how fast each model works on a sample of the data{part}.")
-        with self.progress.stage("plan"):
-            plan = make_plan(steps.work.data, self.output, named, copies=True)
+        try:
+            with self.progress.stage("plan"):
+                plan = make_plan(steps.work.data, self.output, named, copies=True)
+        except ConfigError:
+            self.journal.forget()
+            raise
         self.progress.say(f"\n{plan.text()}\n")
         return plan
 

@@ -70,6 +70,29 @@ def test_other_data_or_options_are_refused_by_name_with_the_remedy(tmp_path: Pat
     )
 
 
+def test_another_budget_is_refused_with_what_can_be_begun_with(tmp_path: Path) -> None:
+    """The plan had advised that budget, and the error said no more than "give another output"."""
+    out = tmp_path / "out"
+    journal = FitJournal(out, {"data": "d", "budget": "15m"})
+    journal.add("biencoder dense", {}, 9.0, {"model": "stages/biencoder/model"})
+    journal.close()
+
+    def refused() -> str:
+        with pytest.raises(MismatchError) as error:
+            FitJournal(out, {"data": "d", "budget": "62m"})
+        return str(error.value)
+
+    said = f'{out} holds a run of other budget ("15m", now "62m"): call again with the same budget to go on, '
+    assert refused() == said + "or give another output for the other one."
+    (out / "stages" / "biencoder" / "model").mkdir(parents=True)
+    begun = f"which may begin with what is trained here: --biencoder {out / 'stages/biencoder/model'}"
+    assert refused() == said + f"or give another output for the other one, {begun}"
+    journal = FitJournal(out, {"data": "d", "budget": "15m"})
+    journal.end()
+    journal.close()
+    assert "with the same budget to read its result" in refused()
+
+
 def test_work_that_was_done_is_kept_whatever_the_first_line_says(tmp_path: Path) -> None:
     journal = FitJournal(tmp_path / "out", {"k": 5})
     journal.add("one", {}, 1.0, {})

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fit_helpers import fit_options, write_fit_data, write_fit_models
-from test_run_fit import known
+from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_models
+from test_run_fit import Killed, killed_at, known
 
+from grls.errors import ConfigError
 from grls.fitting import comparing, folders, planner, run, steps, timing, tuning
 from grls.fitting.clock import FitClock, TimeIsUp
 from grls.fitting.facts import data_facts
@@ -202,3 +203,31 @@ def test_a_stage_with_the_name_of_its_system_is_called_so_once(tmp_path: Path) -
     progress.expect({"dense dense": 60.0})
     with progress.stage("dense dense"):
         assert progress.line().startswith("[1/1] dense, about ")
+
+
+@pytest.mark.parametrize("there", [(), ("timing.json",)])
+def test_a_run_whose_budget_is_refused_leaves_nothing(
+    tmp_path: Path, place: Path, time: FakeTime, there: tuple[str, ...]
+) -> None:
+    """It left a half-made folder with a journal and a copy of the data."""
+    output = tmp_path / "out"
+    for name in there:
+        output.mkdir()
+        (output / name).write_text("{}")
+    short = fit_options(**WORDS_ALONE, budget="5s")
+    with pytest.raises(ConfigError, match="is too short for anything"):
+        fit_dataset(str(place / "data"), output, short, shown=False)
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [*there]
+    assert output.exists() == bool(there)
+
+
+def test_a_run_that_goes_on_says_so(
+    tmp_path: Path, place: Path, time: FakeTime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        killed_at(["tune bm25-hops"], patch)
+        with pytest.raises(Killed):
+            fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
+    assert "goes on" not in capsys.readouterr().out
+    fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
+    assert f"{tmp_path / 'out'}: this run goes on after bm25.\n" in capsys.readouterr().out
