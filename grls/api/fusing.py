@@ -28,7 +28,7 @@ def fuse(
             them.
         method: ``interleave``, ``rrf`` or ``sum`` (:mod:`grls.retrieve.fusion.fuse`).
         weights: The weight of each; None: equal weights.
-        depth: Hits to ask of each, where that is more than are wanted.
+        depth: Number of hits of each that give scores (``rrf``, ``sum``); None: 20.
         length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the lengths, or the number of the
             member, from 0, whose length it has.
         output: The folder to write; None: a temporary folder.

@@ -189,7 +189,7 @@ def make_fusion(
         members: Their folders, or ``bm25`` over the corpus of the others.
         output: The retriever folder; an earlier one there is replaced.
         fusion: How rankings are fused.
-        depth: Hits to ask of each member, where that is more than are wanted.
+        depth: Number of hits of each member that give scores (``rrf``, ``sum``); null: 20.
         length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the members' lengths, or the number
             of the member, from 0, whose length it has.
         search: Options of decoding; those that differ from their defaults are kept in the folder.

@@ -24,13 +24,17 @@ from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
-from grls.retrieve.fusion.fuse import Fusion
-from grls.retrieve.queries import queries_of
+from grls.retrieve.fusion.fuse import Fusion, interleave
+from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
+
+
+_DEPTH = 20
+"""Default number of hits of each member that give scores."""
 
 
 class FusionRetriever:
@@ -39,7 +43,8 @@ class FusionRetriever:
     Args:
         members: At least two; another ensemble may be one.
         fusion: How their rankings are fused; None interleaves them.
-        depth: Hits of each member; None: k. It is never below k.
+        depth: Number of hits of each member that give scores (``rrf``, ``sum``); None: 20. It does not follow
+            k, so neither does a score. Hits of members beyond it stand last, in turn, with the lowest score.
 
     Raises:
         ConfigError: There are fewer than two members, ``depth`` is below 1, or the weights are not as many as
@@ -110,9 +115,19 @@ class FusionRetriever:
             ConfigError: k is below 1.
         """
         queries = queries_of(queries)
-        depth = max(k, self.depth or k)
-        results = [member.retrieve(queries, depth, allow) for member in self.members]
-        return [self.fusion.fuse(rankings, k) for rankings in zip(*results, strict=True)]
+        check_counts(k=k)
+        depth = k if self.fusion.method == "interleave" else self.depth or _DEPTH
+        results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
+        return [self._fused(rankings, depth, k) for rankings in zip(*results, strict=True)]
+
+    def _fused(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
+        """The first ``depth`` hits of the members, fused, and those beyond them."""
+        fused = self.fusion.fuse([hits[:depth] for hits in rankings])
+        if len(fused) >= k:
+            return fused[:k]
+        known, weights = {hit.id for hit in fused}, self.fusion.weights or (1.0,) * len(rankings)
+        more = interleave([hits for hits, weight in zip(rankings, weights, strict=True) if weight > 0])
+        return (fused + [Hit(hit.id, fused[-1].score) for hit in more if hit.id not in known])[:k]
 
 
 class FusedChains:

@@ -56,13 +56,46 @@ def test_members_are_asked_and_interleaved():
     assert one.asked == two.asked == [3]
 
 
-def test_depth_asks_members_for_more_and_never_for_less():
+def test_depth_says_how_many_hits_give_scores_and_members_are_asked_for_no_less_than_k():
     one, two = Fixed({"q1": "abcd", "q2": "a"}), Fixed({"q1": "efcd", "q2": "a"})
     shallow = FusionRetriever([one, two], Fusion("rrf"), depth=1).retrieve(QUERIES, 2)
     assert ids(shallow[0]) == ["a", "e"]
     deep = FusionRetriever([one, two], Fusion("rrf"), depth=4).retrieve(QUERIES, 2)
     assert ids(deep[0]) == ["c", "d"]
-    assert one.asked == [2, 4]
+    FusionRetriever([one, two], Fusion("rrf")).retrieve(QUERIES, 2)
+    assert one.asked == [2, 4, 20]
+
+
+@pytest.mark.parametrize(
+    "fusion",
+    [
+        Fusion(),
+        Fusion("rrf"),
+        Fusion("rrf", weights=(0.25, 0.75)),
+        *(Fusion("sum", how) for how in ("min-max", "zmuv", "rank", "borda", "none")),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("depth", [None, 3])
+def test_neither_score_nor_order_depends_on_k(fusion, depth):
+    """Where as many hits as asked for were fused, a passage had another score for every k."""
+    names = [f"p{n}" for n in range(60)]
+    corpus = Corpus.from_passages([Passage(name, name) for name in names])
+    orders = [[names[(step * n + 5) % 60] for n in range(60)] for step in (7, 11)]
+    members = [Fixed({"q1": order}, corpus) for order in orders]
+    fused = FusionRetriever(members, fusion, depth)
+    (full,) = fused.retrieve(QUERIES[:1], 60)
+    assert sorted(ids(full)) == sorted(names)
+    scores = [hit.score for hit in full]
+    assert scores == sorted(scores, reverse=True)
+    for k in (1, 2, 5, 10, 20, 21, 40):
+        assert fused.retrieve(QUERIES[:1], k)[0] == full[:k]
+
+
+def test_a_member_without_weight_adds_nothing_beyond_the_depth():
+    one, two = Fixed({"q1": "abcd"}), Fixed({"q1": "ef"})
+    (hits,) = FusionRetriever([one, two], Fusion("rrf", weights=(1.0, 0.0)), depth=2).retrieve(QUERIES[:1], 6)
+    assert ids(hits) == ["a", "b", "c", "d"]
 
 
 def test_an_ensemble_is_a_retriever():
