@@ -49,23 +49,6 @@ def test_bm25_needs_no_folder(kinds: Path, capsys: pytest.CaptureFixture[str]) -
     assert "bm25 retrieves from the corpus of a data set folder (--data)" in error
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("bm25", "grls index bm25 --corpus DATA"),
-        ("dense", "dense/model --corpus DATA"),
-        ("sparse", "sparse/model --corpus DATA"),
-        ("fusion", "its members"),
-    ],
-)
-def test_an_update_of_another_kind_says_how_passages_are_added(
-    name: str, remedy: str, kinds: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = fails(capsys, "index", "update", kinds / name, f"--add={kinds / 'data'}")
-    assert f"this one is of kind '{name}': " in error
-    assert remedy in error
-
-
 def test_bm25_shows_words_and_a_query_of_the_data_set(
     kinds: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
