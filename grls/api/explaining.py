@@ -15,7 +15,7 @@ from grls.explain.asks import hops_of
 from grls.explain.explain import Explainer
 from grls.explain.facts import Explanation
 from grls.explain.opening import explainable
-from grls.explain.standing import GoldStanding, format_standing, standings
+from grls.explain.standing import GoldStanding, format_standing, in_ranking, standings
 from grls.explain.text import format_explanation
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -33,9 +33,12 @@ class ExplainedPassage:
     Attributes:
         details: All facts: an :class:`~grls.explain.facts.Explanation` of a search that decodes passages, a
             :class:`~grls.explain.standing.GoldStanding` of another one.
+        standing: Of ranked hops whose hops are explained, where the passage stands in the ranking, with the
+            rank and score of a search; None: ``details`` say it.
     """
 
     details: Explanation | GoldStanding
+    standing: GoldStanding | None = None
 
     @property
     def gold(self) -> str:
@@ -50,24 +53,28 @@ class ExplainedPassage:
     @property
     def rank(self) -> int | None:
         """Its rank among the results, from 1; None if it is none of them."""
-        return self.details.rank
+        return (self.standing or self.details).rank
 
     @property
     def score(self) -> float | None:
         """Its score; None if it is not known."""
-        return self.details.score
+        return (self.standing or self.details).score
 
     @property
     def above(self) -> tuple[str, ...]:
         """Ids of the first passages that stand above it, best first."""
-        if isinstance(self.details, GoldStanding):
-            return tuple(one.id for one in self.details.above)
-        before = len(self.details.results) if self.rank is None else self.rank - 1
-        return tuple(one.id for one in self.details.results[:before])
+        stands = self.standing or self.details
+        if isinstance(stands, GoldStanding):
+            return tuple(one.id for one in stands.above)
+        before = len(stands.results) if stands.rank is None else stands.rank - 1
+        return tuple(one.id for one in stands.results[:before])
 
     def __str__(self) -> str:
         details = self.details
-        return format_standing(details) if isinstance(details, GoldStanding) else format_explanation(details)
+        if isinstance(details, GoldStanding):
+            return format_standing(details)
+        report = format_explanation(details)
+        return report if self.standing is None else f"{report}\n\n{in_ranking(self.standing)}"
 
     __repr__ = __str__
 
@@ -108,14 +115,17 @@ def explain_query(
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     decoding = explainable(single_steps(retriever))
     if decoding is None:
-        facts: list[Explanation] | list[GoldStanding] = standings(retriever, asked, order, depth)
+        made = [ExplainedPassage(one) for one in standings(retriever, asked, order, depth)]
     else:
         dynamic = hops.steps == "dynamic"
         k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
         explainer = Explainer(decoding, k, done_bias=hops.done_bias if dynamic else 0.0)
         parts = hops_of(order, (), None, None, hops.chained)
         facts = [one for part in parts for one in explainer.explain(asked, part.gold, part.evidence, dynamic)]
-    return ExplainedQuery(asked, tuple(map(ExplainedPassage, facts)))
+        ranked = standings(retriever, asked, order, depth) if hops.steps == "ranked" else []
+        places = {one.gold: one for one in ranked}
+        made = [ExplainedPassage(one, places.get(one.gold)) for one in facts]
+    return ExplainedQuery(asked, tuple(made))
 
 
 def _asked(folder: Path, query: str | Query, gold: str | Collection[str] | None) -> tuple[Query, list[str]]:

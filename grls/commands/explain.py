@@ -13,6 +13,7 @@ from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
+    from grls.data.types import Query
     from grls.retrieve.base import Retriever
 
 EVERY = "all"
@@ -54,12 +55,14 @@ def explain(
         data: Data set folder.
         split: The split whose qrels name the gold passages. It must judge the query, unless case.gold is set.
         case: What is explained, and how far it is looked into.
-        k: Number of passages to search for; null: 10 in a single step, else as many as continue a chain
-            (hops.branch, or 4). Where ranks are printed: the number of passages that are ranked; null: 100.
+        k: Number of passages to search for; null: 10 in a single step and in ranked hops, else as many as
+            continue a chain (hops.branch, or 4). Where ranks are printed: the number of passages that are
+            ranked; null: 100.
         search: Options of search.
         hops: single: every gold passage without evidence; fixed and dynamic: hop by hop, each gold passage
             after those before it in gold order (dynamic: DONE may be written, with its bias). The numbers
-            of hops and chains have no effect here.
+            of hops and chains have no effect there. ranked: so, and at last where each gold passage stands
+            in the ranking of that many hops.
         output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all`, and where ranks
             are printed, OUTPUT.json alone.
         limit: For `all`: number of first queries to explain; null: all.
@@ -84,7 +87,7 @@ def explain(
         refuse_stepwise(whole, retriever, case, search, hops)
         _print_standings(whole, query, data, split, case, k, limit, output)
         return
-    wanted = k if k is not None else 10 if hops.steps == "single" else hops.branch or 4
+    wanted = k if k is not None else 10 if hops.steps in ("single", "ranked") else hops.branch or 4
     explainer = Explainer(opened, wanted, case.widest, case.exhaustive, hops.done_bias)
     if query == EVERY:
         _explain_all(explainer, data, split, hops, limit, output, precision)
@@ -96,6 +99,8 @@ def explain(
     explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence, dynamic)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
+    if hops.steps == "ranked":
+        _print_ranking(whole, asked, hops, [e.gold for e in explanations])
     if output is not None:
         print("\nwrote " + ", ".join(write_explanations(output, explanations)))
 
@@ -129,6 +134,16 @@ def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, o
         raise ConfigError(
             f"--hops.done_bias {hops.done_bias} weighs DONE, which only --hops.steps dynamic writes."
         )
+
+
+def _print_ranking(whole: Retriever, query: Query, hops: HopOptions, gold: list[str]) -> None:
+    """Where gold passages stand in the ranking by hops: the explanations above are of single hops."""
+    from grls.explain.ranked import DEPTH
+    from grls.explain.standing import in_ranking, standings
+    from grls.retrieve.hops.retriever import hop_by_hop
+
+    for one in standings(hop_by_hop(whole, hops), query, gold, DEPTH):
+        print(f"\n{one.gold}\n{in_ranking(one)}")
 
 
 def _print_standings(

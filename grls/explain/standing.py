@@ -207,6 +207,11 @@ def why_there(s: GoldStanding) -> str:
     )
 
 
+def in_ranking(s: GoldStanding) -> str:
+    """Where a passage stands in a ranking by hops, for the end of an explanation of a hop."""
+    return f"ranking  {s.system}, {_scale(s.mode)}\n{why_there(s)}"
+
+
 def _in_common(words: dict[str, float]) -> list[str]:
     there = sorted((word for word in words if words[word]), key=lambda word: -words[word])
     lacking = [word for word in words if not words[word]]

@@ -9,6 +9,7 @@ from composite_specs import written
 import grls
 from grls.api.explaining import ExplainedQuery
 from grls.api.searcher import Searcher
+from grls.cli import main
 from grls.data.dataset import read_queries
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
@@ -40,6 +41,24 @@ def test_a_standing_agrees_with_the_search(kinds: Path, name: str) -> None:
         assert ahead == [one.score - hit.score for one in hits[: min(place, 5)]]
         assert f"RANK {place + 1} with score" in str(passage)
         assert hit.text in str(passage)
+
+
+def test_ranked_hops_of_a_generator_have_the_rank_and_score_of_the_search(
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hops are explained, and their ranks and scores were called those of the search."""
+    searcher = load(kinds / "generative").hops(max=2, output=tmp_path / "hops")
+    hits = searcher.search(TEXT, 4)
+    explained = searcher.explain(TEXT, [hit.id for hit in hits])
+    assert [(one.rank, one.score) for one in explained] == [(n, hit.score) for n, hit in enumerate(hits, 1)]
+    assert explained[1].above == (hits[0].id,)
+    assert isinstance(explained[1].details, Explanation)
+    assert explained[1].hop == 2
+    place = f"RANK 2 with score {hits[1].score:.4g}"
+    assert place in str(explained[1])
+    gold = ",".join(hit.id for hit in hits)
+    assert main(["explain", TEXT, f"--retriever={tmp_path / 'hops'}", f"--case.gold={gold}"]) == 0
+    assert place in capsys.readouterr().out
 
 
 def test_bm25_shows_the_words_in_common(kinds: Path) -> None:
