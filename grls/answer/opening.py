@@ -15,6 +15,7 @@ from grls.data.types import RANKINGS
 from grls.errors import ConfigError, MismatchError
 from grls.io.files import sha256
 from grls.retrieve.base import Retriever, WritesChains
+from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import BM25, Opening, load_named, load_retriever
@@ -52,8 +53,8 @@ def open_for_reading(
     opened = load_retriever(name, how) if corpus is None else load_named(name, corpus, how)
     if same and corpus is not None and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
-            f"--retriever {name} is over another corpus than {corpus.source}: build the retriever again for "
-            "this corpus, or give the data set that it was built from."
+            f"--retriever {name} is over another corpus than {corpus.source}: give the data set that it was "
+            f"built from, or {remedy_of_other_corpus(opened.corpus, corpus)}."
         )
     return opened if hops is None else hop_by_hop(opened, hops)
 

@@ -163,7 +163,8 @@ class Searching:
 
         Args:
             query: The query.
-            where: A filter over the metadata of passages.
+            where: A filter over the metadata of passages. It holds in every hop, so it must hold the passages
+                on the way as well.
             allow: Ids of the passages that may be found; None: all.
 
         Raises:

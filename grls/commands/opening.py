@@ -11,6 +11,7 @@ from grls.data.words import Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.models.load.build import BESIDE
 from grls.retrieve.base import Retriever, WritesChains
+from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
@@ -93,7 +94,7 @@ def refuse_other_corpus(
     if corpus is not opened.corpus and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
             f"the retriever is over another corpus than {corpus_file(data)}, so the run could not be scored "
-            f"there: make it again with `grls index MODEL --corpus {data}`, or give {data}/queries.jsonl and "
+            f"there: {remedy_of_other_corpus(opened.corpus, corpus)}. Or give {data}/queries.jsonl and "
             "--split null to retrieve for the queries alone."
         )
 

@@ -47,7 +47,8 @@ def search_command(
             corpus of ``data``.
         query: The question; `-` reads one a line from standard input.
         k: Number of passages.
-        where: A filter over the metadata of passages, such as "year>=2000".
+        where: A filter over the metadata of passages, such as "year>=2000". It holds in every hop, so it must
+            hold the passages on the way as well.
         hops: Options of retrieval hop by hop; those that the folder stores replace the defaults.
         stream: Print hops as they are found, in place of a ranking; a retriever of single steps has one. The
             score of a passage there is that in its hop, after the evidence so far. The hops of ranked hops

@@ -8,6 +8,7 @@ from grls.data.corpus import Corpus
 from grls.data.words import Analyzer
 from grls.errors import MismatchError
 from grls.retrieve.base import Retriever
+from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.registry import BM25, Opening, load_named
 
@@ -33,7 +34,7 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
     opened = load_named(name, corpus, replace(how, search=search))
     if opened.corpus.fingerprint != corpus.fingerprint:
         raise MismatchError(
-            f"the retriever is over another corpus ({opened.corpus.source}) than {corpus.source}: index that "
-            f"one for {option}."
+            f"{option}: the retriever is over another corpus ({opened.corpus.source}) than {corpus.source}: "
+            f"{remedy_of_other_corpus(opened.corpus, corpus)}."
         )
     return opened

@@ -28,7 +28,9 @@ class Filtered(Body):
     """What requests to a retriever have in common."""
 
     retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
-    where: str | None = Field(None, description="A filter over metadata, such as year>=2000.")
+    where: str | None = Field(
+        None, description="A filter over metadata, such as year>=2000; it holds in every hop."
+    )
     allow: list[str] | None = Field(None, description="Ids of the passages that may be found; null: all.")
     hops: HopsBody | None = Field(None, description="How to retrieve; null: as the retriever's folder says.")
 

@@ -15,6 +15,7 @@ from toy_kind import TARGET
 import grls
 from grls.api.searcher import Searcher
 from grls.cli import main
+from grls.commands.opening import refuse_other_corpus
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
@@ -294,3 +295,25 @@ def test_a_link_changes_the_retriever_that_it_names(kinds: Path, tmp_path: Path)
     assert len(load(tmp_path / "run").corpus) == len(passages()) - 2
     with pytest.raises(ConfigError, match="which would be lost"):
         load(tmp_path / "run").updated(remove=["new"], output=tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", ["generative", "bm25", "hybrid", "ranked"])
+def test_an_updated_folder_names_the_corpus_that_it_is_measured_over(
+    kind: str, kinds: Path, tmp_path: Path
+) -> None:
+    """The error said only how to make the retriever again, which undoes the update."""
+    data, room = shutil.copytree(kinds / "data", tmp_path / "data"), tmp_path / "new"
+    write_jsonl(tmp_path / "added.jsonl", ADDED[:1])
+    assert (
+        main(["index", "update", f"{kinds / kind}", f"--add={tmp_path / 'added.jsonl'}", f"--output={room}"])
+        == 0
+    )
+    opened = load(room).retriever
+    with pytest.raises(
+        MismatchError, match=r"grls index. over it; if the retriever is .*copy its corpus"
+    ) as told:
+        refuse_other_corpus(opened, str(data), "dev")
+    named = str(told.value).split("copy its corpus ")[1].split(" to ")[0]
+    assert Path(named).is_relative_to(room)
+    shutil.copyfile(named, data / "corpus.jsonl")
+    refuse_other_corpus(opened, str(data), "dev")

@@ -31,7 +31,10 @@ RetrieverField = Annotated[
     str | None, Field(description="The retriever; null: the first one. The instructions list them.")
 ]
 WhereField = Annotated[
-    str | None, Field(description="A filter over metadata, such as year>=2000; null: all passages.")
+    str | None,
+    Field(
+        description="A filter over metadata, such as year>=2000; it holds in every hop. null: all passages."
+    ),
 ]
 KField = Annotated[int, Field(ge=1, description="Largest number of passages.")]
 StepsField = Annotated[

@@ -20,6 +20,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.index.rows import Ints
 from grls.models.rescore_spec import RescoreInput, readout
+from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hybrid.priors import RetrieverPrior, open_sources
 from grls.train.chains.examples import ChainExample, HopExample
@@ -115,7 +116,7 @@ class Proposals:
             if source.corpus.fingerprint != corpus.fingerprint:
                 raise MismatchError(
                     f"{source.name} is over {source.corpus.source} and the data set's corpus is "
-                    f"{corpus.source}: index it again with `grls index MODEL --corpus`."
+                    f"{corpus.source}: {remedy_of_other_corpus(source.corpus, corpus)}."
                 )
         return cls(options, sources, corpus, codec)
 

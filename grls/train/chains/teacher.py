@@ -9,6 +9,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, MismatchError
+from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.appending import found_after
 from grls.retrieve.hybrid.priors import RetrieverPrior
@@ -57,7 +58,8 @@ class RetrieverTeacher:
         scoring = RetrieverPrior(self.retriever, folder)
         if self.retriever.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
-                f"{folder} is over another corpus than the training data; index that corpus for the teacher."
+                f"{folder} is over another corpus than the training data: "
+                f"{remedy_of_other_corpus(self.retriever.corpus, corpus)}."
             )
         self.corpus = corpus
         self.temperature = scoring.temperature if temperature is None else temperature
