@@ -3,12 +3,14 @@
 The best on dev is not always the best: of two systems whose recall differs by less than chance would make
 it, the simpler one is as good a guess, and faster. So of all systems within one standard error of the best
 one (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3) the cheapest is kept. But
-what is kept is never worse on dev than one of its members: then the member itself would do.
+what is kept is never worse on dev than one of its members: then the member itself would do. Recall alone
+decides; what the choice loses in the other measures is said beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,11 @@ import numpy as np
 from grls.io.counts import counted
 
 _TIE = 1e-9
+
+_LOSS = 0.01
+"""A mean that is lower by less is not worth a word."""
+
+_NO_MEASURES: Mapping[str, float] = MappingProxyType({})
 
 
 class Candidate(NamedTuple):
@@ -27,6 +34,7 @@ class Candidate(NamedTuple):
         order: Mean nDCG@10, which decides where recall is level.
         cost: What a query costs, beside the other systems.
         members: Names of the systems that it is made of.
+        measures: The means of the other measures, by name.
     """
 
     name: str
@@ -34,6 +42,7 @@ class Candidate(NamedTuple):
     order: float
     cost: float
     members: tuple[str, ...] = ()
+    measures: Mapping[str, float] = _NO_MEASURES
 
     @property
     def recall(self) -> float:
@@ -64,10 +73,27 @@ def choose_system(candidates: Sequence[Candidate]) -> KeptSystem:
         key=lambda one: (one.cost, -one.recall),
     )
     shown = f"recall {100 * kept.recall:.1f} on {counted(len(kept.recalls), 'dev query')}"
+    worse = _losses(kept, [one for one in candidates if one.cost < kept.cost or one is best])
     if kept.name == best.name:
-        return KeptSystem(kept.name, best.name, f"the best: {shown}")
+        return KeptSystem(kept.name, best.name, f"the best: {shown}{worse}")
     why = f"{shown}, within one standard error of {best.name} ({100 * best.recall:.1f}), and simpler"
-    return KeptSystem(kept.name, best.name, why)
+    return KeptSystem(kept.name, best.name, why + worse)
+
+
+def _losses(kept: Candidate, others: Sequence[Candidate]) -> str:
+    """In which measures the kept system is worse than a simpler one or the best; empty: in none."""
+
+    def lost(other: Candidate) -> dict[str, float]:
+        gaps = {name: other.measures.get(name, 0.0) - value for name, value in kept.measures.items()}
+        return {name: gap for name, gap in gaps.items() if gap >= _LOSS}
+
+    most = max(others, key=lambda one: sum(lost(one).values()), default=kept)
+    if not lost(most):
+        return ""
+    pairs = [
+        f"{name} {100 * kept.measures[name]:.1f}, not {100 * most.measures[name]:.1f}" for name in lost(most)
+    ]
+    return f"; but {most.name} ranks better there: " + "; ".join(pairs)
 
 
 def _worse_than_a_member(one: Candidate, candidates: Sequence[Candidate]) -> bool:

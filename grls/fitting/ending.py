@@ -70,6 +70,11 @@ class FitEnding:
         compare = self.stages["compare"]
         folders.search_as_hybrid(self.work)
         names = [name for name in compare.options["systems"] if self.work.member(name).is_dir()]
+        for name in (one for one in names if folders.is_single_step(self.work, one)):
+            self.work.progress.say(
+                f"{name}: one hop is best, so it is {folders.RANKED[name]}, and not compared"
+            )
+        names = [name for name in names if not folders.is_single_step(self.work, name)]
         shared = self.steps.step("share", {"systems": names}, lambda: self._share(names), limited=True)
         self.splits: dict[str, str] = shared["splits"]
         names = shared["systems"]
@@ -159,9 +164,10 @@ class FitEnding:
         candidates = []
         for one in systems:
             run = system_run(self.work, gold.split, one)
-            candidates.append(
-                Candidate(one.name, gold.recalls(run, self.k), gold.order(run), one.cost, one.members)
-            )
+            measures = gold.measures(run, self.k)
+            recalls, order = gold.recalls(run, self.k), gold.order(run)
+            others = {name: value for name, value in measures.items() if name != f"R@{self.k}"}
+            candidates.append(Candidate(one.name, recalls, order, one.cost, one.members, others))
         self.choice: KeptSystem = choose_system(candidates)
         return next(one for one in systems if one.name == self.choice.name)
 

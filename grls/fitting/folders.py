@@ -100,3 +100,11 @@ def make_hops_system(work: FitWork, stage: Stage) -> dict[str, Any]:
     content = {"retriever": relative(work.member(RANKED[stage.system]), folder), "hops": hops}
     create(folder, "hops", content, Opening(work.options.device))
     return {"folder": stage.system}
+
+
+def is_single_step(work: FitWork, system: str) -> bool:
+    """Whether a system of hops was tuned to one hop, and so is the retriever that it ranks with."""
+    if system not in RANKED:
+        return False
+    hops = read_spec(work.member(system)).get("hops") or {}
+    return hops.get("max") == 1

@@ -34,6 +34,23 @@ def test_a_clear_winner_is_kept_whatever_it_costs() -> None:
     assert choose_system([best]).why == "the best: recall 95.2 on 21 dev queries"
 
 
+def test_what_the_choice_loses_in_other_measures_is_said() -> None:
+    """Of 24 dev queries two were found whole by hops, and all others were ranked worse."""
+    simple = Candidate(
+        "bm25", [0.5] * 2 + [1.0] * 22, 0.874, 1, (), {"nDCG@10": 0.874, "RR": 0.972, "R@20": 1.0}
+    )
+    hops = Candidate(
+        "bm25-hops", [1.0] * 24, 0.783, 4, ("bm25",), {"nDCG@10": 0.783, "RR": 0.792, "R@20": 1.0}
+    )
+    kept = choose_system([simple, hops])
+    assert kept.name == "bm25-hops"
+    assert kept.why == (
+        "the best: recall 100.0 on 24 dev queries; but bm25 ranks better there: nDCG@10 78.3, not 87.4; "
+        "RR 79.2, not 97.2"
+    )
+    assert "but" not in choose_system([simple, hops._replace(measures=simple.measures)]).why
+
+
 def test_of_level_systems_the_cheapest_is_kept_and_order_decides_which_is_best() -> None:
     one, other = candidate("a", [0.5, 0.5], 1, order=0.2), candidate("b", [0.5, 0.5], 2, order=0.9)
     kept = choose_system([one, other])
