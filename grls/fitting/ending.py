@@ -70,11 +70,12 @@ class FitEnding:
         compare = self.stages["compare"]
         folders.search_as_hybrid(self.work)
         names = [name for name in compare.options["systems"] if self.work.member(name).is_dir()]
-        for name in (one for one in names if folders.is_single_step(self.work, one)):
+        self.same = [name for name in names if folders.is_single_step(self.work, name)]
+        for name in self.same:
             self.work.progress.say(
                 f"{name}: one hop is best, so it is {folders.RANKED[name]}, and not compared"
             )
-        names = [name for name in names if not folders.is_single_step(self.work, name)]
+        names = [name for name in names if name not in self.same]
         shared = self.steps.step("share", {"systems": names}, lambda: self._share(names), limited=True)
         self.splits: dict[str, str] = shared["splits"]
         names = shared["systems"]
@@ -180,21 +181,16 @@ class FitEnding:
         split = self.splits[self.divided.reported]
         passages = counted(self.plan.facts.passages, "passage")
         title = f"grls fit: {counted(len(systems), 'system')} over {passages}"
-        write_page(self.work, systems, split, kept, title)
+        write_page(self.work, systems, split, kept, title, self._of_run(kept))
         return {"page": "report.html"}
 
     def _write(self, systems: Sequence[FittedSystem], kept: FittedSystem) -> Fitted:
         """Write ``fit.json``."""
-        journal = self.steps.journal
         reported = dict.fromkeys((DEV, self.divided.reported))
         metrics = {one.name: self._measures([*reported], one) for one in systems}
-        left_out = {key: result[LEFT_OUT] for key, result in self.steps.results.items() if LEFT_OUT in result}
         content = {
-            "kept": kept.name,
-            "why": self.choice.why,
-            "best_on_dev": self.choice.best,
+            **self._of_run(kept),
             "retriever": f"members/{kept.folder}",
-            "weights": {name: recorded(fusion) for name, fusion in self.weights.items()},
             "metrics": metrics,
             "data": {
                 "name": self.source.name,
@@ -210,20 +206,31 @@ class FitEnding:
             },
             "base_models": self._base_models(kept),
             "options": asdict(self.work.options),
-            "plan": {
-                "stages": [asdict(stage) for stage in self.plan.stages],
-                "skipped": [asdict(one) for one in self.plan.skipped],
-                "left_out": left_out,
-            },
             "results": self.steps.results,
-            "step_seconds": journal.step_seconds(),
-            "seconds": round(self.steps.clock.seconds, 1),
         }
         content["language"] = self.plan.facts.language
         write_result(self.work.output, content)
         fitted = Fitted.read(self.work.output)
         write_card(fitted, content, self.work.options.device)
         return fitted
+
+    def _of_run(self, kept: FittedSystem) -> dict[str, Any]:
+        """What was kept and why, what was done and how long it took, and what was left out."""
+        left_out = {key: result[LEFT_OUT] for key, result in self.steps.results.items() if LEFT_OUT in result}
+        return {
+            "kept": kept.name,
+            "why": self.choice.why,
+            "best_on_dev": self.choice.best,
+            "weights": {name: recorded(fusion) for name, fusion in self.weights.items()},
+            "same": {name: folders.RANKED[name] for name in self.same},
+            "plan": {
+                "stages": [asdict(stage) for stage in self.plan.stages],
+                "skipped": [asdict(one) for one in self.plan.skipped],
+                "left_out": left_out,
+            },
+            "step_seconds": self.steps.journal.step_seconds(),
+            "seconds": round(self.steps.clock.seconds, 1),
+        }
 
     def _base_models(self, kept: FittedSystem) -> list[str]:
         """The names of the models that the kept system begins with."""

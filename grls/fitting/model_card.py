@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.fitting.account import account_of
 from grls.fitting.models import licence_of, title_of
 from grls.fitting.result import Fitted
 from grls.io.files import atomic_file
@@ -32,7 +33,7 @@ def write_card(fitted: Fitted, content: dict[str, Any], device: str) -> None:
     )
     notes = "\n\n".join(_notes(fitted, content, models))
     name = fitted.output.absolute().name
-    card = Card(name, retriever.describe(), len(retriever.corpus), said, fitted.metrics, notes)
+    card = Card(name, retriever.describe(), len(retriever.corpus), said, fitted.metrics, notes, local=True)
     with atomic_file(fitted.output / CARD) as stream:
         stream.write(card.text)
 
@@ -50,10 +51,14 @@ def _notes(fitted: Fitted, content: dict[str, Any], models: Sequence[str]) -> li
     sizes = ", ".join(f"{count:,} {split}" for split, count in fitted.queries.items())
     data = content["data"]
     queries = ", ".join(f"{count:,} {split}" for split, count in data["queries"].items())
-    lines = [f"Measured on {sizes} queries. Kept: {fitted.kept}, {fitted.why}."]
+    lines = [f"Measured on {sizes} queries, in percent. Kept: {fitted.kept}, {fitted.why}."]
     lines += ["## Data", f"Queries: {queries}."]
     lines += ["\n".join(f"- {note}" for note in data["notes"])] if data["notes"] else []
-    lines += ["## How it was made", _recipe(content)]
+    account = account_of(content)
+    made = (f"- {what}" + (f" ({took})" if took else "") for what, took in account.done)
+    lines += ["## How it was made", "\n".join(made), f"{duration(content['seconds'])} in all."]
+    skipped = "\n".join(f"- {name}: {why}" for name, why in account.skipped)
+    lines += ["## What was skipped", skipped] if skipped else []
     lines += ["Begun from " + ", ".join(map(_begun, models)) + "."] if models else []
     lines.append("## Licence\n\nThat of the base models and of the texts, whose holders decide.")
     return lines
@@ -63,19 +68,3 @@ def _begun(model: str) -> str:
     """A base model with its licence, where that is known; of a folder no path of this machine."""
     licence = licence_of(model)
     return f"`{title_of(model)}`" + ("" if licence is None else f" (licence: {licence})")
-
-
-def _recipe(content: dict[str, Any]) -> str:
-    """The stages of a plan that were done, and what was left out."""
-    plan, seconds, lines = content["plan"], content["step_seconds"], []
-    for stage in plan["stages"]:
-        key = f"{stage['name']} {stage['system']}".strip()
-        if key in plan["left_out"]:
-            lines.append(f"- left out: {stage['what']} ({plan['left_out'][key]})")
-        elif key in seconds:
-            lines.append(f"- {stage['what']} ({duration(seconds[key])})")
-        elif stage["name"] == "fusion" and not content["weights"]:
-            lines.append("- fuse the systems: none is better than its members")
-        else:
-            lines.append(f"- {stage['what']}")
-    return "\n".join(lines)

@@ -24,6 +24,9 @@ _MOST = 1e300
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _CODE = re.compile(r"[a-z0-9.+-]+")
 
+_SHARE = re.compile(r"(^| )(n?DCG|R|P|RR|MRR|AP|MAP|F1|Success|recall|precision)(@\d+)?$")
+"""Measures that are shares of 1."""
+
 Figures = Mapping[str, Mapping[str, float]]
 """System -> measure -> value."""
 
@@ -71,6 +74,7 @@ class Card:
         options: What the user says.
         figures: Measures of systems, for the table.
         notes: Further text, in Markdown.
+        local: Whether the name is that of the folder of the card, not of a repository.
     """
 
     name: str
@@ -79,6 +83,7 @@ class Card:
     options: CardOptions = field(default_factory=CardOptions)
     figures: Figures = field(default_factory=dict)
     notes: str = ""
+    local: bool = False
 
     @property
     def text(self) -> str:
@@ -89,7 +94,8 @@ class Card:
         from huggingface_hub import ModelCardData
 
         options = self.options
-        tags = ["retrieval", "generative-retrieval", "grls", self.described.system]
+        generative = ["generative-retrieval"] if _is_generative(self.described) else []
+        tags = ["retrieval", *generative, "grls", self.described.system]
         return ModelCardData(
             license=options.license,
             library_name="grls",
@@ -112,11 +118,12 @@ class Card:
         }
         listed = "\n".join(f"- {what}: {value}" for what, value in facts.items() if value)
         options = json.dumps(how.options, indent=2, ensure_ascii=False)
+        where = "  # the path of the folder of this file, or its name on the hub" if self.local else ""
         parts = [
             f"# {self.name}",
             f"A retriever of the Python package `grls` over {counted(self.passages, 'passage')}.",
             "## Use",
-            f'```python\nimport grls\nretriever = grls.load("{self.name}")\n'
+            f'```python\nimport grls\nretriever = grls.load("{self.name}"){where}\n'
             'hits = retriever.search("your question", k=5)\n```',
             "## What it is",
             listed,
@@ -175,9 +182,20 @@ def _numbers(content: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def _is_generative(described: Description) -> bool:
+    """Whether a generator is a part of a retriever."""
+    names = (described.system, described.name, *described.members)
+    return any(word in name for name in names for word in ("generator", "hybrid"))
+
+
 def _table(figures: Figures) -> str:
+    """The measures of systems; shares of 1 in points, as in all other tables."""
     names = list(dict.fromkeys(name for row in figures.values() for name in row))
     lines = [["system", *names], ["---", *["---:"] * len(names)]]
     for system, row in figures.items():
-        lines.append([system, *(f"{row[name]:.4g}" if name in row else "" for name in names)])
+        lines.append([system, *(_shown(name, row[name]) if name in row else "" for name in names)])
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{100 * value:.1f}" if _SHARE.search(name) and 0 <= value <= 1 else f"{value:.4g}"

@@ -89,12 +89,12 @@ def test_a_card_is_written_and_its_header_is_valid(kinds: Path, sent: Path, tmp_
     assert yaml.safe_load(header) == {
         "license": "apache-2.0",
         "library_name": "grls",
-        "tags": ["retrieval", "generative-retrieval", "grls", "biencoder"],
+        "tags": ["retrieval", "grls", "biencoder"],  # no generator is in it
         "base_model": ["sentence-transformers/all-MiniLM-L6-v2"],
         "language": ["en"],
     }
     assert 'retriever = grls.load("user/mine")' in body
-    assert "| mine / ours | 0.5 | 0.75 |" in body
+    assert "| mine / ours | 50.0 | 75.0 |" in body
     assert "- Passages: 10" in body
     assert not (tmp_path / "dense" / "README.md").exists()  # only the copy has a card
 

@@ -100,7 +100,11 @@ def test_a_run_makes_systems_compares_them_and_opens_as_the_best(place: Path, wh
 def test_the_card_says_what_was_measured_on_what_and_how_it_was_made(place: Path, whole: Fitted) -> None:
     card = (place / "whole" / "README.md").read_text()
     assert 'grls.load("whole")' in card
-    assert "Measured on 4 dev, 3 test queries." in card
+    assert "# the path of the folder of this file" in card
+    assert "Measured on 4 dev, 3 test queries, in percent." in card
+    assert f"| {100 * whole.metrics['bm25']['test R@2']:.1f} |" in card
+    assert "## What was skipped\n\n- " in card
+    assert "- dense-hops: one hop is best, which is dense" in card
     assert "Queries: 9 train, 4 dev, 3 test." in card
     assert "| hybrid |" in card
     assert "fine-tune" in card
@@ -171,6 +175,16 @@ def test_the_page_shows_every_system_of_the_table(place: Path, whole: Fitted) ->
     page = (place / "whole" / "report.md").read_text()
     assert f"{len(whole.metrics)} systems over" in page
     assert f"{len(whole.metrics)} runs on" in page
+
+
+def test_the_page_says_what_was_kept_and_why_the_times_and_what_was_skipped(
+    place: Path, whole: Fitted
+) -> None:
+    page = (place / "whole" / "report.html").read_text()
+    assert f"{whole.kept}, {whole.why}." in page
+    assert "What was skipped" in page
+    assert "one hop is best, which is dense" in page
+    assert "rank 4 dev and 3 test queries with every system" in page
 
 
 def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
