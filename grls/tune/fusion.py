@@ -8,13 +8,10 @@ from typing import Any
 from grls.data.types import Chain, Hit
 from grls.errors import ConfigError
 from grls.retrieve.base import FindsChains
-from grls.retrieve.fusion.fuse import Fusion, tune_weights
+from grls.retrieve.fusion.fuse import FUSED, Fusion, tune_weights
 from grls.retrieve.fusion.retriever import fuse_chains
 from grls.retrieve.spec import MANIFEST, made
 from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
-
-_DEPTH = 100
-"""Passages of each member that are fused, at least."""
 
 
 def tune_fusion(tuning: Tuning) -> TuneChoice:
@@ -28,15 +25,15 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
     fusion = made(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
     if fusion.method == "interleave":
         raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
-    depth = max(k, _DEPTH, spec.get("depth") or 0)
-    members = [_asked(tuning, n, member, depth) for n, member in enumerate(spec["members"])]
+    depth = spec.get("depth") or FUSED  # what the folder fuses
+    members = [_asked(tuning, n, member, max(k, depth)) for n, member in enumerate(spec["members"])]
     dynamic = all("done" in member[0] for member in members if member)
 
     def rankings(tried: Fusion, query: int) -> list[Hit]:
         answers = [member[query] for member in members]
         hits = [as_hits(one["hits"]) for one in answers]
         if not dynamic:
-            return tried.fuse(hits)
+            return tried.fuse_first(hits, depth, max(k, depth))
         chains = [Chain(tuple(own), 0.0, one["done"]) for own, one in zip(hits, answers, strict=True)]
         return list(fuse_chains(chains, tried, spec.get("length", "mean")).hits)
 

@@ -26,6 +26,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
 from grls.runs.trec import read_run
+from grls.tune import fusion
 from grls.tune.journal import Journal
 
 SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")
@@ -253,6 +254,26 @@ def test_the_weights_of_a_fusion(
     assert f"{100 * found:.1f}" == gain[3]
     update_spec(fused, {"method": "interleave", "weights": None})
     assert "interleaving has no weights to tune" in fails(capsys, *tune(fused, data))
+
+
+def test_a_fusion_is_tuned_as_deep_as_it_fuses(
+    data: Path,
+    fused: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Weights were tuned on the first 100 hits of each member, whatever the depth of the folder."""
+    update_spec(fused, {"depth": 1})
+    before = retrieved(fused, data, tmp_path, "--k=2")["sequence_recall"]["recall@2"]
+    capsys.readouterr()
+    ask, asked = fusion._asked, []
+    monkeypatch.setattr(fusion, "_asked", lambda *given: asked.append(given[-1]) or ask(*given))
+    assert main(tune(fused, data, "--grid.k=2")) == 0
+    assert asked == [2, 2]
+    (gain,) = GAIN.findall(capsys.readouterr().out)
+    after = retrieved(fused, data, tmp_path, "--k=2")["sequence_recall"]["recall@2"]
+    assert gain[2:4] == (f"{100 * before:.1f}", f"{100 * after:.1f}")
 
 
 def test_where_rankings_are_cut(

@@ -35,6 +35,9 @@ from grls.io.counts import counted
 from grls.io.progress import Progress
 
 Method = Literal["interleave", "rrf", "sum"]
+FUSED = 20
+"""Default number of hits of each member of a folder that give scores."""
+
 Normalization = Literal["min-max", "zmuv", "rank", "borda", "none"]
 """How ``sum`` calibrates the n scores of a ranking.
 
@@ -122,6 +125,23 @@ class Fusion:
         if self.method == "rrf":
             return rrf(weighed, positive, self.rrf_k)[:k]
         return weighted_sum(weighed, positive, self.normalization)[:k]
+
+    def fuse_first(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
+        """Fuse the first hits of each ranking; the others stand last, in turn, with the lowest score.
+
+        So neither score nor order depends on how long the rankings are.
+
+        Args:
+            rankings: One a member, best first.
+            depth: Number of hits of each that give scores.
+            k: Most hits.
+        """
+        fused = self.fuse([hits[:depth] for hits in rankings])
+        if len(fused) >= k:
+            return fused[:k]
+        known, weights = {hit.id for hit in fused}, self.weights or (1.0,) * len(rankings)
+        more = interleave([hits for hits, weight in zip(rankings, weights, strict=True) if weight > 0])
+        return (fused + [Hit(hit.id, fused[-1].score) for hit in more if hit.id not in known])[:k]
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

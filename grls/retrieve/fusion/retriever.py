@@ -24,17 +24,13 @@ from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
-from grls.retrieve.fusion.fuse import Fusion, interleave
+from grls.retrieve.fusion.fuse import FUSED, Fusion
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
-
-
-_DEPTH = 20
-"""Default number of hits of each member that give scores."""
 
 
 class FusionRetriever:
@@ -116,18 +112,9 @@ class FusionRetriever:
         """
         queries = queries_of(queries)
         check_counts(k=k)
-        depth = k if self.fusion.method == "interleave" else self.depth or _DEPTH
+        depth = k if self.fusion.method == "interleave" else self.depth or FUSED
         results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
-        return [self._fused(rankings, depth, k) for rankings in zip(*results, strict=True)]
-
-    def _fused(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
-        """The first ``depth`` hits of the members, fused, and those beyond them."""
-        fused = self.fusion.fuse([hits[:depth] for hits in rankings])
-        if len(fused) >= k:
-            return fused[:k]
-        known, weights = {hit.id for hit in fused}, self.fusion.weights or (1.0,) * len(rankings)
-        more = interleave([hits for hits, weight in zip(rankings, weights, strict=True) if weight > 0])
-        return (fused + [Hit(hit.id, fused[-1].score) for hit in more if hit.id not in known])[:k]
+        return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]
 
 
 class FusedChains:
