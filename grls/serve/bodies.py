@@ -42,6 +42,7 @@ class SearchBody(Filtered):
         description="A query, or a list of queries.", examples=["what do otters eat?"]
     )
     k: int = Field(10, ge=1, description="Largest number of hits of a query.")
+    metadata: bool = Field(False, description="Send the metadata of each passage, which filters compare.")
 
     def queries(self) -> list[str]:
         """The queries, as a list."""
@@ -63,11 +64,19 @@ class HitBody(Body):
     text: str
 
 
+class FoundHitBody(HitBody):
+    """A passage of a ranking."""
+
+    metadata: dict[str, Any] | None = Field(
+        None, description="Its metadata, which filters compare; null: the request does not ask for them."
+    )
+
+
 class ResultBody(Body):
     """The hits of a query, best first."""
 
     query: str
-    hits: list[HitBody]
+    hits: list[FoundHitBody]
 
 
 class FoundBody(Body):

@@ -5,8 +5,10 @@ The module does not know what is served.
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +17,7 @@ from typing import Any, TextIO
 import uvicorn
 from starlette.types import ASGIApp
 
+from grls.errors import ConfigError
 from grls.serve.request_log import JsonLines
 
 _LOGS = ("grls.serve", "uvicorn", "mcp")
@@ -28,6 +31,43 @@ class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         if self.started and self.servers:
             port = self.servers[0].sockets[0].getsockname()[1]
             say(f"Ready: open {address_of(self.config.host, port)}")
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that cannot be listened at, before anything is loaded.
+
+    Args:
+        host: The address to listen at.
+        port: The port; 0: any free one.
+
+    Raises:
+        ConfigError: The port is taken, or this machine does not have the address.
+    """
+    try:
+        places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, place in dict.fromkeys(places):
+            with socket.socket(family, kind, protocol) as one:
+                if sys.platform != "win32":  # there it would take a port from another program
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                one.bind(place)
+    except OSError as error:
+        raise _unbound(error, host, port) from error
+
+
+def _unbound(error: OSError, host: str, port: int) -> ConfigError:
+    """The error of an address that cannot be listened at."""
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(
+            f"port {port} of {host} is taken by another program: end that one, or give another --port "
+            "(0: any free one)."
+        )
+    if error.errno == errno.EACCES:
+        return ConfigError(f"port {port} is for the administrator: give a --port above 1023.")
+    return ConfigError(
+        f"--host {host} is no address of this machine ({error.strerror or error}): give another."
+    )
 
 
 def address_of(host: str, port: int) -> str:

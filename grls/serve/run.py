@@ -14,7 +14,7 @@ from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
 from grls.serve.examples import queries_to_try
 from grls.serve.hosts import accepted_hosts
-from grls.serve.listening import address_of, listening, loading, log_lines, say, until_signal
+from grls.serve.listening import address_of, check_port, listening, loading, log_lines, say, until_signal
 from grls.serve.metrics import Metrics
 from grls.serve.options import AccessOptions, RequestLimits
 from grls.serve.served import Opened, named_folders, open_served
@@ -54,6 +54,7 @@ def run_server(
     """
     named_folders(folders)  # before the line that says what is loaded
     admin = read_admin_token(access.admin)
+    check_port(host, port)
     say(loading(folders, address_of(host, port)))
     tried = () if examples is None else queries_to_try(examples)
     serving = open_serving(folders, limits, device, precision, answer, say=say)

@@ -109,7 +109,7 @@ def test_a_wrong_request_is_refused_with_what_was_expected(
 
 
 TEXT = "a text of 1 to 4,000 characters"
-FIELDS = "retriever, where, allow, hops, query, k"
+FIELDS = "retriever, where, allow, hops, query, k, metadata"
 PLAIN: list[tuple[Any, dict[str, str]]] = [
     ({"query": ""}, {"query": f"expected {TEXT}, or a list of 1 to 64 such texts, got an empty text"}),
     ({"query": 7}, {"query": f"expected {TEXT}, or a list of 1 to 64 such texts, got 7"}),
@@ -249,3 +249,16 @@ def test_a_score_that_is_no_number(slow: Callable[..., tuple[TestClient, Slow]])
     answer = client.post("/v1/search", json={"query": "f"})
     (hit,) = json.loads(answer.text, parse_constant=lambda name: math.nan)["results"][0]["hits"]
     assert hit["score"] is None
+
+
+def test_metadata_come_where_they_are_asked_for(client: TestClient) -> None:
+    body = {"query": "right quote alert", "retriever": "hostile"}
+    without = client.post("/v1/search", json=body).json()["results"][0]["hits"]
+    assert {hit["metadata"] for hit in without} == {None}
+    hits = client.post("/v1/search", json=body | {"metadata": True}).json()["results"][0]["hits"]
+    years = {passage.id: 2000 + number for number, passage in enumerate(HOSTILE)}
+    assert [hit["metadata"] for hit in hits] == [{"year": years[hit["id"]]} for hit in hits]
+    assert "metadata" in problem(client.post("/v1/search", json=body | {"metadata": 1}), 422)["detail"]
+    assert (
+        "metadata" in client.get("/openapi.json").json()["components"]["schemas"]["SearchBody"]["properties"]
+    )

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,7 +16,8 @@ import pytest
 from serve_helpers import hostile_folder
 
 from grls.cli import main
-from grls.serve.listening import address_of, listening, say
+from grls.errors import ConfigError
+from grls.serve.listening import address_of, check_port, listening, say
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,3 +116,24 @@ def test_without_its_packages(
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert main(["serve", str(hostile_folder(tmp_path / "one"))]) == 1
     assert 'pip install "grls[serve]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--worker.process", "true"]])
+def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(
+    tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = hostile_folder(tmp_path / "one")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["serve", str(folder), "--port", str(port), *more]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        f"error: port {port} of 127.0.0.1 is taken by another program: end that one, or give another --port "
+        "(0: any free one)."
+    ]
+
+
+def test_a_host_of_another_machine_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--host 192\.0\.2\.1 is no address of this machine"):
+        check_port("192.0.2.1", 0)

@@ -62,6 +62,15 @@ def test_search_is_that_of_the_retriever(serving: Serving, kinds: Path) -> None:
     assert not result.is_error
 
 
+def test_search_shows_metadata_where_it_is_asked_for(serving: Serving) -> None:
+    asked = {"query": "alert", "retriever": "hostile", "k": 1}
+    (plain,) = called(tool_server(serving), "search", **asked).structured_content["hits"]
+    (whole,) = called(tool_server(serving), "search", **asked, metadata=True).structured_content["hits"]
+    assert plain["metadata"] is None
+    assert whole == plain | {"metadata": whole["metadata"]}
+    assert set(whole["metadata"]) == {"year"}
+
+
 def test_hops_are_those_of_the_stream(serving: Serving, kinds: Path) -> None:
     result = called(tool_server(serving), "hops", query="is the otter calm ?", retriever="hops")
     streamed = list(load(kinds / "hops", device="cpu").stream("is the otter calm ?"))

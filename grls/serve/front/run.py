@@ -19,7 +19,7 @@ from grls.serve.front.supervisor import CHILD, Supervisor
 from grls.serve.front.task import WorkerTask
 from grls.serve.guards import guards
 from grls.serve.hosts import accepted_hosts
-from grls.serve.listening import address_of, listening, loading, log_lines, say, until_signal
+from grls.serve.listening import address_of, check_port, listening, loading, log_lines, say, until_signal
 from grls.serve.options import ONE_PROCESS, WorkerProcessOptions
 from grls.serve.problems import problem_for
 from grls.serve.served import named_folders
@@ -48,6 +48,7 @@ def run_front(
     """
     server, supervisor = front_server(task, host, port, worker, child)
     log_lines()
+    check_port(host, port)
     say(loading(task.folders, address_of(host, port)))
     supervisor.say = say
     with until_signal(server):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from fastapi import Request
 from starlette.responses import Response
 
 from grls.data.types import Hit
-from grls.serve.bodies import FoundBody, HitBody, ResultBody, SearchBody
+from grls.serve.bodies import FoundBody, FoundHitBody, HitBody, ResultBody, SearchBody
 from grls.serve.jobs import BatchKey, SearchJob
 from grls.serve.serving import asked, check_limit, check_queries, serving
 from grls.serve.waiting import outcome
@@ -22,12 +23,17 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     version, retriever, allow = asked(state, body)
     job = SearchJob(queries, BatchKey(retriever, body.k, allow))
     rankings = await outcome(request, version, job, state.limits.seconds)
-    results = [
-        ResultBody(query=query, hits=[hit_body(hit) for hit in hits])
-        for query, hits in zip(queries, rankings, strict=True)
-    ]
+    results = [result_body(query, hits, body.metadata) for query, hits in zip(queries, rankings, strict=True)]
     found = FoundBody(retriever=version.name, version=version.number, results=results)
     return Response(found.model_dump_json(), media_type="application/json")  # FastAPI would check it again
+
+
+def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
+    """A ranking, as it is sent; metadata are read only where they are asked for."""
+    bodies = [
+        FoundHitBody(**dict(hit_body(hit)), metadata=dict(hit.metadata) if metadata else None) for hit in hits
+    ]
+    return ResultBody(query=query, hits=bodies)
 
 
 def hit_body(hit: Hit) -> HitBody:

@@ -15,7 +15,7 @@ from grls.serve.fields import as_arguments
 from grls.serve.jobs import BatchKey, SearchJob
 from grls.serve.problems import RefusalError, problem_for
 from grls.serve.routes.passages import passage_of
-from grls.serve.routes.search import hit_body
+from grls.serve.routes.search import result_body
 from grls.serve.routes.stream import HopStream, hop_body
 from grls.serve.served import Version
 from grls.serve.serving import Serving, asked, check_limit, check_queries
@@ -37,6 +37,7 @@ WhereField = Annotated[
     ),
 ]
 KField = Annotated[int, Field(ge=1, description="Largest number of passages.")]
+MetadataField = Annotated[bool, Field(description="Show the metadata of each passage as well.")]
 StepsField = Annotated[
     Literal["fixed", "dynamic"] | None,
     Field(
@@ -71,18 +72,25 @@ class RetrievalTools:
         self._serving = serving
 
     async def search(
-        self, query: QueryField, k: KField = 5, where: WhereField = None, retriever: RetrieverField = None
+        self,
+        query: QueryField,
+        k: KField = 5,
+        where: WhereField = None,
+        retriever: RetrieverField = None,
+        metadata: MetadataField = False,
     ) -> ResultBody:
         """Find the passages of the corpus that answer a query, best first, with id, title, text and score."""
         state = self._serving
         with clear_errors():
             check_queries([query], state.limits)
             check_limit("k", k, state.limits.k)
-            body = SearchBody(query=query, k=k, where=where, retriever=retriever, allow=None, hops=None)
+            body = SearchBody(
+                query=query, k=k, where=where, retriever=retriever, allow=None, hops=None, metadata=metadata
+            )
             version, found, allow = asked(state, body)
             job = SearchJob([query], BatchKey(found, k, allow))
             (hits,) = await outcome(None, version, job, state.limits.seconds)
-            return ResultBody(query=query, hits=[hit_body(hit) for hit in hits])
+            return result_body(query, hits, body.metadata)
 
     async def hops(
         self,
