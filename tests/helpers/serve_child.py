@@ -47,6 +47,9 @@ class Letters:
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         return [Passage(self.names[number], f"text {self.names[number]}") for number in numbers]
 
+    def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, dict[str, object]]]:
+        return [(passage, {}) for passage in self.passages(numbers)]
+
 
 class Deadly:
     """Finds the passage that a query names, unless it dies."""
