@@ -233,13 +233,13 @@ def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> s
 
 
 def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
-    """Print the error for an unknown verb, with the verbs that exist; the first ``known`` words are right."""
+    """Print the error for an unknown verb, with a near one or all there are; ``known`` words are right."""
     prog = " ".join(["grls", *words[:known]])
     usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.what)
     kind = "verb" if verb is None else "name"
     near = get_close_matches(words[known], VERBS if verb is None else verb.names, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    print(f"error: unknown {kind} {words[known]!r}{hint}\n\n{usage}", end="", file=sys.stderr)
+    more = f"; did you mean {near[0]!r}?\n`{prog} --help` lists them all.\n" if near else f"\n\n{usage}"
+    print(f"error: unknown {kind} {words[known]!r}{more}", end="", file=sys.stderr)
     return 2
 
 

@@ -171,7 +171,10 @@ def test_an_error_of_another_kind_is_a_fault(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["retreive"]) == 2
-    assert capsys.readouterr().err.startswith("error: unknown verb 'retreive'; did you mean 'retrieve'?\n")
+    said = "error: unknown verb 'retreive'; did you mean 'retrieve'?\n`grls --help` lists them all.\n"
+    assert capsys.readouterr().err == said
+    assert main(["xyz"]) == 2
+    assert "  retrieve  " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", commands())
@@ -232,9 +235,14 @@ def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[st
         (("fit", "d", "--budget"), "--budget needs a value."),
         (
             ("index", "bm25", "d"),
-            "the argument 'd' has no place: `grls index bm25` takes only options.",
+            "the argument 'd' has no place: `grls index bm25` takes only options. Write `grls index bm25 "
+            "--corpus CORPUS --output OUTPUT`.",
         ),
-        (("fit", "d", "e"), "the argument 'e' has no place: `grls fit` takes data, and options."),
+        (
+            ("fit", "d", "e"),
+            "the argument 'e' has no place: `grls fit` takes data, and options. Write "
+            "`grls fit DATA --output OUTPUT`.",
+        ),
     ],
 )
 def test_a_wrong_option_is_one_line_with_the_remedy(

@@ -50,6 +50,7 @@ def evaluate(
     from grls.evaluation.measures import MEASURES, measure_names
     from grls.io.files import refuse_unwritable, write_json
     from grls.io.logs import quiet
+    from grls.io.terminal import visible
 
     quiet()
     if isinstance(ks, int | str):
@@ -70,7 +71,11 @@ def evaluate(
     else:
         names = measure_names(MEASURES if measures is None else measures)
         corpus = Corpus.read(data)
-        reports = [_run(run, data, split, ks, names, baseline, examples, corpus) for run in runs]
+        reports = []
+        for number, run in enumerate(runs):
+            if len(runs) > 1:
+                print(f"{chr(10) if number else ''}{visible(run)}")
+            reports.append(_run(run, data, split, ks, names, baseline, examples, corpus))
         each = [{"run": run, **report} for run, report in zip(runs, reports, strict=True)]
         report = reports[0] if len(reports) == 1 else {"runs": each}
     if output is not None:

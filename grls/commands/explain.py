@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, DataError
@@ -52,7 +53,8 @@ def explain(
         retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``.
             Decoding steps are explained of those that decode whole passages: generative, with priors
             (hybrid), or either hop by hop (hops).
-        data: Data set folder.
+        data: Data set folder; null: that of the run of `grls fit` that made the retriever, if the query is
+            one of it.
         split: The split whose qrels name the gold passages. It must judge the query, unless case.gold is set.
         case: What is explained, and how far it is looked into.
         k: Number of passages to search for; null: 10 in a single step and in ranked hops, else as many as
@@ -81,6 +83,7 @@ def explain(
 
     quiet()
     _check(query, case, hops, limit, output)
+    data = _data_of(query, retriever) if data is None else data
     whole = _opened(retriever, data, device, precision, search)
     opened = explainable(single_steps(whole))
     if opened is None:
@@ -103,6 +106,20 @@ def explain(
         _print_ranking(whole, asked, hops, [e.gold for e in explanations])
     if output is not None:
         print("\nwrote " + ", ".join(write_explanations(output, explanations)))
+
+
+def _data_of(query: str, retriever: str) -> str | None:
+    """The data set of the run of ``grls fit`` that made a retriever, if the query is one of it."""
+    from grls.api.explaining import data_beside
+    from grls.data.dataset import read_queries
+    from grls.retrieve.registry import names_bm25
+
+    if names_bm25(retriever) or not Path(retriever).is_dir():
+        return None
+    data = data_beside(Path(retriever))
+    if data is None or (query != EVERY and all(one.id != query for one in read_queries(data))):
+        return None
+    return str(data)
 
 
 def _opened(

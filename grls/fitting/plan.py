@@ -17,6 +17,7 @@ from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
+from grls.fitting.progress import shown_name
 from grls.fitting.speeds import Speeds
 from grls.io.counts import counted
 from grls.io.progress import duration
@@ -132,10 +133,12 @@ class Plan:
         heads = ["Data", *[""] * (len(data) - 1), "Machine", "Models"]
         tails = [*data, self.machine.line(), self.models.line()]
         lines = [f"{head:<9}{tail}" for head, tail in zip(heads, tails, strict=True)]
-        width = max(len(stage.key) for stage in self.stages)
+        names = [shown_name(stage.key) for stage in self.stages]
+        width = max(map(len, names))
         lines += ["", "Stages"]
         lines += [
-            f"  {stage.key:<{width}}  {_about(stage.seconds):>8}  {stage.what}" for stage in self.stages
+            f"  {name:<{width}}  {_about(stage.seconds):>8}  {stage.what}"
+            for name, stage in zip(names, self.stages, strict=True)
         ]
         limit = "no limit" if self.budget is None else f"of {duration(self.budget)}"
         lines.append(f"  {'all':<{width}}  {_about(self.seconds):>8}  {limit}")

@@ -64,7 +64,12 @@ def plain_option_error(message: str, parser: ArgumentParser, called: str) -> str
     options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
     places = [action.dest for action in parser._actions if not action.option_strings]
     if match := re.fullmatch(r"unrecognized arguments: (.+)", line, re.DOTALL):
-        line = _unknown_argument(match[1].split(), options, places, called)
+        required = [
+            action.option_strings[-1]
+            for action in parser._actions
+            if action.required and action.option_strings
+        ]
+        line = _unknown_argument(match[1].split(), options, places, called, required)
     elif match := _MISSING.fullmatch(line):
         line = _required(match[1].split(", "), places)
     elif match := re.fullmatch(r"argument (--[\w.]+): expected (?:one|at least one) argument", line):
@@ -80,13 +85,16 @@ def plain_option_error(message: str, parser: ArgumentParser, called: str) -> str
     return str(visible(line))
 
 
-def _unknown_argument(words: list[str], options: list[str], places: list[str], called: str) -> str:
+def _unknown_argument(
+    words: list[str], options: list[str], places: list[str], called: str, required: list[str]
+) -> str:
     """The line for arguments that nothing takes."""
     wrong = next((word for word in words if word.startswith("-")), None)
     if wrong is not None:
         return _no_option(wrong.partition("=")[0], options)
     takes = f"takes {' and '.join(places)}, and options" if places else "takes only options"
-    return f"the argument {words[0]!r} has no place: `{called}` {takes}."
+    form = " ".join([called, *map(str.upper, places), *(f"{name} {name[2:].upper()}" for name in required)])
+    return f"the argument {words[0]!r} has no place: `{called}` {takes}. Write `{form}`."
 
 
 def _no_option(wrong: str, options: list[str]) -> str:

@@ -76,7 +76,9 @@ def direct(folder: Path, place: Path) -> dict[str, list[str]]:
     return {query.id: [hit.id for hit in some] for query, some in zip(queries, hits, strict=True)}
 
 
-def test_it_retrieves_alone_and_in_composites_and_is_reported(folder: Path, place: Path) -> None:
+def test_it_retrieves_alone_and_in_composites_and_is_reported(
+    folder: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kind, own = folder.parent.name, folder.parent
     found, info = retrieved(folder, place, own / "single")
     assert found == direct(folder, place)
@@ -97,6 +99,9 @@ def test_it_retrieves_alone_and_in_composites_and_is_reported(folder: Path, plac
         assert found != alone
     runs = [f"{own / name}.jsonl" for name in ("single", *(f"run-{name}" for name in made))]
     assert main(["evaluate", f"{runs[0]}", f"--data={place / 'data'}"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", f"{runs[0]}", f"{runs[1]}", f"--data={place / 'data'}"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line in runs] == runs[:2]
     assert main(["report", *runs, f"--output={own / 'page'}"]) == 0
     page = (own / "page.html").read_text()
     assert kind in page

@@ -68,7 +68,13 @@ def with_hops() -> set[str]:
 
 
 def test_every_command_with_hops_is_here() -> None:
-    assert with_hops() == {*COMMANDS, "explain", "tune", "index hops"}
+    assert with_hops() == {
+        *COMMANDS,
+        "explain",
+        "search",
+        "tune",
+        "index hops",
+    }  # search: tests/commands/test_search.py
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,6 +1,7 @@
 """The command on retrievers that are not explained step by step: ranks of gold passages."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,13 @@ def test_bm25_shows_words_and_a_query_of_the_data_set(
     assert out.count("query    q-lynx-kind: ") == 2
     assert "words    " in out
     assert "NOT FOUND: it is not among the 1 ranked" in out
+
+
+def test_the_data_set_of_the_fit_that_made_a_retriever_is_found(
+    kinds: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = printed(capsys, kinds, "dense", "q-lynx-kind", f"--data={kinds / 'data'}")
+    assert printed(capsys, kinds, "dense", "q-lynx-kind") == named
 
 
 @pytest.mark.parametrize("name", ["bm25", "dense"])
@@ -122,11 +130,12 @@ def test_options_without_meaning_are_refused(
 
 
 def test_a_count_below_one_and_all_without_data_are_refused(
-    kinds: Path, capsys: pytest.CaptureFixture[str]
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bm25 = f"--retriever={kinds / 'bm25'}"
     assert "--k must be at least 1" in fails(capsys, "explain", TEXT, bm25, "--case.gold=r1", "--k=0")
-    assert "give --data DIR" in fails(capsys, "explain", "all", bm25)
+    alone = shutil.copytree(kinds / "bm25", tmp_path / "deep" / "er" / "bm25")
+    assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")
 
 
 def test_a_removed_passage_is_called_removed(

@@ -33,7 +33,7 @@ RetrieverField = Annotated[
 WhereField = Annotated[
     str | None,
     Field(
-        description="A filter over metadata, such as year>=2000; it holds in every hop. null: all passages."
+        description="A filter over metadata, such as year>=2000, that holds in every hop; null: all passages."
     ),
 ]
 KField = Annotated[int, Field(ge=1, description="Largest number of passages.")]
