@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -265,7 +266,8 @@ def test_every_wrong_call_says_what_to_do(
     assert "passage id 'none' is not in the retriever's corpus" in refused(
         capsys, "text", ours, "--case.gold=none"
     )
-    assert "give --data DIR" in refused(capsys, "all", ours)
+    elsewhere = shutil.copytree(retriever, tmp_path / "a" / "b" / "c")  # no data set is beside it
+    assert "give --data DIR" in refused(capsys, "all", f"--retriever={elsewhere}")
     for option in ("--case.hop=1", "--case.gold=r0", "--case.evidence=r0"):
         assert "are of one query" in refused(capsys, "all", ours, f"--data={data}", option)
     assert "--limit must be at least 1" in refused(capsys, "all", ours, f"--data={data}", "--limit=-1")

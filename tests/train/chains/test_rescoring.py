@@ -259,7 +259,7 @@ def test_refusals(
 
 def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) -> None:
     other = Corpus.from_passages([Passage("a", "one"), Passage("b", "two")])
-    with pytest.raises(MismatchError, match="index it again"):
+    with pytest.raises(MismatchError, match="make the retriever again with `grls index`"):
         Proposals.open(Rescore([str(root / "dense")]), other, codec, "cpu")
 
 
