@@ -97,8 +97,9 @@ class FusionRetriever:
         return _description(self.members, self.fusion)
 
     def fingerprint(self) -> str:
-        """Fingerprint of the members and the fusion."""
-        return _fingerprint(self.members, self.fusion)
+        """Fingerprint of the members, the fusion, and how many hits it reads, where that is set."""
+        of = _fingerprint(self.members, self.fusion)
+        return of if self.depth is None else f"{of} {self.depth}"
 
     def untuned(self) -> str:
         """The fingerprints of the members."""

@@ -192,3 +192,9 @@ def test_a_chain_ranks_its_passages_by_hop_without_done():
     assert hits == [Hit("b", -1.0), Hit("a", -1.5)]
     positive = chain_hits(Chain((Hit("b", 3.0), Hit("a", 5.0)), 8.0, False))  # BM25
     assert positive == [Hit("b", 3.0), Hit("a", 3.0)]
+
+
+def test_a_run_over_another_depth_is_not_the_same():
+    members = [BM25Retriever(Corpus.from_passages([Passage("a", "an otter"), Passage("b", "a heron")]))] * 2
+    prints = {FusionRetriever(members, Fusion("rrf"), depth).fingerprint() for depth in (None, 20, 50)}
+    assert len(prints) == 3
