@@ -93,13 +93,14 @@ class FusionRetriever:
         _save(folder, members, recorded(self.fusion) | depth)
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
-        return _description(self.members, self.fusion)
+        """Its description in manifests and reports; its options say how many hits of a member it reads."""
+        fused = _description(self.members, self.fusion)
+        depth = {} if self.depth is None else {"depth": self.depth}
+        return replace(fused, options={**fused.options, **depth})
 
     def fingerprint(self) -> str:
-        """Fingerprint of the members, the fusion, and how many hits it reads, where that is set."""
-        of = _fingerprint(self.members, self.fusion)
-        return of if self.depth is None else f"{of} {self.depth}"
+        """Fingerprint of the members and the fusion."""
+        return _fingerprint(self.members, self.fusion)
 
     def untuned(self) -> str:
         """The fingerprints of the members."""

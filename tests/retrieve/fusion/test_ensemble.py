@@ -15,6 +15,8 @@ from grls.retrieve.fusion.retriever import (
     fuse_chains,
 )
 from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.ranked import RankedHops
 
 CORPUS = Corpus.from_passages([Passage(i, f"text {i}") for i in "abcdef"])
 QUERIES = [Query("q1", "one"), Query("q2", "two")]
@@ -194,7 +196,9 @@ def test_a_chain_ranks_its_passages_by_hop_without_done():
     assert positive == [Hit("b", 3.0), Hit("a", 3.0)]
 
 
-def test_a_run_over_another_depth_is_not_the_same():
+def test_the_settings_of_a_run_name_the_depth():
     members = [BM25Retriever(Corpus.from_passages([Passage("a", "an otter"), Passage("b", "a heron")]))] * 2
-    prints = {FusionRetriever(members, Fusion("rrf"), depth).fingerprint() for depth in (None, 20, 50)}
-    assert len(prints) == 3
+    retrievers = [FusionRetriever(members, Fusion("rrf"), depth) for depth in (None, 20, 50)]
+    assert [one.describe().options.get("depth") for one in retrievers] == [None, 20, 50]
+    over = RankedHops(retrievers[2], HopOptions(steps="ranked", temperature=1.0))
+    assert over.describe().options["depth"] == 50
