@@ -26,7 +26,13 @@ _LOGS = ("grls.serve", "uvicorn", "mcp")
 class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     """A server that says where it is to be opened as soon as it listens."""
 
-    async def startup(self, sockets: Any = None) -> None:  # noqa: D102
+    async def startup(self, sockets: Any = None) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: The port was taken since it was checked.
+        """
+        check_port(self.config.host, self.config.port)  # what was loaded took its time
         await super().startup(sockets)
         if self.started and self.servers:
             port = self.servers[0].sockets[0].getsockname()[1]

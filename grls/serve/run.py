@@ -48,7 +48,7 @@ def run_server(
         tools: Offer the tools of an agent at /mcp.
 
     Raises:
-        ConfigError: A name or an option cannot be used.
+        ConfigError: A name, an option or the port cannot be used.
         DataError: A folder is no retriever, or a file of keys or queries cannot be used.
         MismatchError: A folder is damaged.
     """
@@ -59,9 +59,12 @@ def run_server(
     tried = () if examples is None else queries_to_try(examples)
     serving = open_serving(folders, limits, device, precision, answer, say=say)
     serving.admin, serving.examples = admin, tried
-    app = create_app(serving, access, accepted_hosts(host, access.allowed_hosts), tools)
-    log_lines()
-    _serve(listening(app, host, port, limits.seconds))
+    try:
+        app = create_app(serving, access, accepted_hosts(host, access.allowed_hosts), tools)
+        log_lines()
+        _serve(listening(app, host, port, limits.seconds))
+    finally:
+        serving.close()
 
 
 def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precision: str) -> None:

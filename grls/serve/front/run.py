@@ -42,7 +42,7 @@ def run_front(
         child: The command of the worker process.
 
     Raises:
-        ConfigError: A name or an option cannot be used, or the system has no Unix sockets.
+        ConfigError: A name, an option or the port cannot be used, or the system has no Unix sockets.
         DataError: A file of keys or the token cannot be used.
         WorkerStartError: The worker process cannot serve its task, or died again and again.
     """
@@ -79,9 +79,13 @@ async def serve_front(server: uvicorn.Server, supervisor: Supervisor) -> None:
 
     Raises:
         WorkerStartError: The worker process cannot serve its task.
+        ConfigError: The port was taken while it started.
     """
     await supervisor.start()
-    await server.serve()
+    try:
+        await server.serve()
+    finally:  # of a server that never began, too
+        await supervisor.close()
 
 
 def _app(task: WorkerTask, supervisor: Supervisor, counts: FrontCounts, host: str) -> ASGIApp:
