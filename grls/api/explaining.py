@@ -15,8 +15,9 @@ from grls.explain.asks import hops_of
 from grls.explain.explain import Explainer
 from grls.explain.facts import Explanation
 from grls.explain.opening import explainable
-from grls.explain.standing import GoldStanding, format_standing, in_ranking, standings
-from grls.explain.text import format_explanation
+from grls.explain.parts import TEXT_ALONE, Part, parts_text
+from grls.explain.standing import GoldStanding, in_ranking, standing_parts, standings
+from grls.explain.text import explanation_parts
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.queries import check_counts
@@ -69,12 +70,16 @@ class ExplainedPassage:
         before = len(stands.results) if stands.rank is None else stands.rank - 1
         return tuple(one.id for one in stands.results[:before])
 
+    @property
+    def parts(self) -> list[Part]:
+        """The report in parts: facts by name, sentences, and tables."""
+        if isinstance(self.details, GoldStanding):
+            return standing_parts(self.details)
+        ranked = [] if self.standing is None else in_ranking(self.standing)
+        return [*explanation_parts(self.details), *ranked]
+
     def __str__(self) -> str:
-        details = self.details
-        if isinstance(details, GoldStanding):
-            return format_standing(details)
-        report = format_explanation(details)
-        return report if self.standing is None else f"{report}\n\n{in_ranking(self.standing)}"
+        return parts_text(self.parts)
 
     __repr__ = __str__
 
@@ -143,7 +148,7 @@ def _asked(folder: Path, query: str | Query, gold: str | Collection[str] | None)
     if data is not None and query in known:
         return known[query], named or _gold_in(data, known[query])
     if named:
-        return Query("query", query), named
+        return Query(TEXT_ALONE, query), named
     raise DataError(_unknown(query, data, folder, list(known)))
 
 

@@ -155,12 +155,13 @@ def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, o
 
 def _print_ranking(whole: Retriever, query: Query, hops: HopOptions, gold: list[str]) -> None:
     """Where gold passages stand in the ranking by hops: the explanations above are of single hops."""
+    from grls.explain.parts import parts_text
     from grls.explain.ranked import DEPTH
     from grls.explain.standing import in_ranking, standings
     from grls.retrieve.hops.retriever import hop_by_hop
 
     for one in standings(hop_by_hop(whole, hops), query, gold, DEPTH):
-        print(f"\n{one.gold}\n{in_ranking(one)}")
+        print(f"\n{one.gold}\n\n{parts_text(in_ranking(one))}")
 
 
 def _print_standings(

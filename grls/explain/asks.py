@@ -13,6 +13,7 @@ from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
 from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError
 from grls.explain.explain import Explainer
+from grls.explain.parts import TEXT_ALONE
 from grls.explain.summary import IDENTIFYING_FIELDS, Ask, of_ask
 from grls.io.counts import counted
 from grls.io.resumable import GrowingFile
@@ -42,7 +43,7 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
         DataError: The query is neither an id of the data set nor a text, or the split does not judge it.
     """
     if data is None:
-        return Query("query", query), []
+        return Query(TEXT_ALONE, query), []
     known = {one.id: one for one in read_queries(data)}
     if query in known:
         return known[query], _order(known[query], Path(data) / "qrels", split, named)
@@ -55,7 +56,7 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
             file,
         )
     log.warning("%s: no query has the id %r, so it is taken as the text of a query.", file, query)
-    return Query("query", query), []
+    return Query(TEXT_ALONE, query), []
 
 
 def _order(query: Query, folder: Path, split: str, named: bool) -> list[str]:

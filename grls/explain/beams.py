@@ -24,6 +24,7 @@ from grls.decode.scope import Scope
 from grls.decode.scores import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate
 from grls.errors import ConfigError, DataError
+from grls.explain.parts import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
 from grls.models.base import Floats
@@ -178,7 +179,7 @@ def trace_beam(
     assert isinstance(inner, DecodesPassages)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     with turn(inner.generator.model):
-        return _Watch(inner, hops, Query("query", query), tuple(evidence), allow, k, most).trace()
+        return _Watch(inner, hops, Query(TEXT_ALONE, query), tuple(evidence), allow, k, most).trace()
 
 
 @dataclass

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from grls.explain.facts import Explanation
+from grls.explain.parts import TEXT_ALONE, shortened, with_id
 from grls.explain.picture import draw_tree
 from grls.explain.text import HEADER, cells, number, search, why
 from grls.explain.verdict import MEANING
@@ -65,7 +66,7 @@ def write_explanations(output: str, explanations: Sequence[Explanation]) -> list
         WriteError: A file cannot be written.
     """
     pictures = [
-        draw_tree(e.tree, f"beam tree of {e.query.id}, hop {e.hop}, gold {e.gold}") for e in explanations
+        draw_tree(e.tree, f"beam tree of {_named(e)}, hop {e.hop}, passage {e.gold}") for e in explanations
     ]
     paths = [f"{output}.svg" if n == 1 else f"{output}-{n}.svg" for n in range(1, len(pictures) + 1)]
     for path, picture in zip(paths, pictures, strict=True):
@@ -87,13 +88,18 @@ def html_page(explanations: Sequence[Explanation], pictures: Sequence[str]) -> s
     query = explanations[0].query
     sections = "\n".join(_section(e, p) for e, p in zip(explanations, pictures, strict=True))
     body = f"<main>\n<h1>{escape(query.text)}</h1>\n{sections}\n</main>"
-    return document(f"Why: {query.id}", STYLE, body)
+    return document(f"Why: {_named(explanations[0])}", STYLE, body)
+
+
+def _named(e: Explanation) -> str:
+    """The query by its id; by its text where it was asked without one."""
+    return shortened(e.query.text, 70) if e.query.id == TEXT_ALONE else e.query.id
 
 
 def _section(e: Explanation, picture: str) -> str:
     known = [
-        ("gold passage", f"{e.gold}: {e.gold_text}"),
-        ("query", e.query.id),
+        ("passage", with_id(e.gold, e.gold_text)),
+        *([] if e.query.id in (TEXT_ALONE, e.query.text) else [("query", e.query.id)]),
         ("hop", str(e.hop) + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
         ("search", search(e)),
     ]

@@ -174,7 +174,7 @@ def _box(p: _Placed) -> str:
 def _legend(lowest: float) -> list[str]:
     """The legend of the boxes, in two rows."""
     entries = (
-        ("kept gold", "★ gold passage"), ("lost", "★ not in the beam"), ("kept", "kept"),
+        ("kept gold", "★ the passage"), ("lost", "★ not in the beam"), ("kept", "kept"),
         ("finished", "finished, # rank"), ("out", "finished, not in k"), ("beaten", "k results beat it"),
     )  # fmt: skip
     lines = []

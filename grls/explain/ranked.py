@@ -53,7 +53,7 @@ def refuse_stepwise(
         has, it = ("has", "it") if len(changed) == 1 else ("have", "them")
         raise ConfigError(
             f"--retriever {folder} is a {retriever.kind} retriever, not explained step by step: the rank of "
-            f"each gold passage is printed, and {', '.join(changed)} {has} no meaning there; leave {it} out."
+            f"each passage is printed, and {', '.join(changed)} {has} no meaning there; leave {it} out."
         )
 
 

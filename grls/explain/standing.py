@@ -10,9 +10,8 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.types import IN_CHAINS, Hit, Passage, Query
 from grls.errors import DataError
-from grls.explain.text import aligned, shortened
+from grls.explain.parts import Part, facts_part, parts_text, query_line, shortened, text_part, with_id
 from grls.io.counts import counted
-from grls.io.terminal import visible
 from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
 
 _SHOWN = 5
@@ -164,22 +163,26 @@ def _above(hits: Sequence[Hit], score: float | None, texts: dict[str, str]) -> t
 
 def format_standing(s: GoldStanding) -> str:
     """The report of a standing, for a terminal."""
-    lines = [
-        visible(f"query    {s.query.id}: {s.query.text}"),
-        visible(f"gold     {s.gold}: {s.gold_text}"),
-        f"search   {s.system}, {_scale(s.mode)}",
-        "",
-        why_there(s),
-    ]
+    return parts_text(standing_parts(s))
+
+
+def standing_parts(s: GoldStanding) -> list[Part]:
+    """The report of a standing, in parts."""
+    asked = (("query", query_line(s.query)), ("passage", with_id(s.gold, s.gold_text)), _search("search", s))
+    parts = [facts_part(*asked), text_part(why_there(s))]
     if s.words is not None:
-        lines += ["", *_in_common(s.words)]
+        parts.append(facts_part(*_in_common(s.words)))
     if s.above:
         rows = [("rank", "id", "score", "ahead", "passage")]
         for one in s.above:
             ahead = _figure(one.ahead, signed=True)
             rows.append((str(one.rank), one.id, _figure(one.score), ahead, shortened(one.text, 70)))
-        lines += ["", *aligned(rows, left=(1, 4))]
-    return "\n".join(lines)
+        parts.append(Part("table", tuple(rows), (1, 4)))
+    return parts
+
+
+def _search(name: str, s: GoldStanding) -> tuple[str, str]:
+    return name, s.system if s.mode == s.system else f"{s.system}, {_scale(s.mode)}"
 
 
 def _scale(mode: str) -> str:
@@ -207,16 +210,16 @@ def why_there(s: GoldStanding) -> str:
     )
 
 
-def in_ranking(s: GoldStanding) -> str:
+def in_ranking(s: GoldStanding) -> list[Part]:
     """Where a passage stands in a ranking by hops, for the end of an explanation of a hop."""
-    return f"ranking  {s.system}, {_scale(s.mode)}\n{why_there(s)}"
+    return [facts_part(_search("ranking", s)), text_part(why_there(s))]
 
 
-def _in_common(words: dict[str, float]) -> list[str]:
+def _in_common(words: dict[str, float]) -> list[tuple[str, str]]:
     there = sorted((word for word in words if words[word]), key=lambda word: -words[word])
     lacking = [word for word in words if not words[word]]
-    lines = [f"words    {', '.join(f'{word} {_figure(words[word])}' for word in there) or 'none in common'}"]
-    return lines + ([f"lacking  {', '.join(lacking)}"] if lacking and there else [])
+    lines = [("words", ", ".join(f"{word} {_figure(words[word])}" for word in there) or "none in common")]
+    return lines + ([("lacking", ", ".join(lacking))] if lacking and there else [])
 
 
 def _figure(value: float | None, signed: bool = False) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from grls.explain.facts import Explanation, PathRow
+from grls.explain.parts import Part, facts_part, parts_text, query_line, shortened, text_part, with_id
 from grls.explain.verdict import MEANING, Verdict
 from grls.io.counts import counted
-from grls.io.terminal import visible
 
 COLOURS: dict[Verdict, str] = {
     "found": "32", "duplicate": "32", "excluded": "36", "done first": "35", "pruned": "33",
@@ -59,39 +57,39 @@ def format_explanation(e: Explanation, colour: bool = False) -> str:
         e: The explanation.
         colour: Use ANSI colours.
     """
-    head = f"{e.verdict.upper()}: {MEANING[e.verdict]}"
-    lines = [
-        visible(f"query    {e.query.id}: {e.query.text}"),
-        visible(f"gold     {e.gold}: {e.gold_text}"),
-        visible(f"hop      {e.hop}" + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
-        f"search   {search(e)}",
-        "",
-        _paint(head, COLOURS[e.verdict], colour),
-        visible(why(e)),
-    ]
-    if e.path:
-        table = [HEADER, *(cells(row) for row in e.path)]
-        lines += ["", *aligned(table, left=(1, 9, 10))]
-        for place, row in enumerate(e.path, start=len(lines) - len(e.path)):
-            if row.fate in ("pruned", "beaten"):
-                lines[place] = _paint(lines[place], COLOURS[e.verdict], colour)
-        if rest := e.tokens - len(e.path):
-            tokens = counted(rest, "further token is", "further tokens are")
-            lines.append(f"      {tokens} not decoded: one passage is left")
-    lines += ["", *_results(e, colour)]
-    return "\n".join(lines)
+    return parts_text(explanation_parts(e), colour)
 
 
-def _results(e: Explanation, colour: bool) -> list[str]:
+def explanation_parts(e: Explanation) -> list[Part]:
+    """The report of one explanation, in parts."""
+    facts = facts_part(
+        ("query", query_line(e.query)),
+        ("passage", with_id(e.gold, e.gold_text)),
+        ("hop", str(e.hop) + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
+        ("search", search(e)),
+    )
+    verdict = text_part(f"{e.verdict.upper()}: {MEANING[e.verdict]}", why(e))
+    return [facts, verdict._replace(marks={0: COLOURS[e.verdict]}), *_path(e), _results(e)]
+
+
+def _path(e: Explanation) -> list[Part]:
+    if not e.path:
+        return []
+    left = [n for n, row in enumerate(e.path, start=1) if row.fate in ("pruned", "beaten")]
+    rows = (HEADER, *(cells(row) for row in e.path))
+    table = Part("table", rows, (1, 9, 10), dict.fromkeys(left, COLOURS[e.verdict]))
+    rest = e.tokens - len(e.path)
+    tokens = counted(rest, "further token is", "further tokens are")
+    return [table, text_part(f"{tokens} not decoded: one passage is left")] if rest else [table]
+
+
+def _results(e: Explanation) -> Part:
     if not e.results:
-        return ["the search returned nothing"]
+        return text_part("the search returned nothing")
     rows = [("rank", "id", "score", "passage")]
     rows += [(str(r.rank), r.id, number(r.score), shortened(r.text, 70)) for r in e.results]
-    lines = aligned(rows, left=(1, 3))
-    for place, result in enumerate(e.results, start=1):
-        if result.id == e.gold:
-            lines[place] = _paint(lines[place], COLOURS["found"], colour)
-    return lines
+    mine = [place for place, result in enumerate(e.results, start=1) if result.id == e.gold]
+    return Part("table", tuple(rows), (1, 3), dict.fromkeys(mine, COLOURS["found"]))
 
 
 def _found(e: Explanation) -> str:
@@ -194,26 +192,3 @@ def _notes(e: Explanation) -> list[str]:
             f"The length limit cut {counted(e.cut_tokens, 'token')} at its end: no search finds those."
         )
     return notes
-
-
-def aligned(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
-    """Rows as aligned lines; the columns in ``left`` are aligned left."""
-    rows = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        parts = [
-            cell.ljust(w) if c in left else cell.rjust(w)
-            for c, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(parts).rstrip())
-    return lines
-
-
-def shortened(text: str, limit: int) -> str:
-    """A text of at most so many characters."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _paint(text: str, code: str, colour: bool) -> str:
-    return f"\x1b[1;{code}m{text}\x1b[0m" if colour else text

@@ -105,22 +105,34 @@ class ExplainBody(Body):
     retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
     query: QueryText
     gold: list[str] = Field(
-        min_length=1, max_length=32, description="Ids of the gold passages, in the order of hops."
+        min_length=1, max_length=32, description="Ids of the passages to explain, in the order of hops."
     )
     depth: int = Field(
         100, ge=1, le=1000, description="Passages that are ranked to find them, where none are decoded."
     )
 
 
-class StandingBody(Body):
-    """Where a gold passage stands, and why."""
+class PartBody(Body):
+    """A part of a report."""
 
-    gold: str
+    kind: Literal["facts", "text", "table"] = Field(
+        description="facts: rows of a name and a value; text: rows of sentences; table: rows of cells, "
+        "the header first."
+    )
+    rows: list[list[str]]
+    marked: list[int] = Field(description="The rows that stand out, from 0.")
+
+
+class StandingBody(Body):
+    """Where a passage stands, and why."""
+
+    gold: str = Field(description="Id of the passage, as the request names it.")
     hop: int
     rank: int | None = Field(description="Its rank, from 1; null: it is not among the results.")
     score: float | None
     above: list[str] = Field(description="Ids of the passages above it, best first.")
     report: str = Field(description="Why it was found, or why not.")
+    parts: list[PartBody] = Field(description="The same in parts, for a page.")
 
 
 class ExplainedBody(Body):

@@ -132,7 +132,7 @@ def test_the_command_takes_gold_from_the_data_and_writes_files(
     for picture in tmp_path.glob("*.svg"):
         ElementTree.fromstring(picture.read_text())
     hop = run(capsys, "q-lynx-kind", f"--data={data}", f"--retriever={retriever}", "--case.hop=2")
-    assert "gold     r0:" in hop
+    assert "passage  r0:" in hop
     assert "after lynx-calm" in hop
 
 
@@ -147,7 +147,7 @@ def test_the_command_takes_free_text_and_evidence(
         "--case.evidence=lynx-calm",
     )
     assert out.count("hop      2, after lynx-calm") == 2
-    assert "gold     r1:" in out
+    assert "passage  r1:" in out
 
 
 def test_text_beside_data_is_said(
@@ -155,7 +155,7 @@ def test_text_beside_data_is_said(
 ) -> None:
     ours = (f"--retriever={retriever}", f"--data={data}")
     out = run(capsys, "is the lynx kind ?", *ours, "--case.gold=r0")
-    assert "query    query: is the lynx kind ?" in out
+    assert "query    is the lynx kind ?" in out
     assert "no query has the id 'is the lynx kind ?', so it is taken as the text" in caplog.text
     caplog.clear()
     out = run(capsys, "q-otter-calm", *ours, "--case.gold=r0", "--precision=bfloat16")  # a train query

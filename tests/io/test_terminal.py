@@ -15,7 +15,7 @@ from grls.data.dataset import write_dataset
 from grls.data.dataset_check import DataFault, format_faults
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.examples import format_examples
-from grls.explain.text import aligned
+from grls.explain.parts import aligned
 from grls.io.terminal import Visible, visible
 from grls.runs.trec import write_run
 

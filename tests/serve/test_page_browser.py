@@ -31,9 +31,9 @@ def test_a_question_is_typed_and_its_hops_appear(page: Any, address: str, kinds:
     link = page.get_attribute(".card-more a", "href")
     assert httpx.get(address + link).json()["id"] == last.chain[0].id
     page.click("text=Why is it here?")
-    page.wait_for_selector(".why pre")
+    page.wait_for_selector(".why .report")
     assert page.evaluate("document.documentElement.scrollWidth") <= 1300
-    assert last.chain[0].id in page.text_content(".why pre")
+    assert last.chain[0].id in page.text_content(".why .report")
 
 
 def test_a_ranking_and_its_empty_state(page: Any, address: str, kinds: Path) -> None:

@@ -1,7 +1,7 @@
 // A passage as a card that opens: its text, metadata, score and hop, and what can be asked about it.
 
 import { Problem, addressOf, key, meaning, read, send } from "./api.js";
-import { announce, el, inCommon, marked, refill, shown, signed, several, percent } from "./dom.js";
+import { announce, edges, el, inCommon, marked, plainName, refill, shown, signed, several, percent } from "./dom.js";
 
 let cards = 0;
 
@@ -90,6 +90,22 @@ async function metadata(slot, where) {
   }
 }
 
+const PROSE = ["passage", "preferred", "id"]; // columns of words; others hold numbers
+const SEARCHES = ["search", "ranking"]; // facts that name a retriever
+
+/** A part of a report: facts, sentences, or a table that is a box of its own where it is wider than the card. */
+function part({ kind, rows, marked: strong }) {
+  if (kind === "facts") return el("dl", { class: "data" }, rows.map(([name, value]) => [el("dt", null, name), el("dd", null, SEARCHES.includes(name) ? plainName(value) : value)]));
+  const mark = (n) => (strong.includes(n) ? "strong" : null);
+  if (kind === "text") return rows.map(([line], n) => el("p", { class: mark(n) }, line));
+  const [names, ...lines] = rows;
+  const cells = (row, tag) => row.map((text, n) => el(tag, { class: PROSE.includes(names[n]) ? `words ${names[n]}` : null }, text));
+  const body = lines.map((row, n) => el("tr", { class: mark(n + 1) }, cells(row, "td")));
+  const box = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Table: ${names.join(", ")}` }, el("table", { class: names.includes("passage") ? "ranking" : null }, el("thead", null, el("tr", null, cells(names, "th"))), el("tbody", null, body)));
+  edges(box);
+  return box;
+}
+
 async function explain(button, slot, hit, about) {
   button.disabled = true;
   refill(slot, el("p", { class: "quiet" }, "The search runs once more …"));
@@ -97,7 +113,7 @@ async function explain(button, slot, hit, about) {
     const gold = about.chained ? [...about.evidence, hit.id] : [hit.id];
     const answer = await send("/v1/explain", { query: about.question, gold, retriever: about.retriever });
     const report = answer.passages.find((one) => one.gold === hit.id) ?? answer.passages.at(-1);
-    refill(slot, el("h4", null, "Why it is here"), el("pre", { tabindex: "0", "aria-label": "Report" }, report.report));
+    refill(slot, el("h4", null, "Why it is here"), el("div", { class: "report" }, report.parts.map(part)));
     announce("The report is below the passage.");
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

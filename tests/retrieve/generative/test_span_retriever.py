@@ -340,7 +340,7 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     passage = "otter-calm"
     capsys.readouterr()
     assert main(["explain", "any text", f"--retriever={folder}", f"--case.gold={passage}"]) == 0
-    assert f"gold     {passage}: " in capsys.readouterr().out
+    assert f"passage  {passage}: " in capsys.readouterr().out
     widest = (f"--retriever={folder}", f"--case.gold={passage}", "--case.widest=4")
     assert "--case.widest has no meaning there" in fails(capsys, "explain", "any text", *widest)
 
