@@ -21,6 +21,8 @@ Kinds are registered in :mod:`grls.retrieve.registry`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -343,6 +345,13 @@ class Tunable(Protocol):
 def untuned_fingerprint(retriever: Retriever) -> str:
     """The fingerprint of a retriever without the options that tuning changes."""
     return retriever.untuned() if isinstance(retriever, Tunable) else retriever.fingerprint()
+
+
+def ranking_fingerprint(retriever: Retriever) -> str:
+    """SHA-256 of all that the rankings of a retriever depend on, whatever the path of its folder."""
+    described = retriever.describe()
+    parts = [retriever.fingerprint(), described.score_mode, described.options]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @runtime_checkable

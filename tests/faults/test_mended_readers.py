@@ -33,6 +33,7 @@ from grls.retrieve.card import figures_beside
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.sparse.search import read_index
 from grls.runs.portions import KeptResults
 from grls.train.doc2query.form import FORM, QueryForm
 from grls.tune.journal import Journal
@@ -184,6 +185,19 @@ def test_numbers_that_no_search_can_use(tmp_path: Path, number: float) -> None:
         with pytest.raises(DataError, match=f"{kind.file}: .*is not finite, or above 1e15") as error:
             load_retriever(tmp_path / name, Opening("cpu"))
         assert str(file) in str(error.value)
+
+
+@pytest.mark.parametrize(("bound", "number"), [(-1, 2**31 - 2), (-1, 0), (2, 0), (3, 9), (3, -1)])
+def test_sparse_weights_of_passages_that_are_none(tmp_path: Path, bound: int, number: int) -> None:
+    """SciPy looks at no number if the last bound is negative."""
+    file, ids = tmp_path / "weights.safetensors", np.array([0, 1, number], dtype=np.int32)
+    arrays = {"data": np.ones(3, np.float32), "numbers": ids, "bounds": np.array([0, 1, bound], np.int32)}
+    save_file(arrays, file)
+    with pytest.raises(DataError, match=r"weights\.safetensors: the weights cannot be read"):
+        read_index(file, 4, 2)
+    arrays |= {"numbers": np.array([0, 1, 3], np.int32), "bounds": np.array([0, 1, 3], np.int32)}
+    save_file(arrays, file)
+    assert len(read_index(file, 4, 2)) == 3
 
 
 @pytest.mark.parametrize("header", [b"]" * 20, b"(" * 118, b"{'descr': '<f4', 'shape': (1e9,)}", b"\0" * 60])

@@ -82,10 +82,25 @@ def read_index(file: Path, passages: int, dimensions: int) -> InvertedIndex:
     try:
         parts = (arrays["data"], arrays["numbers"], arrays["bounds"])
         by_dimension = csr_array(parts, shape=(dimensions, passages))
+        _refuse_outside(*parts, passages)
         by_dimension.check_format(full_check=True)
     except ValueError as error:
         raise DataError(f"the weights cannot be read ({error}); {REBUILD}", file) from None
     return InvertedIndex(by_dimension)
+
+
+def _refuse_outside(data: Any, numbers: Any, bounds: Any, passages: int) -> None:
+    """Refuse bounds beyond the weights, and unknown passages.
+
+    SciPy looks at no number where the last bound is negative.
+
+    Raises:
+        ValueError: A bound or a number is out of range.
+    """
+    if not len(data) == len(numbers) == (bounds[-1] if len(bounds) else -1):
+        raise ValueError("the last bound is not the number of weights")
+    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < passages):
+        raise ValueError(f"the number of a passage is not from 0 to {passages - 1}")
 
 
 def all_finite(numbers: Any) -> bool:

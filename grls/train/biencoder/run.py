@@ -87,15 +87,19 @@ def run_biencoder(
         dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
         torch.manual_seed(fit.seed)  # for random weights of a new model
         encoder = _encoder(source, generator, kind, max_tokens)
+        begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
         miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
         examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
         settings: dict[str, Any] = {
             "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
             "dev_split": dev_split, "max_tokens": encoder.max_tokens,
         }  # fmt: skip
-        files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+        files = {f"the model {source or generator}": begun}
+        files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
         if negatives != BM25:
             settings["negatives"] = negatives
+        if negatives != BM25 and miner is not None:
+            files[f"the retriever {negatives} (--negatives)"] = miner.fingerprint()
         if words := analyzer.settings():
             settings["analyzer"] = words
         trained = fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)

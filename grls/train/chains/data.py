@@ -15,6 +15,7 @@ from grls.train.chains.prior import LearnBeside, TrainingPrior
 from grls.train.chains.proposals import Proposals, Rescore
 from grls.train.chains.span_targets import SpanTargets, WriteSpans
 from grls.train.chains.teacher import RetrieverTeacher
+from grls.train.core.datamodule import digest
 from grls.train.core.passage_inputs import PassageInput
 from grls.train.stages.data import RetrieveData
 
@@ -97,34 +98,51 @@ class ChainData(RetrieveData):
             raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
         if self.teach_memories and (self.teacher is None or self.mix.memorise is None):
             raise ConfigError("teach_memories needs a teacher (--data.teacher) and --data.mix.memorise.")
-        done = len(self.corpus)
         written: dict[str, Any] = {}
         if self.write_spans is not None and self.spans is not None:
             asked = self.write_spans
             targets = SpanTargets(self.spans, asked.temperature, asked.evidence, self.limits.evidence)
             written = {"spans": targets, "drawn": self.write_spans.drawn}
-        if self.teacher is None:
-            teaching = Teaching(self.index, done, branches=self.branches, **written)
-        else:
-            # Batches are made in forked processes, which cannot use a GPU.
-            device = "cpu" if self.workers else "auto"
-            options = (self.teacher_temperature, self.teacher_passages, device)
-            teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
-            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
-        prior = None
-        if self.prior is not None:
-            self.priors = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
-            prior = TrainingPrior(self.priors, self.corpus, self.spans)
-        proposals = None
-        if self.rescore is not None:
-            device = "cpu" if self.workers else "auto"
-            proposals = Proposals.open(self.rescore, self.corpus, self.codec, device)
+        teaching, prior, proposals = self._teaching(written), self._training_prior(), self._proposals()
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures only gold chains, so that runs with and without a teacher are comparable.
-        gold = Teaching(self.index, done, **written)
+        gold = Teaching(self.index, len(self.corpus), **written)
         self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
         return ChainCollator(pad, self.index, teaching, self.decay, start, prior, proposals)
+
+    @property
+    def _device(self) -> str:
+        """Where retrievers compute: batches are made in forked processes, which cannot use a GPU."""
+        return "cpu" if self.workers else "auto"
+
+    def _teaching(self, written: dict[str, Any]) -> Teaching:
+        """How targets are made; a resumed run must have the same teacher."""
+        done = len(self.corpus)
+        if self.teacher is None:
+            return Teaching(self.index, done, branches=self.branches, **written)
+        options = (self.teacher_temperature, self.teacher_passages, self._device)
+        teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
+        self._prints["the retriever of --data.teacher"] = teacher.fingerprint()
+        return Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
+
+    def _training_prior(self) -> TrainingPrior | None:
+        """The prior; a resumed run must have the same."""
+        if self.prior is None:
+            return None
+        self.priors = self.prior.open(self.corpus, self._device)
+        sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
+        self._prints["a retriever of --data.prior"] = digest(sources)
+        return TrainingPrior(self.priors, self.corpus, self.spans)
+
+    def _proposals(self) -> Proposals | None:
+        """The passages to rescore; a resumed run must have the same."""
+        if self.rescore is None:
+            return None
+        proposals = Proposals.open(self.rescore, self.corpus, self.codec, self._device)
+        sources = [source.fingerprint() for source in proposals.sources]
+        self._prints["a retriever of --data.rescore"] = digest(sources)
+        return proposals
 
     @property
     def rescore_input(self) -> RescoreInput | None:

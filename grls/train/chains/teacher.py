@@ -9,6 +9,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, MismatchError
+from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.appending import found_after
@@ -65,6 +66,10 @@ class RetrieverTeacher:
         self.temperature = scoring.temperature if temperature is None else temperature
         self.passages = passages
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
+
+    def fingerprint(self) -> str:
+        """What its rankings depend on; a resumed run must have the same."""
+        return ranking_fingerprint(self.retriever)
 
     def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
         """Probabilities of passages by number, for each hop; opinions are cached."""

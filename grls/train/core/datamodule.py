@@ -14,6 +14,7 @@ from typing import Any
 import lightning as L
 from torch.utils.data import DataLoader
 
+from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
@@ -94,7 +95,9 @@ class FitData(L.LightningDataModule):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}.")
-        self.read(self._trainer.lightning_module)
+        module = self._trainer.lightning_module
+        self.read(module)
+        self._prints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
         for file in self.other_files():
             self._prints[file] = sha256(file)
         self._ready = True
@@ -157,7 +160,7 @@ class FitData(L.LightningDataModule):
         for name, before in state_dict.get(_PRINTS, {}).items():
             if self._prints.get(name, before) != before:
                 raise MismatchError(
-                    f"{name} of {self.data} has changed since the run began: put it back as it was, or begin "
+                    f"{name} has changed since the run on {self.data} began: put it back as it was, or begin "
                     "a new run in another --output."
                 )
         self._refuse_other_batches(state_dict)

@@ -40,6 +40,9 @@ class RerankHops(Sequence[RerankExample]):
         DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
             corpus has too few other passages for the hard negatives.
         MismatchError: The retriever of hard negatives is over another corpus.
+
+    Attributes:
+        negatives_fingerprint: What the hard negatives depend on beside the data.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class RerankHops(Sequence[RerankExample]):
         )
         named = "--hops.negatives", "name another retriever by --hops.negatives"
         miner = miner_of(options.negatives, corpus, options.evidence_words, USUAL, *named)
+        self.negatives_fingerprint = miner.fingerprint()
         self._pairs = BiEncoderExamples(queries, qrels, corpus, _Queries(), pairs, miner)
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from grls.answer.ralm.reranker import Reranker, RerankExample, example_settings, read_examples
+from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
@@ -35,6 +36,10 @@ log = logging.getLogger(__name__)
 
 PREFIX = 64
 """Tokens before a stride, where the examples do not record it."""
+
+_MINED, _TOKENIZER = "negatives_fingerprint", "tokenizer"
+_CONTENTS = {_MINED: "the content of --hops.negatives", _TOKENIZER: "the tokenizer of --encoder"}
+"""Fingerprints that runs of earlier versions do not record, by their key, and what they are of."""
 
 
 def run_reranker(
@@ -91,11 +96,12 @@ def run_reranker(
             **vars(fit),
         }  # fmt: skip
         kept = Path(output) / "settings.json"
-        if resume:
-            _refuse_others(kept, settings)
         torch.manual_seed(fit.seed)  # for the new head of an encoder without one
         reading = learned.prefix_tokens, max_tokens, device
         reranker = Reranker.load(encoder, *reading, evidence_words=learned.evidence_words)
+        settings[_TOKENIZER] = tokenizer_fingerprint(reranker.tokenizer)
+        if resume:
+            _refuse_others(kept, settings)
         if not resume and is_first():
             write_json(kept, settings)
         return fit_reranker(
@@ -154,6 +160,7 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
     settings = {f"hops.{name}": value for name, value in vars(hops).items()}
     settings |= dict(zip(("train", "dev"), map(digest, splits), strict=True))
     train, dev = (RerankHops(*split, corpus, hops, seed) for split in splits)
+    settings[_MINED] = train.negatives_fingerprint
     return _Learned(train, dev, settings, evidence_words=hops.evidence_words)
 
 
@@ -208,11 +215,12 @@ def _refuse_others(kept: Path, settings: dict[str, Any]) -> None:
         log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
         return
     read = read_json(kept)
-    before = {**LATER, **read} if isinstance(read, dict) else {}
+    unknown = {name: settings.get(name) for name in _CONTENTS}
+    before = {**LATER, **unknown, **read} if isinstance(read, dict) else {}
     others = [name for name in settings if before.get(name) != settings[name]]
     if others:
-        nested = vars(USUAL_FIT)
-        options = ", ".join(f"--fit.{name}" if name in nested else f"--{name}" for name in others)
+        named = {name: f"--fit.{name}" for name in vars(USUAL_FIT)} | _CONTENTS
+        options = ", ".join(named.get(name, f"--{name}") for name in others)
         raise MismatchError(
             f"the run in {kept.parent} was begun with other options ({options}): resume it with the same "
             "options and data, or begin a new run in another --output."

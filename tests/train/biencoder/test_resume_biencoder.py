@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from biencoder_helpers import logged, made_place, options, train
 from failing import fails
+from small_data import tiny_bert
 from transformers import TrainerCallback
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.io.files import write_json
+from grls.retrieve.bm25 import BM25Retriever
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.run import _fingerprints
 from grls.train.biencoder.trainer import BiEncoderTrainer
@@ -219,6 +222,36 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     del logs["settings"]["fingerprints"]
     write_json(output / "logs.json", logs)
     train(place, output, *given, "--resume=true")
+
+
+def test_a_run_whose_retriever_of_negatives_has_changed_is_not_resumed(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another retriever under the same path finds other negatives."""
+    corpus, folder = Corpus.read(place / "data"), tmp_path / "negatives"
+    BM25Retriever(corpus).save_pretrained(folder)
+    given = (f"--negatives={folder}", "--fit.hard_negatives=2", "--fit.epochs=1", "--fit.max_steps=2")
+    output = train(place, tmp_path / "out", *given)
+    train(place, output, *given, "--resume=true")
+    shutil.rmtree(folder)
+    BM25Retriever(corpus, b=0.1).save_pretrained(folder)
+    message = fails(capsys, *options(place, output, *given, "--resume=true"))
+    assert f"the retriever {folder} (--negatives) has changed since the run in {output} began" in message
+
+
+@pytest.mark.parametrize("more", [(), ("--fit.lora_rank=2",)])
+def test_a_run_whose_first_weights_have_changed_is_not_resumed(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    """A checkpoint of adapters lacks the other weights."""
+    shutil.copytree(place / "bert", tmp_path / "bert")
+    given = (f"--source={tmp_path / 'bert'}", "--fit.epochs=1", "--fit.max_steps=2", *more)
+    output = train(place, tmp_path / "out", *given)
+    shutil.rmtree(tmp_path / "bert")
+    torch.manual_seed(1)
+    tiny_bert(tmp_path / "bert")
+    message = fails(capsys, *options(place, output, *given, "--resume=true"))
+    assert f"the model {tmp_path / 'bert'} has changed since the run in {output} began" in message
 
 
 def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) -> None:

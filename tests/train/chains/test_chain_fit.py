@@ -1,5 +1,6 @@
 """Fits of a causal language model with a teacher, with mined negatives, and what is refused."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ from failing import fails
 from train_helpers import chain_options, logged, write_chain_parts
 
 from grls.cli import main
+from grls.data.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
+from grls.retrieve.bm25 import BM25Retriever
 from grls.train.chains.data import ChainData
 from grls.train.chains.examples import Teaching
 from grls.train.chains.module import RetrieveChains
@@ -69,6 +72,28 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
     plain = logged(tmp_path / "plain", "train_loss")
     assert [losses[n] > plain[n] for n in range(6)] == [False] * 3 + [True] * 3
     assert [losses[n] == plain[n] for n in range(3)] == [True] * 3
+
+
+@pytest.mark.parametrize(("option", "changed"), [
+    ("--data.teacher=FOLDER", "the retriever of --data.teacher"),
+    ("--data.prior.retrievers=[FOLDER]", "a retriever of --data.prior"),
+    ("--data.rescore.retrievers=[FOLDER]", "a retriever of --data.rescore"),
+])  # fmt: skip
+def test_a_run_whose_retriever_has_changed_is_not_resumed(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, changed: str
+) -> None:
+    """Another retriever under the same path has other opinions."""
+    folder, corpus = tmp_path / "bm25", Corpus.read(root / "data")
+    BM25Retriever(corpus).save_pretrained(folder)
+    given = [option.replace("FOLDER", str(folder)), "--trainer.max_epochs=1"]
+    given += ["--model.rescore_weight=1"] if "rescore" in option else []
+    assert main(chain_options(root, tmp_path / "run", *given)) == 0
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    again = [*chain_options(root, tmp_path / "again", *given), f"--ckpt_path={last}"]
+    assert main(again) == 0
+    shutil.rmtree(folder)
+    BM25Retriever(corpus, b=0.1).save_pretrained(folder)
+    assert f"{changed} has changed since the run on {root / 'data'} began" in fails(capsys, *again)
 
 
 def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     if named is None:
         assert main(["train", *given]) == 0
     else:
-        assert f"{named} of {data} has changed since the run began" in fails(capsys, "train", *given)
+        assert f"{named} has changed since the run on {data} began" in fails(capsys, "train", *given)
 
 
 def test_a_checkpoint_without_fingerprints_is_gone_on_with(halted: tuple[Path, Path], tmp_path: Path) -> None:
