@@ -41,6 +41,8 @@ class TuneOptions:
             bi-encoder.
         hops: Numbers of hops of a ranking by hops; 1 is a single step.
         hop_temperatures: Factors of the usual temperature of a hop's scores, with each number of hops.
+        onward: Learn an onward model for a ranking by hops: with what probability one more hop finds a gold
+            passage, by its scores. It is taken where it finds more, cross-validated.
         choose: How a chain is chosen: `likeliest`, `expected-f1`; null: both where scores are
             log-probabilities, else likeliest.
 
@@ -59,6 +61,7 @@ class TuneOptions:
     done_biases: tuple[float, ...] | None = None
     hops: tuple[int, ...] = (1, 2, 3, 4)
     hop_temperatures: tuple[float, ...] = (1.0, 0.5, 2.0)
+    onward: bool = True
     choose: tuple[Choice, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -32,6 +32,7 @@ from grls.retrieve.base import (
     Under,
     WritesChains,
 )
+from grls.retrieve.hops.diverse import limit_per_first
 from grls.retrieve.hops.steps import AskedHop, Steps, as_decodings, hits_and_done, planned, walked
 from grls.retrieve.joins import Plan
 from grls.retrieve.queries import check_counts, joined, queries_of
@@ -73,6 +74,7 @@ class AppendingMultistep:
             on dev.
         min_hops: Number of hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
+        per_first: Largest number of kept chains that begin with the same passage; None: no limit.
 
     Raises:
         ConfigError: A count is not positive, or the retriever of ``dynamic`` chains does not know DONE.
@@ -87,6 +89,7 @@ class AppendingMultistep:
     done_bias: float = 0.0
     min_hops: int = 1
     repeat: bool = False
+    per_first: int | None = None
 
     def __post_init__(self) -> None:
         check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
@@ -215,6 +218,7 @@ class AppendingMultistep:
     def _keep(self, candidates: list[_Path], ended: list[list[_Path]]) -> list[_Path]:
         """The C best unfinished chains, until C have finished. Finished chains among the C best end."""
         candidates.sort(key=lambda path: -path.total)  # all have the same number of hops
+        candidates = limit_per_first(candidates, lambda path: path.hits[0].id, self.per_first)
         finished = ended[candidates[0].query]
         finished += [path for path in candidates[: self.chains] if path.done]
         if sum(path.done for path in finished) >= self.chains:

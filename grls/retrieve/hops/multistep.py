@@ -35,6 +35,7 @@ from grls.data.types import Chain, Hit, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.retrieve.base import NextHop, SoFar, Under, WritesChains
+from grls.retrieve.hops.diverse import limit_per_first
 from grls.retrieve.hops.steps import AskedHop, Steps, as_decodings, planned, walked
 from grls.retrieve.joins import Plan
 from grls.retrieve.queries import check_counts, queries_of
@@ -75,6 +76,7 @@ class MultistepRetriever:
         min_hops: Number of hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
         sets: Merge chains of the same passages in different orders, into the likeliest order.
+        per_first: Largest number of kept chains that begin with the same passage; None: no limit.
         memory: Cache of the passages that continue a chain, for the same queries with another ``done_bias``
             and otherwise equal options; None: no cache.
 
@@ -91,6 +93,7 @@ class MultistepRetriever:
     min_hops: int = 1
     repeat: bool = False
     sets: bool = False
+    per_first: int | None = None
     memory: Memory | None = None
 
     def __post_init__(self) -> None:
@@ -208,6 +211,7 @@ class MultistepRetriever:
         if self.sets:
             candidates = _merged(candidates)
         candidates.sort(key=lambda chain: -chain.total)
+        candidates = limit_per_first(candidates, lambda chain: chain.passages[0], self.per_first)
         query = candidates[0].query
         for chain in candidates[: self.chains]:
             if chain.passages[-1] == self.retriever.done:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from grls.data.types import Steps
 from grls.errors import ConfigError
+from grls.retrieve.hops.onward import FEATURES
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -43,6 +44,11 @@ class HopOptions:
             and the sentences nearest to the question; 0: all. Not of a generator, which has the limit of its
             training (ranked).
         done: Let DONE end a chain; a bi-encoder that was not trained with DONE ignores it (ranked).
+        per_first: Largest number of kept chains that begin with the same passage (first-hop diversity);
+            null: no limit.
+        onward: The onward model, which tells from the scores of a hop how probable it is that the hop finds a
+            gold passage: six weights and the bias. It takes the place of DONE; `grls tune` learns it
+            (ranked).
 
     Raises:
         ConfigError: A count is not positive, the bias is not a finite number, or an option needs other steps.
@@ -60,6 +66,8 @@ class HopOptions:
     temperature: float | None = None
     evidence: int = 0
     done: bool = True
+    per_first: int | None = None
+    onward: tuple[float, ...] | None = None
 
     @property
     def count(self) -> int:
@@ -72,7 +80,8 @@ class HopOptions:
         return "fixed" if self.steps == "ranked" else self.steps
 
     def __post_init__(self) -> None:
-        for name, value in (("max", self.max), ("chains", self.chains), ("branch", self.branch)):
+        for name in ("max", "chains", "branch", "per_first"):
+            value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"hops.{name} must be at least 1, got {value}.")
         if not math.isfinite(self.done_bias):
@@ -85,16 +94,28 @@ class HopOptions:
             raise ConfigError(f"hops.temperature must be above 0, got {self.temperature}.")
         if self.evidence < 0:
             raise ConfigError(f"hops.evidence must be at least 0 words, got {self.evidence}.")
-        if self.steps != "ranked" and (self.temperature is not None or self.evidence or not self.done):
-            raise ConfigError("hops.temperature, evidence and done are for --hops.steps ranked.")
-        if self.steps == "ranked" and (self.branch is not None or self.repeat):
-            raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
+        self._check_ranked()
         if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError("hops.sets needs chains: choose --hops.steps dynamic or fixed.")
         if self.choose != "likeliest" and self.steps != "dynamic":
             raise ConfigError(
                 f"hops.choose {self.choose} needs chains that end with DONE: choose --hops.steps dynamic."
             )
+
+    def _check_ranked(self) -> None:
+        """Refuse options that only ranked hops have, and those that they lack."""
+        if self.steps == "ranked" and (self.branch is not None or self.repeat):
+            raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
+        if self.onward is not None and (
+            len(self.onward) != len(FEATURES) + 1 or not all(map(math.isfinite, self.onward))
+        ):
+            raise ConfigError(
+                f"hops.onward: expected {len(FEATURES)} weights and the bias, finite numbers, got "
+                f"{list(self.onward)}. `grls tune` learns them."
+            )
+        ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
+        if self.steps != "ranked" and ranks:
+            raise ConfigError("hops.temperature, evidence, done and onward are for --hops.steps ranked.")
 
 
 USUAL_HOPS = HopOptions()

@@ -14,7 +14,9 @@ a sum of probabilities of events that exclude each other, since a chain holds a 
 over the orders of S that the C kept chains reach. The probability of dropped chains is shared out among the
 kept ones, so that later hops do not weigh less. DONE ends a chain: its share goes to no passage. This is the
 marginal of retrieval as a latent variable (RAG-Token, arXiv 2005.11401, equation 2, has it for documents and
-words), over chains instead of single passages.
+words), over chains instead of single passages. An onward model (:mod:`grls.retrieve.hops.onward`) takes the
+place of DONE: it says what a hop leaves to its hits, and ends the hops of a query. ``per_first`` limits the
+kept chains that begin with the same passage (:mod:`grls.retrieve.hops.diverse`).
 
 n does not depend on the number k of passages that are asked for, so neither does P(d), and a ranking for a
 smaller k is the beginning of that for a larger one. Where k exceeds the passages of all hops, those that a
@@ -25,22 +27,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
 from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, Filter, one_each, resolved
-from grls.data.types import IN_CHAINS, Chain, Hit, Passage, Query
+from grls.data.types import IN_CHAINS, Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.io.counts import counted
-from grls.models.base import Floats
 from grls.retrieve.base import (
     DecodesPassages,
     Description,
@@ -53,7 +51,10 @@ from grls.retrieve.base import (
     untuned_fingerprint,
 )
 from grls.retrieve.hops.appending import found_after, written_after
+from grls.retrieve.hops.onward import ENDS_BELOW, SeenHop
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.ranked_chains import RankedChain, Sets, as_chains
+from grls.retrieve.hops.shares import HopShares
 from grls.retrieve.hops.steps import (
     AskedHop,
     Steps,
@@ -74,25 +75,12 @@ _HITS = 20
 _CHAINS = 5
 """Default number of chains kept for a query."""
 
+_LATER = ("per_first", "onward")
+"""Options that earlier versions did not have: they are recorded where they are set."""
+
 
 AskedBefore = tuple[Query, tuple[int, ...], Filter | None, int]
 """The query, evidence, filter and number of hits of a hop."""
-
-
-class _Chain(NamedTuple):
-    """A chain so far.
-
-    Attributes:
-        query: Index of its query.
-        ids: Its passages, in order.
-        weight: Its probability.
-        shares: The probability of each passage, given those before it.
-    """
-
-    query: int
-    ids: tuple[str, ...]
-    weight: float
-    shares: tuple[float, ...] = ()
 
 
 class _After(NamedTuple):
@@ -119,10 +107,11 @@ class RankedHops:
 
     Args:
         retriever: Retrieves the passages of a hop.
-        hops: The options ``max``, ``chains`` (null: 5), ``temperature``, ``done_bias``, ``evidence`` and
-            ``done``.
+        hops: The options ``max``, ``chains`` (null: 5), ``per_first``, ``temperature``, ``done_bias``,
+            ``evidence``, ``done`` and ``onward``.
         memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
             options; None: no cache.
+        seen: Filled with what the hops show, for learning the onward model; None: not kept.
 
     Raises:
         ConfigError: The retriever has no default temperature, and none is set.
@@ -131,6 +120,7 @@ class RankedHops:
     retriever: Retriever
     hops: HopOptions
     memory: dict[AskedBefore, HopHits] | None = None
+    seen: list[SeenHop] | None = None
 
     kind = "hops"
 
@@ -147,8 +137,9 @@ class RankedHops:
             ends, knows = True, written or self.retriever.generator.spans is not None
         elif isinstance(self.retriever, TakesEvidence):
             ends = self.retriever.learned_done is not False
-        self.ends, self._knows_done = ends and self.hops.done, knows
+        self.ends = ends and self.hops.done
         self.temperature = self.hops.temperature or usual_temperature(self.retriever)
+        self._shares = HopShares(self.hops, self.temperature, self.ends, knows, self.seen)
 
     @property
     def corpus(self) -> Corpus:
@@ -186,6 +177,7 @@ class RankedHops:
             "done_bias": self.hops.done_bias,
             "evidence": self.hops.evidence,
             "done": self.ends,
+            **{name: value for name in _LATER if (value := getattr(self.hops, name)) is not None},
         }
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
@@ -258,8 +250,8 @@ class RankedHops:
     def _steps(self, queries: int, k: int) -> Steps[_After]:
         """The hops of these queries; each asks for the hits of its chains."""
         mass: list[dict[str, float]] = [{} for _ in range(queries)]
-        live = [_Chain(place, (), 1.0) for place in range(queries)]
-        best: list[list[_Chain]] = [[] for _ in range(queries)]
+        live = [RankedChain(place, (), 1.0) for place in range(queries)]
+        best: list[list[RankedChain]] = [[] for _ in range(queries)]
         beyond: list[list[Hit]] = [[] for _ in range(queries)]
         for hop in range(self.hops.count):
             so_far = None
@@ -272,10 +264,10 @@ class RankedHops:
                 longer = [[chain for chain in live if chain.query == place] for place in range(queries)]
                 best = [own or before for own, before in zip(longer, best, strict=True)]
                 last = not live or hop + 1 == self.hops.count
-                so_far = SoFar(hop + 1, last, partial(_as_chains, best))
+                so_far = SoFar(hop + 1, last, partial(as_chains, best))
             yield _After(mass, so_far, beyond)
 
-    def _under(self, live: Sequence[_Chain]) -> list[Under]:
+    def _under(self, live: Sequence[RankedChain]) -> list[Under]:
         """The chains, by the numbers of their passages; a generator writes none of these again."""
         ids = list(dict.fromkeys(name for chain in live for name in chain.ids))
         known = dict(zip(ids, self.corpus.numbers(ids), strict=True)) if ids else {}
@@ -287,21 +279,26 @@ class RankedHops:
         return chains
 
     def _hop(
-        self, live: Sequence[_Chain], steps: Sequence[HopHits], mass: list[dict[str, float]]
-    ) -> list[_Chain]:
+        self, live: Sequence[RankedChain], steps: Sequence[HopHits], mass: list[dict[str, float]]
+    ) -> list[RankedChain]:
         """Add the hits of a hop to ``mass``; returns the chains that the next hop continues."""
-        longer: dict[int, dict[frozenset[str], _Chain]] = {}
-        totals = np.zeros(len(mass))
+        longer: dict[int, Sets] = {}
         for chain, step in zip(live, steps, strict=True):
             hits = [hit for hit in step.hits if hit.id not in chain.ids]
-            given = self._probabilities(hits, step, len(chain.ids))
-            shares = chain.weight * given
-            totals[chain.query] += shares.sum()
-            for hit, share, own in zip(hits, shares.tolist(), given.tolist(), strict=True):
-                mass[chain.query][hit.id] = mass[chain.query].get(hit.id, 0.0) + share
-                one = _Chain(chain.query, (*chain.ids, hit.id), share, (*chain.shares, own))
-                _add(longer.setdefault(chain.query, {}), one)
-        return [chain for query, sets in longer.items() for chain in self._kept(sets, float(totals[query]))]
+            sets = longer.setdefault(chain.query, Sets())
+            if not hits:
+                continue
+            if not chain.ids:
+                chain = chain._replace(first=hits[0].score)
+            own, among = self._shares.of(chain, hits, step.done)
+            sets.total += chain.weight * float(own.sum())
+            for hit, given, log_share in zip(hits, own.tolist(), among.tolist(), strict=True):
+                one = _longer(chain, hit.id, given, log_share)
+                mass[chain.query][hit.id] = mass[chain.query].get(hit.id, 0.0) + one.weight
+                sets.add(one)
+        ends = 0.0 if self.hops.onward is None else ENDS_BELOW
+        going = [sets for sets in longer.values() if sets.total >= ends]
+        return [chain for sets in going for chain in sets.likeliest(self.chains, self.hops.per_first)]
 
     def _find(
         self, queries: Sequence[Query], filters: Sequence[Filter | None], hop: AskedHop
@@ -328,28 +325,6 @@ class RankedHops:
             return written_after(self.retriever, asked, evidence, width, allow)
         return found_after(self.retriever, asked, evidence, width, allow)
 
-    def _probabilities(self, hits: Sequence[Hit], step: HopHits, length: int) -> Floats:
-        """``[n]`` probabilities of the hits of a hop; with that of DONE they sum to one."""
-        if not hits:
-            return np.empty(0)
-        logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
-        every, left = np.logaddexp.reduce(logits), 1.0
-        if self.ends and step.done is not None and length > 0:
-            if self._knows_done:
-                left = _left(step.done, self.hops.done_bias)
-            else:
-                every = np.logaddexp(every, (step.done + self.hops.done_bias) / self.temperature)
-        shares: Floats = left * np.exp(logits - every)
-        return shares
-
-    def _kept(self, sets: dict[frozenset[str], _Chain], total: float) -> list[_Chain]:
-        """The C likeliest chains, scaled to the weight of all chains."""
-        best = sorted(sets.values(), key=lambda chain: -chain.weight)[: self.chains]
-        kept = sum(chain.weight for chain in best)
-        if not kept > 0:
-            return []
-        return [chain._replace(weight=chain.weight * total / kept) for chain in best]
-
     def _evidence(self, queries: Sequence[Query], live: Sequence[Under]) -> list[list[Passage]]:
         """The passages of each chain."""
         numbers = list(dict.fromkeys(number for chain in live for number in chain.passages))
@@ -361,30 +336,11 @@ class RankedHops:
         ]
 
 
-def _left(done: float, bias: float) -> float:
-    """The probability that DONE leaves to the passages, with a bias on its log-odds.
-
-    Args:
-        done: Its log-probability (nats).
-        bias: The bias (nats).
-    """
-    ends, goes_on = math.exp(min(done, 0.0) + bias), -math.expm1(min(done, 0.0))
-    return goes_on / (goes_on + ends)
-
-
-def _add(chains: dict[frozenset[str], _Chain], chain: _Chain) -> None:
-    """Add a chain; chains of the same passages are merged into the likeliest order."""
-    known = chains.get(frozenset(chain.ids))
-    if known is not None:
-        likelier = max(known, chain, key=lambda one: one.weight)
-        chain = likelier._replace(weight=known.weight + chain.weight)
-    chains[frozenset(chain.ids)] = chain
-
-
-def _as_chains(kept: Sequence[Sequence[_Chain]]) -> list[list[Chain]]:
-    """The chains of each query, the likeliest first; an empty one where nothing was found."""
-    return [
-        [Chain(tuple(map(Hit, one.ids, one.shares)), math.prod(one.shares), False) for one in chains]
-        or [Chain((), 0.0, False)]
-        for chains in kept
-    ]
+def _longer(chain: RankedChain, name: str, given: float, log_share: float) -> RankedChain:
+    """A chain with one more passage."""
+    return chain._replace(
+        ids=(*chain.ids, name),
+        weight=chain.weight * given,
+        shares=(*chain.shares, given),
+        among=(*chain.among, log_share),
+    )

@@ -216,12 +216,12 @@ def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | A
     if writer is not None:
         kept, branch = hops.chains or 4, hops.branch or 4
         how = (hops.count, dynamic, kept, branch, hops.done_bias)
-        return MultistepRetriever(writer, *how, repeat=hops.repeat, sets=hops.sets)
+        return MultistepRetriever(writer, *how, repeat=hops.repeat, sets=hops.sets, per_first=hops.per_first)
     if hops.sets:
         raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
     kept = hops.chains or 1
     how = (hops.count, dynamic, kept, hops.branch or kept, hops.done_bias)
-    return AppendingMultistep(retriever, retriever.corpus, *how, repeat=hops.repeat)
+    return AppendingMultistep(retriever, retriever.corpus, *how, repeat=hops.repeat, per_first=hops.per_first)
 
 
 def _writes_chains(retriever: Retriever) -> WritesChains | None:
@@ -239,4 +239,5 @@ def _record(hops: HopOptions, search: MultistepRetriever | AppendingMultistep) -
         "sets": hops.sets,
         "choose": hops.choose,
         "pool": hops.pool,
+        **({} if hops.per_first is None else {"per_first": hops.per_first}),
     }

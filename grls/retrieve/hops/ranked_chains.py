@@ -1,0 +1,70 @@
+"""The chains of ranked hops: which are one, and which go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from grls.data.types import Chain, Hit
+from grls.retrieve.hops.diverse import limit_per_first
+
+
+class RankedChain(NamedTuple):
+    """A chain so far.
+
+    Attributes:
+        query: Index of its query.
+        ids: Its passages, in order.
+        weight: Its probability.
+        shares: The probability of each passage, given those before it.
+        among: The log-probability of each passage among the hits of its hop alone.
+        first: The best score of the first hop.
+    """
+
+    query: int
+    ids: tuple[str, ...]
+    weight: float
+    shares: tuple[float, ...] = ()
+    among: tuple[float, ...] = ()
+    first: float = 0.0
+
+
+class Sets:
+    """The chains of one query after a hop, those of the same passages as one."""
+
+    def __init__(self) -> None:
+        self._chains: dict[frozenset[str], RankedChain] = {}
+        self.total = 0.0
+
+    def add(self, chain: RankedChain) -> None:
+        """Add a chain; chains of the same passages are merged into the likeliest order."""
+        key = frozenset(chain.ids)
+        known = self._chains.get(key)
+        if known is not None:
+            likelier = max(known, chain, key=lambda one: one.weight)
+            chain = likelier._replace(weight=known.weight + chain.weight)
+        self._chains[key] = chain
+
+    def likeliest(self, count: int, per_first: int | None) -> list[RankedChain]:
+        """The likeliest chains, scaled to the weight ``total`` of all chains.
+
+        Args:
+            count: Largest number of chains.
+            per_first: Largest number of chains with the same first passage; None: no limit.
+        """
+        chains = sorted(self._chains.values(), key=lambda chain: -chain.weight)
+        best = limit_per_first(chains, lambda chain: chain.ids[0], per_first)[:count]
+        kept = sum(chain.weight for chain in best)
+        if not kept > 0:
+            return []
+        return [chain._replace(weight=chain.weight * self.total / kept) for chain in best]
+
+
+def as_chains(kept: Sequence[Collection[RankedChain]]) -> list[list[Chain]]:
+    """The chains of each query, the likeliest first; an empty one where nothing was found."""
+    return [
+        [Chain(tuple(map(Hit, one.ids, one.shares)), math.prod(one.shares), False) for one in chains]
+        or [Chain((), 0.0, False)]
+        for chains in kept
+    ]

@@ -1,0 +1,114 @@
+"""First-hop diversity: the limit on chains with the same first passage, in every chain search."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_data import small_retriever, write_small
+
+from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit, Passage, Query
+from grls.errors import ConfigError
+from grls.retrieve.base import Description, HopHits
+from grls.retrieve.hops.diverse import limit_per_first
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.retriever import HopsRetriever
+
+CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdefg"])
+SHARES = {
+    "": {"a": 0.9, "b": 0.1},
+    "a": {"c": 0.5, "d": 0.5},
+    "b": {"e": 1.0},
+    "ac": {"f": 1.0},
+    "ad": {"f": 1.0},
+    "be": {"g": 1.0},
+}
+"""Two continuations of a are likelier than that of b, which alone leads to g."""
+
+
+class Tabled:
+    """Finds what a table says, by the passages found so far; its scores are log-probabilities."""
+
+    kind, corpus, done_biases, learned_done = "tabled", CORPUS, (0.0,), False
+
+    def describe(self) -> Description:
+        return Description("tabled", "log-probability")
+
+    def fingerprint(self) -> str:
+        return "tabled"
+
+    def retrieve_hop(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: object = None
+    ) -> list[HopHits]:
+        rows = [SHARES.get("".join(passage.id for passage in passages), {}) for passages in evidence]
+        return [HopHits([Hit(name, math.log(p)) for name, p in row.items()][:k], None) for row in rows]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers())), st.integers(1, 4))
+def test_the_better_chains_of_each_first_passage_stay_in_order(
+    chains: list[tuple[int, int]], limit: int
+) -> None:
+    kept = limit_per_first(chains, lambda chain: chain[0], limit)
+    assert limit_per_first(chains, lambda chain: chain[0], None) == chains
+    for first in range(4):
+        own = [chain for chain in chains if chain[0] == first]
+        assert [chain for chain in kept if chain[0] == first] == own[:limit]
+    places = iter(chains)
+    assert all(any(chain == other for other in places) for chain in kept)
+
+
+def test_ranked_hops_reach_what_another_first_passage_leads_to() -> None:
+    found = {}
+    for limit in (None, 2, 1):
+        hops = HopOptions("ranked", max=3, chains=2, per_first=limit)
+        (hits,) = RankedHops(Tabled(), hops).retrieve(["?"], 7)  # type: ignore[arg-type]
+        found[limit] = {hit.id for hit in hits}
+    assert "g" not in found[None]
+    assert found[2] == found[None]
+    assert "g" in found[1]
+
+
+def test_chains_by_scores_reach_it_as_well() -> None:
+    found = {}
+    for limit in (None, 1):
+        hops = HopOptions("fixed", max=3, chains=2, branch=2, per_first=limit)
+        (chains,) = HopsRetriever(Tabled(), hops).retrieve_chains(["?"])  # type: ignore[arg-type]
+        found[limit] = ["".join(hit.id for hit in chain.hits) for chain in chains]
+    assert found == {None: ["acf", "adf"], 1: ["acf", "beg"]}
+
+
+def test_chains_of_a_generator_have_as_many_first_passages(tmp_path: Path) -> None:
+    """Among all chains, best first, the second of a first passage is left out."""
+    retriever = small_retriever(write_small(tmp_path / "data"), beams=12)
+    query = [Query("q", "is the otter kind ?")]
+
+    def chains(count: int, limit: int | None) -> list[Chain]:
+        hops = HopOptions("fixed", max=2, chains=count, branch=12, per_first=limit)
+        return HopsRetriever(retriever, hops).retrieve_chains(query)[0]
+
+    every, spread = chains(1000, None), chains(4, 1)
+    firsts = [chain.hits[0].id for chain in spread]
+    assert len(set(firsts)) == 4
+    best = {}
+    for chain in every:
+        best.setdefault(chain.hits[0].id, chain)
+    for chain in spread:
+        assert [hit.id for hit in chain.hits] == [hit.id for hit in best[chain.hits[0].id].hits]
+        assert chain.score == pytest.approx(best[chain.hits[0].id].score, abs=1e-4)
+
+
+def test_a_limit_is_recorded_and_must_be_at_least_one() -> None:
+    with pytest.raises(ConfigError, match=r"hops\.per_first must be at least 1"):
+        HopOptions("ranked", per_first=0)
+    for steps in ("ranked", "fixed"):
+        made = [HopOptions(steps, max=2, per_first=limit) for limit in (None, 1, 2)]  # type: ignore[arg-type]
+        over = [
+            RankedHops(Tabled(), hops) if steps == "ranked" else HopsRetriever(Tabled(), hops)  # type: ignore[arg-type]
+            for hops in made
+        ]
+        assert len({one.fingerprint() for one in over}) == 3
+        assert [one.describe().options.get("per_first") for one in over] == [None, 1, 2]
