@@ -18,6 +18,7 @@ import numpy as np
 from grls.errors import IndexFormatError
 from grls.index.array_files import REBUILD
 from grls.index.rows import Array, Ints, Rows
+from grls.index.trie_check import check_trie
 
 _AT_ONCE = 1 << 20
 """Numbers that are compared together."""
@@ -121,6 +122,8 @@ def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
         _refuse_falling(arrays["spans"].reshape(-1), path, "spans", within=2)
     if "edge_nodes" in arrays:
         _refuse_other_edges(arrays, lengths, path)
+    if "trie" in arrays:
+        _refuse_broken_trie(arrays["trie"], longest, path)
 
 
 def _refuse_unended(rows: Rows, path: Path) -> None:
@@ -146,6 +149,14 @@ def _refuse_other_edges(arrays: dict[str, Array], lengths: Ints, path: Path) -> 
     first_rows = arrays["spans"][:, 0].astype(np.int64)
     if len(lengths) and (depths >= lengths[np.minimum(first_rows, len(lengths) - 1)]).any():
         raise _misfit(path, "depths", "a node lies behind the end of its first row")
+
+
+def _refuse_broken_trie(trie: Array, longest: int, path: Path) -> None:
+    """Refuse a trie that the marisa library cannot walk; a token is a character of at most four bytes."""
+    try:
+        check_trie(trie.tobytes(), 4 * longest)
+    except ValueError as error:
+        raise _misfit(path, "trie", f"this is no trie: {error}") from None
 
 
 def _refuse_above(array: Array, most: int, path: Path, name: str) -> None:

@@ -73,12 +73,18 @@ class MarisaIndex(Segment):
         children: list[int] = []
         offsets = [0]
         for state in states:
-            prefix = "" if state == len(self._trie) else self._trie.restore_key(int(state))
+            prefix = "" if state == len(self._trie) else self._prefix(int(state))
             for token in self._next_tokens[self._next_offsets[state] : self._next_offsets[state + 1]]:
                 tokens.append(int(token))
                 children.append(self._state(prefix, int(token)))
             offsets.append(len(tokens))
         return Allowed(np.array(tokens, np.int64), np.array(children, np.int64), np.array(offsets, np.int64))
+
+    def _prefix(self, state: int) -> str:
+        try:
+            return str(self._trie.restore_key(state))
+        except UnicodeDecodeError:  # files with checksums that fit, but not of one index
+            raise IndexFormatError(f"the trie holds keys that are no text; {REBUILD}") from None
 
     def _state(self, prefix: str, token: int) -> int:
         try:
