@@ -213,6 +213,24 @@ for command in {commands()!r}:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_search_by_bm25_loads_nothing_that_takes_seconds(data: Path, tmp_path: Path) -> None:
+    """Neither does :func:`grls.load`: most of the time would be the import of what is not used."""
+    program = f"""
+import sys
+import grls
+from grls.cli import main
+data, folder = {str(data)!r}, {str(tmp_path / "bm25")!r}
+assert main(["index", "bm25", "--corpus", data, "--output", folder]) == 0
+assert main(["search", folder, "otter", "--metadata=true"]) == 0
+assert main(["search", "bm25", "otter", "--data", data]) == 0
+assert grls.load(folder).search("otter", 2)
+loaded = [name for name in {(*HEAVY, "pandas", "PIL", "huggingface_hub")!r} if name in sys.modules]
+assert not loaded, loaded
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
     assert "colour" in refuses(capsys, "check", data, "--colour=red")

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from grls.data.where import Expression, FieldComparison, Mask
 
 if TYPE_CHECKING:
-    import datasets
+    from grls.data.corpus_table import PassageTable
 
 MOST_BYTES = 256 * 2**20
 """The most bytes of columns and results that a corpus keeps."""
@@ -81,7 +81,7 @@ class MetadataColumns:
         most: The most bytes that are kept.
     """
 
-    def __init__(self, table: datasets.Dataset, most: int = MOST_BYTES):
+    def __init__(self, table: PassageTable, most: int = MOST_BYTES):
         self._table = table
         self._most = most
         self._kept = _Kept(most)
@@ -89,7 +89,7 @@ class MetadataColumns:
         self._fields: frozenset[str] | None = None  # of all passages; None: not read yet
         self._large: set[str] = set()  # fields that are too large for a column
 
-    def __reduce__(self) -> tuple[type[MetadataColumns], tuple[datasets.Dataset, int]]:
+    def __reduce__(self) -> tuple[type[MetadataColumns], tuple[PassageTable, int]]:
         """Locks do not travel to another process, nor what can be read again."""
         return MetadataColumns, (self._table, self._most)
 
@@ -106,7 +106,7 @@ class MetadataColumns:
                 bits = self._find(expression) if bits is None else bits
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))
 
-    def extended(self, table: datasets.Dataset) -> MetadataColumns:
+    def extended(self, table: PassageTable) -> MetadataColumns:
         """The columns of a table that begins with the rows of this one; of these none is read again."""
         longer = MetadataColumns(table, self._most)
         kept = {name: column for name, column in self._kept.items() if isinstance(column, FieldColumn)}

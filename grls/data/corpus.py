@@ -20,14 +20,24 @@ import numpy.typing as npt
 
 from grls.data.codec import DONE_ID
 from grls.data.columns import MetadataColumns
-from grls.data.corpus_table import BATCH, COLUMNS, CachedFacts, read_table, table_of
+from grls.data.corpus_table import (
+    BATCH,
+    COLUMNS,
+    CachedFacts,
+    PassageTable,
+    arrow_numbers,
+    arrow_strings,
+    joined_tables,
+    read_table,
+    rows_in_memory,
+    table_of,
+)
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import DataError
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, write_line
 
 if TYPE_CHECKING:
-    import datasets
     import pyarrow as pa
 
 _RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passages; rename that passage."
@@ -44,7 +54,7 @@ class Corpus:
         facts: Facts about the table that were found before; None: none.
     """
 
-    def __init__(self, table: datasets.Dataset, source: str = "corpus", facts: CachedFacts | None = None):
+    def __init__(self, table: PassageTable, source: str = "corpus", facts: CachedFacts | None = None):
         self.table = table
         self.source = source
         self.columns = MetadataColumns(table)
@@ -66,7 +76,7 @@ class Corpus:
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
         facts.get("ids", lambda: corpus._refuse_repeated_ids(file))
-        if corpus.numbers([DONE_ID])[0] is not None:
+        if corpus._holds(DONE_ID):
             raise DataError(_RESERVED, file)
         return corpus
 
@@ -101,6 +111,10 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.table)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Hashes do not travel: another process hashes otherwise."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hashed"}
+
     def __getitem__(self, number: int) -> Passage:
         return self.passages([number])[0]
 
@@ -133,40 +147,38 @@ class Corpus:
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
         """The ids of the passages with these numbers."""
-        import pyarrow as pa
+        return [str(i) for i in self._ids.take(arrow_numbers(numbers)).to_pylist()]
 
-        return [str(i) for i in self._ids.take(pa.array(numbers, pa.int64())).to_pylist()]
+    def _holds(self, name: str) -> bool:
+        """Whether a passage has this id; :meth:`numbers` would hash all ids for it."""
+        import pyarrow.compute as pc
+
+        return bool(pc.any(pc.is_in(self._ids, value_set=arrow_strings([name]))).as_py())
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of these ids; None for an id that is not in the corpus.
 
         The first call hashes all ids; the hashes are kept, 16 bytes a passage.
         """
-        from pandas.util import hash_array
-
-        asked = np.array([name if _is_text(name) else "" for name in ids], dtype=object)
-        if not len(asked) or not len(self):
-            return [None] * len(asked)
+        if not len(ids) or not len(self):
+            return [None] * len(ids)
         hashes, order = self._hashed
-        hashed = hash_array(asked, categorize=False)
+        hashed = _hashes(ids)
         first = np.searchsorted(hashes, hashed)
         held = self.ids(order[np.minimum(first, len(order) - 1)].tolist())
         numbers: list[int | None] = []
-        for name, place, there, digest in zip(asked, first.tolist(), held, hashed, strict=True):
+        for name, place, there, digest in zip(ids, first.tolist(), held, hashed, strict=True):
             numbers.append(int(order[place]) if there == name else self._collided(name, place, digest))
         return numbers
 
     @cached_property
-    def _hashed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    def _hashed(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Hashes of all ids, ascending, and the passage number of each hash."""
-        from pandas.util import hash_array
-
-        chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in self._ids.chunks]
-        hashes = np.concatenate([hash_array(chunk, categorize=False) for chunk in chunks if len(chunk)])
+        hashes = np.concatenate([_hashes(chunk.to_pylist()) for chunk in self._ids.chunks])
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order
 
-    def _collided(self, name: str, place: int, hashed: np.uint64) -> int | None:
+    def _collided(self, name: str, place: int, hashed: np.int64) -> int | None:
         """The number of an id among the ids with its hash, from a place on; None if it is not among them."""
         hashes, order = self._hashed
         while place < len(hashes) and hashes[place] == hashed:
@@ -216,8 +228,6 @@ class Corpus:
         Raises:
             DataError: An id is used twice.
         """
-        import datasets
-
         ids = [str(name) for name in passages._ids.to_pylist()]
         taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
         taken += [name for name, times in Counter(ids).items() if times > 1]
@@ -227,17 +237,13 @@ class Corpus:
                 "replace a passage, remove it in the same call; of a generative retriever, merge as well.",
                 passages.source,
             )
-        corpus = Corpus(datasets.concatenate_datasets([self.table, passages.table]), self.source)
+        corpus = Corpus(joined_tables(self.table, passages.table), self.source)
         corpus.columns = self.columns.extended(corpus.table)
         return corpus
 
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
-        import datasets
-        import pyarrow as pa
-
-        table = self.table.data.table.take(pa.array(numbers, pa.int64()))
-        return Corpus(datasets.Dataset(datasets.table.InMemoryTable(table)), self.source)
+        return Corpus(rows_in_memory(self.table, numbers), self.source)
 
     def write(self, path: str | Path) -> None:
         """Write ``corpus.jsonl``, atomically."""
@@ -271,8 +277,12 @@ class Corpus:
         raise DataError("the file has changed while it was read; run the command again.", file)
 
 
+def _hashes(ids: Sequence[str]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
+
+
 def _is_text(name: str) -> bool:
-    """Whether a name is whole characters: half of a surrogate pair is in no corpus and cannot be hashed."""
+    """Whether a name is whole characters: half of a surrogate pair is in no corpus."""
     try:
         name.encode()
     except UnicodeEncodeError:

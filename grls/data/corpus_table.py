@@ -1,7 +1,8 @@
 """The Arrow table of a ``corpus.jsonl``, one row per passage.
 
-The table of a small file is in memory. The table of a larger file is memory-mapped from a file in the cache
-of ``datasets``, so a corpus may be larger than memory.
+The table of a small file is in memory (:class:`MemoryTable`). The table of a larger file is memory-mapped
+from a file in the cache of ``datasets``, so a corpus may be larger than memory. That library takes most of a
+second to import, so only a large corpus imports it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from grls.errors import DataError, WriteError
 from grls.io.files import atomic_folder, read_json, sha256, write_json
@@ -75,35 +78,109 @@ class CachedFacts:
         return kept
 
 
-def read_table(file: Path) -> tuple[datasets.Dataset, CachedFacts]:
+class MemoryTable:
+    """A table in memory; it is read like a ``datasets.Dataset``.
+
+    Args:
+        data: The Arrow table.
+
+    Attributes:
+        data: The same.
+        cache_files: The files of the table: none.
+    """
+
+    cache_files: tuple[dict[str, str], ...] = ()
+
+    def __init__(self, data: pa.Table):
+        self.data = data
+        self._batches = data.to_batches()
+        self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    def __getitem__(self, rows: list[int] | slice) -> dict[str, list[str]]:
+        """The columns of the rows with these numbers, or of a slice."""
+        if isinstance(rows, slice):
+            start, end, _ = rows.indices(len(self))
+            part = self.data.slice(start, max(0, end - start))
+        else:
+            part = self._rows(rows)
+        columns: dict[str, list[str]] = part.to_pydict()
+        return columns
+
+    def _rows(self, numbers: list[int]) -> pa.Table:
+        """Rows, one slice each: ``pa.Table.take`` copies the whole column before it looks."""
+        import pyarrow as pa
+
+        if any(not -len(self) <= number < len(self) for number in numbers):
+            raise IndexError(f"expected numbers of {len(self)} rows, got {numbers}")
+        asked = np.asarray(numbers, dtype=np.int64) % max(1, len(self))
+        places = np.searchsorted(self._starts, asked, side="right") - 1
+        slices = [
+            self._batches[place].slice(number - self._starts[place], 1)
+            for place, number in zip(places, asked, strict=True)
+        ]
+        return pa.Table.from_batches(slices, self.data.schema)
+
+
+PassageTable: TypeAlias = "MemoryTable | datasets.Dataset"
+"""The table of a corpus: in memory, or mapped from a file."""
+
+
+def rows_in_memory(table: PassageTable, numbers: Sequence[int]) -> MemoryTable:
+    """The rows with these numbers, in memory."""
+    arrow = table.data if isinstance(table, MemoryTable) else table.data.table
+    return MemoryTable(arrow.take(arrow_numbers(numbers)))
+
+
+def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
+    """The rows of two tables; what is mapped from a file stays there."""
+    import pyarrow as pa
+
+    if isinstance(first, MemoryTable) and isinstance(second, MemoryTable):
+        return MemoryTable(pa.concat_tables([first.data, second.data]))
+    import datasets
+
+    return datasets.concatenate_datasets([_as_dataset(first), _as_dataset(second)])
+
+
+def _as_dataset(table: PassageTable) -> datasets.Dataset:
+    import datasets
+
+    if isinstance(table, MemoryTable):
+        return datasets.Dataset(datasets.table.InMemoryTable(table.data))
+    return table
+
+
+def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
     """The table of the passages in a file, and its facts.
 
     Raises:
         DataError: A line is malformed.
     """
-    import datasets
     import pyarrow as pa
 
     batches = _passage_batches(file)
     if file.stat().st_size <= IN_MEMORY_BYTES:
-        table = pa.Table.from_batches(batches, schema())
-        return datasets.Dataset(datasets.table.InMemoryTable(table)), CachedFacts()
+        return MemoryTable(pa.Table.from_batches(batches, schema())), CachedFacts()
+    import datasets
+
     arrow = _cached_arrow(file, batches)
     return datasets.Dataset.from_file(str(arrow)), CachedFacts(arrow.parent)
 
 
-def table_of(rows: Sequence[tuple[str, ...]]) -> datasets.Dataset:
+def table_of(rows: Sequence[tuple[str, ...]]) -> MemoryTable:
     """A table in memory.
 
     Args:
         rows: For each passage: id, title, text, and metadata as JSON.
     """
-    import datasets
     import pyarrow as pa
 
-    columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
-    columns = columns or [pa.array([], pa.large_string())] * len(COLUMNS)
-    return datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_arrays(columns, schema=schema())))
+    columns = [arrow_strings(column) for column in zip(*rows, strict=True)]
+    columns = columns or [arrow_strings([])] * len(COLUMNS)
+    return MemoryTable(pa.Table.from_arrays(columns, schema=schema()))
 
 
 @cache
@@ -128,12 +205,27 @@ def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
         for column, value in zip(columns, values, strict=True):
             column.append(value)
         if len(columns[0]) == BATCH:
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(c, pa.large_string()) for c in columns], schema=schema()
-            )
+            yield pa.RecordBatch.from_arrays(list(map(arrow_strings, columns)), schema=schema())
             columns = [[], [], [], []]
     if columns[0]:
-        yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=schema())
+        yield pa.RecordBatch.from_arrays(list(map(arrow_strings, columns)), schema=schema())
+
+
+def arrow_strings(values: Sequence[str]) -> pa.LargeStringArray:
+    """Texts as an Arrow array. ``pa.array`` imports pandas, which takes longer than a search by BM25."""
+    import pyarrow as pa
+
+    encoded = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return pa.LargeStringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def arrow_numbers(numbers: Sequence[int]) -> pa.Int64Array:
+    """Row numbers as an Arrow array, without pandas."""
+    import pyarrow as pa
+
+    values = np.asarray(numbers, dtype=np.int64)
+    return pa.Int64Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
 def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +19,23 @@ _contexts: list[Callable[[], None]] = []
 
 
 def quiet() -> None:
-    """Silence notes that are not for users; warnings and errors that matter stay."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from transformers.utils import logging as transformers_logging
+    """Silence notes that are not for users; warnings and errors that matter stay.
 
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    transformers takes half a second to import, and a search by BM25 needs none of it. So a process that has
+    not imported it finds the settings in the environment.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "transformers" in sys.modules:
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+    else:
+        os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        if "huggingface_hub" in sys.modules:  # it has read its environment
+            from huggingface_hub.utils.tqdm import disable_progress_bars
+
+            disable_progress_bars()
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # We pass arguments to LightningCLI on purpose, and our data modules resume within an epoch, though their

@@ -3,6 +3,10 @@
 import hashlib
 import json
 import os
+import pickle
+import subprocess
+import sys
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from small_data import GOOD, TRICKY, passages, write_jsonl, write_small
 
 import grls.data.corpus
 from grls.data.corpus import Corpus
+from grls.data.corpus_table import COLUMNS, joined_tables, rows_in_memory, table_of
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage
 from grls.errors import DataError
@@ -156,9 +161,36 @@ def test_numbers_are_found_among_many_and_hashed_once(monkeypatch):
 
 def test_ids_of_one_hash_are_told_apart(monkeypatch):
     """As if all ids had the same hash."""
-    monkeypatch.setattr("pandas.util.hash_array", lambda ids, categorize: np.zeros(len(ids), dtype=np.uint64))
+    monkeypatch.setattr(grls.data.corpus, "_hashes", lambda ids: np.zeros(len(ids), dtype=np.int64))
     corpus = Corpus.from_passages([Passage("a", "x"), Passage("b", "x"), Passage("c", "x")])
     assert corpus.numbers(["c", "a", "d", "b"]) == [2, 0, None, 1]
+
+
+def test_a_corpus_in_another_process_finds_its_ids():
+    """Python hashes strings differently in each process."""
+    corpus = Corpus.from_passages(Passage(f"p{n}", "x") for n in range(50))
+    assert corpus.numbers(["p7"]) == [7]
+    program = (
+        "import pickle, sys; corpus = pickle.load(sys.stdin.buffer); "
+        "assert corpus.numbers([f'p{n}' for n in range(50)]) == list(range(50))"
+    )
+    subprocess.run([sys.executable, "-c", program], input=pickle.dumps(corpus), check=True)
+
+
+def test_a_table_in_memory_is_read_like_one_of_datasets():
+    rows = [(f"p{n}", f"t{n}", "\N{OTTER} " * n, "{}") for n in range(11)]
+    parts = [table_of(rows[start:end]) for start, end in ((0, 4), (4, 4), (4, 5), (5, 11))]
+    ours = reduce(joined_tables, parts)
+    theirs = datasets.Dataset(datasets.table.InMemoryTable(ours.data))
+    assert ours.data.num_rows == len(ours) == 11
+    for numbers in ([], [3], [10, 0, 4, 4, 5, 3], [-1, -11]):
+        assert ours[numbers] == theirs[numbers]
+        assert rows_in_memory(ours, [n % 11 for n in numbers])[:] == ours[numbers]
+    for part in (slice(0, 0), slice(3, 6), slice(9, 40), slice(30, 40)):
+        assert ours[part] == theirs[part]
+    with pytest.raises(IndexError):
+        ours[[11]]
+    assert table_of([])[[]] == {column: [] for column in COLUMNS}
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def test_what_a_corpus_writes_is_read_again(tmp_path: Path) -> None:
         tmp_path / "data" / "corpus.jsonl",
         str(tmp_path / "data"),
         made,
-        made.table,
+        made.table.data,
+        datasets.Dataset(datasets.table.InMemoryTable(made.table.data)),
         list(made.records()),
     ):
         assert corpus_of(given).fingerprint == made.fingerprint
