@@ -21,6 +21,7 @@ def evaluate(
     ks: tuple[int, ...] | int | str | None = None,
     measures: str | None = None,
     baseline: str | None = None,
+    price: str | None = None,
     examples: int = 0,
     autoais: AutoAISOptions = _AUTOAIS,
     limit: int | None = None,
@@ -39,6 +40,10 @@ def evaluate(
             AP, P@5 and Judged@10.
         baseline: Another run of the same queries. For each recall and measure, the difference of the run to
             the baseline is printed, with the 95 % interval and p of a paired test over queries.
+        price: Run of the same system without an end: a fixed number of hops beside runs that end by DONE,
+            the ranking before the cut beside a run that was cut. The price of the end is printed: set F1 with
+            the known number of gold passages less set F1 as ended. null: such a run among those that are
+            scored, if there is one.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
         autoais: Whether evidence supports answers.
         limit: Number of first queries that were answered; null: all. Queries without an answer score 0.
@@ -62,8 +67,10 @@ def evaluate(
         raise ConfigError(f"--limit must be at least 1, got {limit}.")
     if limit is not None and not answers:
         raise ConfigError("--limit is of answers: leave it out for runs.")
-    if answers and (measures is not None or baseline is not None or examples):
-        raise ConfigError("--measures, --baseline and --examples are of runs; leave them out for answers.")
+    if answers and (measures is not None or baseline is not None or price is not None or examples):
+        raise ConfigError(
+            "--measures, --baseline, --price and --examples are of runs; leave them out for answers."
+        )
     if output is not None:
         refuse_unwritable(output)
     if answers:
@@ -78,6 +85,8 @@ def evaluate(
             reports.append(_run(run, data, split, ks, names, baseline, examples, corpus))
         each = [{"run": run, **report} for run, report in zip(runs, reports, strict=True)]
         report = reports[0] if len(reports) == 1 else {"runs": each}
+        if prices := _prices(runs, price, data, split, corpus):
+            report["prices"] = prices
     if output is not None:
         write_json(output, report)
 
@@ -111,6 +120,28 @@ def _run(
     if examples:
         print("\n" + format_examples(loaded, data, report["split"], corpus, examples))
     return report
+
+
+def _prices(
+    runs: list[str], unended: str | None, data: str, split: str | None, corpus: Corpus
+) -> list[dict[str, Any]]:
+    """Print and return the prices of the ends of runs, beside one run or those that belong to them."""
+    from grls.evaluation.price import format_price, price_of_run, runs_without_end
+    from grls.io.terminal import visible
+    from grls.runs.manifest import read_info
+
+    if unended is None:
+        pairs = runs_without_end([read_info(run) for run in runs])
+        beside = [(runs[ended], runs[other]) for ended, other in pairs.items()]
+    else:
+        beside = [(run, unended) for run in runs if run != unended]
+    prices = []
+    for run, other in beside:
+        price = price_of_run(run, other, data, split, corpus)
+        named = f"{run}: " if len(runs) > 1 else ""
+        print("\n" + visible(named + format_price(price, other)))
+        prices.append({"run": run, "unended": other, **price.record()})
+    return prices
 
 
 def _answers(

@@ -46,5 +46,6 @@ def fuse_cut(
     (member,) = complete_runs(members, None if asked is None else asked.ids, "refuse")
     cut = cut_run(member, dev, name)
     fitted = f"set F1 {100 * cut.fitted:.1f} on {dev.split}, which it was fitted to"
-    print(f"{cut.mean:.1f} passages a query; {fitted}")
+    known = f"{100 * cut.known:.1f} there with the known number of passages"
+    print(f"{cut.mean:.1f} passages a query; {fitted}, {known}")
     print(save_for(cut.run, output, asked))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from grls.data.types import Query
 from grls.evaluation.metrics.complete_recall import complete_recall
+from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 
@@ -48,6 +49,7 @@ def scores_by_type(
         scores: dict[str, float | int] = {"queries": len(places)}
         scores |= sequence_recall(part, wanted, ks) | complete_recall(part, wanted, ks)
         if chains is not None:
-            scores["set_f1"] = set_f1([chains[place] for place in places], wanted)["f1"]
+            own = [chains[place] for place in places]
+            scores |= {"set_f1": set_f1(own, wanted)["f1"], **known_number(own, wanted)}
         report[name] = scores
     return report or None

@@ -1,7 +1,8 @@
 """Scores a run against a data set with every metric that applies.
 
 The data decide which metrics apply. Sequence recall and the measures of ``ir_measures`` always apply.
-Complete recall: some query has two gold passages or more. Path match: some query has evidence of two
+Complete recall, set F1 with the known number of gold passages: some query has two gold passages or more, or
+(set F1) the results hold chains. Path match: some query has evidence of two
 passages or more (chains are compared with it, or rankings if there are no chains). Answer recall: queries
 have accepted answers. Seen and unseen recall: there are training qrels. Set F1 and DONE-missing: the
 results hold chains (with hits of every hop, also of a fixed number of hops). Graph checks: the results hold
@@ -40,6 +41,7 @@ from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.exact_chain import exact_chain
 from grls.evaluation.metrics.graph_success import graph_success
 from grls.evaluation.metrics.hop_hits import hop_hits
+from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -155,15 +157,15 @@ def evaluate_results(
     report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
     report["path_match"] = _path_match([by_id[q] for q in rankings], gold, chains or rankings)
+    passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
+    report["set"] = _set_scores(ids, passages, gold)
     if chains is not None:
-        report["set"] = set_f1([[hit.id for hit in hits] for hits in chains.values()], gold)
         report["hops"] = _hops(by_id, chains, gold)
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
     elif run.steps == "fixed" and run.info is not None:
         report["hops"] = hop_hits(ids, gold, run.info.options.get("hops")) or None
-    passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
     report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages)
     return {section: values for section, values in report.items() if values is not None}
 
@@ -228,6 +230,15 @@ def _answer_recall(
     retrieved = [[texts[hit.id] for hit in rankings[query_id][:depth]] for query_id in asked]
     values = answer_recall(retrieved, [queries[query_id].answers for query_id in asked], ks)
     return {**values, "queries": len(asked)}
+
+
+def _set_scores(
+    ids: Sequence[Sequence[str]], chains: Sequence[Sequence[str]] | None, gold: Sequence[Sequence[str]]
+) -> dict[str, float] | None:
+    """Set scores of chains; of rankings only F1 with the known number, where a query has several passages."""
+    if chains is not None:
+        return {**set_f1(chains, gold), **known_number(chains, gold)}
+    return known_number(ids, gold) if max(map(len, gold)) > 1 else None
 
 
 def _hops(

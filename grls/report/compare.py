@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from grls.evaluation.price import price_of_end, runs_without_end, what_ends
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm
 from grls.io.counts import counted
 from grls.report.blocks import NONE, Cell, Table
@@ -60,6 +61,53 @@ def significance_table(
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
         f"permutation test; p, Holm: corrected for the {len(others)} comparisons of this table, marked if "
         f"below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
+    )
+
+
+def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
+    """What runs lose by their end, each beside the run of the same system without an end.
+
+    Args:
+        group: The data set.
+        seed: Seed of the resampling.
+
+    Returns:
+        The table, or None if no run has such a run beside it.
+    """
+    pairs = runs_without_end([run.entry.info for run in group.runs])
+    rows = [_priced(group, group.runs[ended], group.runs[other], seed) for ended, other in pairs.items()]
+    if not rows:
+        return None
+    heads = ("run", "beside", "ended by", "set F1 (%)", "F1, known number (%)")
+    tests = ("price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long")
+    return Table(
+        f"price-{group.group.name}",
+        "The price of DONE, or of a cut: what set F1 loses because the number of gold passages is not known",
+        (),
+        (*heads, *tests),
+        3,
+        tuple(rows),
+        "Known number: the first n passages of the run beside it, which is of the same system and does not "
+        "end, for n gold passages. Price: that F1 less set F1 as the run ended, in points, with interval and "
+        'p as below "Significance". Too short, right length, too long: queries whose chain has fewer '
+        f"passages than are gold, as many, or more. Seed {seed}.",
+    )
+
+
+def _priced(group: MeasuredGroup, run: Measured, other: Measured, seed: int) -> tuple[Cell, ...]:
+    what = what_ends(run.entry.info)
+    ended = run.retrieved if run.chains is None else run.chains
+    price = price_of_end(ended, other.retrieved, group.gold, what=what, seed=seed)
+    every = price.groups["all"]
+    lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
+    return (
+        Cell(run.label),
+        Cell(other.label),
+        Cell(what),
+        Cell(f"{100 * every.ended:.1f}"),
+        Cell(f"{100 * every.known:.1f}"),
+        *_compared(every.price, every.price.p)[:3],
+        *(Cell("0" if one is None else f"{one.price.queries:,}") for one in lengths),
     )
 
 

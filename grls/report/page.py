@@ -12,7 +12,7 @@ from grls.evaluation.metrics.averages import cutoffs
 from grls.io.counts import counted
 from grls.report.blocks import Block, Gallery, Page, Picture, Section, Subsection, Text
 from grls.report.charts import length_histograms, recall_curves
-from grls.report.compare import significance_table, similarity_tables
+from grls.report.compare import price_table, significance_table, similarity_tables
 from grls.report.drawing import describe_proof, draw_proof
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.proofs import ProofExample, proof_examples
@@ -103,12 +103,9 @@ def _data_section(
     curves = recall_curves(group)
     lead = (*_headline(group, k), *_warnings([group]))
     parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(curves)))]
-    parts += [
-        part._replace(blocks=(*part.blocks, *_gallery(length_histograms(group))))
-        if "steps" in part.title
-        else part
-        for part in rest
-    ]
+    price = price_table(group, seed)
+    more = (*([] if price is None else [price]), *_gallery(length_histograms(group)))
+    parts += [part._replace(blocks=(*part.blocks, *more)) if "steps" in part.title else part for part in rest]
     others = [table for _, table in section_tables([group], _ELSEWHERE)]
     if others:
         parts.append(Subsection("Other metrics", tuple(others)))

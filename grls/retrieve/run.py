@@ -15,7 +15,7 @@ from grls.data.filter_options import FilterOptions
 from grls.data.filters import Filter
 from grls.data.types import Query
 from grls.io.files import sha256
-from grls.retrieve.base import EndsRankings, FindsChains, Retriever
+from grls.retrieve.base import EndsRankings, FindsChains, Retriever, unended_fingerprint
 from grls.retrieve.hops.pool import pooled_ranking
 from grls.runs.manifest import RunInfo, fingerprint_queries
 from grls.runs.portions import Portions, in_portions
@@ -96,19 +96,32 @@ class RetrieverRun:
             stages=described.stages,
             members=described.members,
             options={"k": self.k, **described.options, **self.filter.record},
+            retriever=self._unended(),
         )
+
+    def _unended(self) -> str:
+        """The fingerprint of the retriever and its filters, whatever ends its chains or rankings."""
+        filters = {"where": self.filter.where, **self._filters()}
+        parts = {"retriever": unended_fingerprint(self.retriever), **filters}
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
         """What the results depend on."""
         kept = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
-        metadata = [query.metadata for query in self.queries] if self.filter.queries else []
-        allow = self.filter.allow
         return {
             **{name: getattr(info, name) for name in kept},
             "retriever": self.retriever.fingerprint(),
             "precision": self.precision,
-            "allow": None if allow is None else sha256(allow),
             "metadata": self.retriever.corpus.metadata_fingerprint,
+            **self._filters(),
+        }
+
+    def _filters(self) -> dict[str, str | None]:
+        """The contents of the filters that stand in files."""
+        metadata = [query.metadata for query in self.queries] if self.filter.queries else []
+        allow = self.filter.allow
+        return {
+            "allow": None if allow is None else sha256(allow),
             "filters": hashlib.sha256(json.dumps(metadata).encode()).hexdigest(),
         }
 

@@ -44,6 +44,8 @@ class RunInfo:
         seconds: Wall-clock seconds of the retrieval, loading left out.
         options: The options that matter, for the record.
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
+        retriever: Fingerprint of the retriever and its filters, whatever ends its chains or rankings; empty
+            where unknown.
     """
 
     system: str
@@ -59,6 +61,7 @@ class RunInfo:
     seconds: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    retriever: str = ""
 
 
 def fingerprint_queries(queries: Sequence[Query]) -> str:
@@ -148,6 +151,7 @@ def _check(info: RunInfo) -> None:
         info.queries,
         info.data,
         info.score_mode,
+        info.retriever,
         *info.stages,
         *info.members,
     )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from grls.data.types import Chain
 from grls.errors import ConfigError
 from grls.evaluation.metrics.done_missing import done_missing
+from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.io.progress import Progress
 from grls.retrieve.base import TakesEvidence, WritesChains
@@ -57,6 +58,7 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
             tried += _measured(tuning, search, bias, choices)
             bar.update()
     best = max(tried, key=lambda one: (one.f1, -abs(one.bias)))
+    _tell_price(tuning, search, -30.0 if walk.probable else -1e9, best)
     was = next(one for one in before or tried if (one.bias, one.choose) == (hops.done_bias, hops.choose))
     chosen = replace(hops, done_bias=best.bias, choose=best.choose)
     what = f"done_bias {best.bias:g}, {best.choose}"
@@ -86,6 +88,35 @@ def _measured(tuning: Tuning, search: Any, bias: float, choices: Sequence[Choice
         shown = f"set F1 {100 * f1:5.1f}, DONE missing {100 * missing:4.1f} %"
         print(f"  {shown}, done_bias {bias:g}, {how}", flush=True)
     return [_Tried(measures[how][0], bias, how) for how in choices]
+
+
+def _tell_price(tuning: Tuning, search: Any, never: float, best: _Tried) -> None:
+    """Print what the best end costs beside the known number of passages.
+
+    Each query gets as many hops as it has gold passages. Hops that were met are remembered where others are.
+
+    Args:
+        tuning: The folder.
+        search: Finds chains.
+        never: A bias with which DONE ends no chain.
+        best: What was chosen.
+    """
+    gold = [set(ids) for ids in tuning.dev.gold]
+
+    def measure() -> float:
+        search.done_bias, limit = never, search.hops
+        chains: dict[int, list[str]] = {}
+        for size in sorted({len(ids) for ids in gold} - {0}):
+            places = [n for n, ids in enumerate(gold) if len(ids) == size]
+            search.hops = min(size, limit)
+            found = search.retrieve_chains([tuning.dev.queries[n] for n in places])
+            chains |= {n: [hit.id for hit in own[0].hits] for n, own in zip(places, found, strict=True)}
+        search.hops = limit
+        return known_number([chains.get(n, []) for n in range(len(gold))], gold)["f1_known_number"]
+
+    known = tuning.journal.measured({"step": "known number", "spec": _relevant(tuning.spec)}, measure)
+    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of DONE"
+    print(f"  {price} {100 * (known - best.f1):+.1f} points", flush=True)
 
 
 def inner(tuning: Tuning) -> Any:

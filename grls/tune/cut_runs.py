@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from grls.errors import ConfigError, DataError
+from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.retrieve.fusion.cut import SetSize
 from grls.runs.dev_runs import DevRuns
@@ -25,11 +26,13 @@ class CutRun(NamedTuple):
         run: The run, dynamic: its rankings are chains that are done.
         mean: Passages a query.
         fitted: Set F1 on the development queries that the cut was fitted to.
+        known: Set F1 on them with the known number of gold passages.
     """
 
     run: Run
     mean: float
     fitted: float
+    known: float
 
 
 def refuse_uncuttable(run: Run) -> None:
@@ -58,11 +61,12 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
     rankings = [dev.runs[0].rankings[query] for query in dev.gold]
     sizes = SetSize.fit(rankings, gold)
     fitted = set_f1([{hit.id for hit in sizes.cut(hits).hits} for hits in rankings], gold)["f1"]
+    known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
     chains = {query: sizes.cut(hits) for query, hits in run.rankings.items()}
     kept = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
     mean = statistics.mean(len(chain.hits) for chain in chains.values())
     info = _info(run, dev, name, perf_counter() - start)
-    return CutRun(Run(kept, chains, info.score_mode, info), mean, fitted)
+    return CutRun(Run(kept, chains, info.score_mode, info), mean, fitted, known)
 
 
 def _info(run: Run, dev: DevRuns, name: str | None, seconds: float) -> RunInfo:

@@ -54,7 +54,7 @@ def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture
     assert evaluate_run("out/cut.jsonl", "data", "test")["set"]["f1"] == 1.0
 
 
-def test_a_run_of_ours_keeps_what_made_it(place: Path) -> None:
+def test_a_run_of_ours_keeps_what_made_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for split in ("train", "test"):
         given = ["--data=data", f"--split={split}", "--k=5", f"--output={split}-bm25"]
         assert main(["retrieve", "bm25", *given]) == 0
@@ -66,6 +66,9 @@ def test_a_run_of_ours_keeps_what_made_it(place: Path) -> None:
     assert after.name == f"{before.name}, cut"
     assert after.score_mode == "bm25, cut"
     assert after.options["tune"] == "train-bm25.jsonl"
+    assert after.retriever == before.retriever != ""
+    assert main(["evaluate", "out/cut.jsonl", "test-bm25.jsonl", "--data=data"]) == 0
+    assert "out/cut.jsonl: price of the cut" in capsys.readouterr().out
     assert main(["report", "test-bm25.jsonl", "out/cut.jsonl", "--output=out/report"]) == 0
 
 

@@ -158,7 +158,9 @@ def test_one_setting_alone_and_some_queries(
     before = read_spec(own)
     given = ["--grid.done_biases=[-1]", "--grid.choose=[likeliest]", "--limit=2"]
     assert main(tune(own, data, *DYNAMIC, *given)) == 0
-    _, _, _, gain, last = capsys.readouterr().out.splitlines()  # the folder's own setting is measured, too
+    *measured, price, gain, last = capsys.readouterr().out.splitlines()
+    assert len([line for line in measured if SHOWN.search(line)]) == 2  # the folder's own setting, too
+    assert "with the known number of passages: price of DONE" in price
     assert "(done_bias -1, likeliest)" in gain
     assert last == f"{own}: tuned on 2 queries of train of {data}"
     spec = read_spec(own)
@@ -218,6 +220,31 @@ def test_what_was_found_with_one_bias_is_not_searched_for_with_the_next(
     asked.clear()
     assert main(tune(own, data, *DYNAMIC, "--grid.done_biases=[0.5, 0.500001]", "--limit=3")) == 0
     assert sum(asked) == alone
+
+
+PRICE = re.compile(
+    r"set F1 +([\d.]+) with the known number of passages: price of (?:DONE|the cut) ([-+][\d.]+) p"
+)
+
+
+@pytest.mark.parametrize("kind", ["own", "hopping"])
+def test_the_price_of_done_is_that_of_fixed_hops_as_many_as_are_gold(
+    kind: str,
+    data: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = request.getfixturevalue(kind)
+    given = ["--hops.chains=1", "--hops.branch=1", *DYNAMIC]
+    bias = "-1" if kind == "own" else "0.1"
+    assert main(tune(folder, data, *given, f"--grid.done_biases=[{bias}]", "--grid.choose=[likeliest]")) == 0
+    out = capsys.readouterr().out
+    (told,) = PRICE.findall(out)
+    fixed = ("--hops.steps=fixed", "--hops.max=3", "--hops.chains=1", "--hops.branch=1", "--hops.done_bias=0")
+    known = retrieved(folder, data, tmp_path, *fixed)["set"]["f1_known_number"]
+    assert float(told[0]) == pytest.approx(100 * known, abs=0.06)
+    assert float(told[1]) == pytest.approx(100 * known - float(GAIN.findall(out)[0][3]), abs=0.11)
 
 
 def test_how_it_was_searched_is_written_and_of_equal_biases_the_smallest_is(data: Path, own: Path) -> None:
@@ -283,13 +310,18 @@ def test_where_rankings_are_cut(
     asked = [str(cutting), f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu", "--split=train"]
     assert "where rankings end is not known yet" in fails(capsys, "retrieve", *asked)
     assert main(tune(cutting, data)) == 0
-    (gain,) = GAIN.findall(capsys.readouterr().out)
+    out = capsys.readouterr().out
+    (gain,) = GAIN.findall(out)
     gold = [set(gold_passages(query, qrels)) for query in queries]
     whole = [{hit.id for hit in hits} for hits in load_retriever(dense).retrieve(queries, 8)]
     assert gain[:3] == ("cut", "set F1", f"{100 * set_f1(whole, gold)['f1']:.1f}")
     assert float(gain[3]) > float(gain[2])
     measures = retrieved(cutting, data, tmp_path)
     assert f"{100 * measures['set']['f1']:.1f}" == gain[3]
+    known = 100 * retrieved(dense, data, tmp_path, "--k=8")["set"]["f1_known_number"]
+    (told,) = PRICE.findall(out)
+    assert [float(value) for value in told] == pytest.approx([known, known - float(gain[3])], abs=0.11)
+    retrieved(cutting, data, tmp_path)
     assert read_spec(cutting)["depth"] == 8
     kept = read_run(tmp_path / "o.trec")  # ranked and scored as the retriever does, as of `grls fuse cut`
     for query, hits in zip(queries, load_retriever(dense).retrieve(queries, 8), strict=True):

@@ -71,6 +71,7 @@ def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
         "complete_recall": pytest.approx(
             {"complete_recall@1": 0.0, "complete_recall@2": 0.0, "complete_recall@5": 1 / 3}
         ),
+        "set": {"f1_known_number": pytest.approx((1 / 2 + 1 / 2 + 0) / 3)},
         "answer_recall": {
             "answer_recall@1": 0.5,
             "answer_recall@2": 0.5,
@@ -94,7 +95,9 @@ def test_chains_get_set_scores_done_missing_and_graph_checks(tmp_path):
     report = evaluate_run(run, data)
     assert report["score_mode"] == "renormalized"
     assert report["queries"] == {"judged": 3, "unanswered": 1, "unjudged": 1}
-    assert report["set"] == pytest.approx({"precision": 0.5, "recall": 0.5, "f1": 0.5})
+    assert report["set"] == pytest.approx(
+        {"precision": 0.5, "recall": 0.5, "f1": 0.5, "f1_known_number": 0.5}
+    )
     assert report["done_missing"] == pytest.approx({"done_missing": 2 / 3})  # q3 has no chain
     assert report["graph_reuse"] == pytest.approx(
         {
@@ -140,7 +143,7 @@ def test_single_gold_and_evidence_have_neither_complete_recall_nor_path_match(tm
     write_dataset(tmp_path / "data", PASSAGES, PATHS[:3], single)
     write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)]})
     report = evaluate_run(tmp_path / "run", tmp_path / "data")
-    assert not report.keys() & {"complete_recall", "path_match"}
+    assert not report.keys() & {"complete_recall", "path_match", "set"}
     two = {"train": QRELS["train"], "test": {"t1": {"f1": 1, "f2": 1}, "q2": {"f2": 1}}}
     write_dataset(tmp_path / "data", PASSAGES, PATHS[:3], two)
     write_run(tmp_path / "run", {"q2": [Hit("f1", 0.0)]})

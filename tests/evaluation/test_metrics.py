@@ -8,9 +8,12 @@ from pathlib import Path
 
 import nli_models
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import grls.evaluation.metrics as metrics_package
 from grls.errors import ConfigError, DataError
+from grls.evaluation.measures import mean_values
 from grls.evaluation.metrics.answer_recall import answer_recall, contains_answer, padded_tokens
 from grls.evaluation.metrics.autoais import attributed, autoais, hypothesis, premise
 from grls.evaluation.metrics.complete_recall import complete_recall
@@ -19,6 +22,7 @@ from grls.evaluation.metrics.exact_chain import exact_chain
 from grls.evaluation.metrics.graph_success import graph_success, problem_from_texts
 from grls.evaluation.metrics.hits import hits
 from grls.evaluation.metrics.hop_hits import hop_hits
+from grls.evaluation.metrics.known_number import known_number, known_number_f1
 from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -48,12 +52,28 @@ def test_exact_chains_have_the_right_passages_and_the_right_end():
     retrieved = [["a", "b"], ["b", "a"], ["a", "b", "c"], []]
     gold = [["a", "b"], ["a", "b"], ["a", "b"], ["a"]]
     order = [Accepted([["a", "b"]]), Accepted([["a", "b"]]), Accepted([["a", "b"]]), None]
-    assert exact_chain(retrieved, gold, order) == pytest.approx(
-        {"exact_set": 0.5, "exact_chain": 1 / 3, "f1_known_length": 0.75}
-    )
+    assert exact_chain(retrieved, gold, order) == pytest.approx({"exact_set": 0.5, "exact_chain": 1 / 3})
     free = [some and some._replace(any_order=True) for some in order]
     assert exact_chain(retrieved, gold, free)["exact_chain"] == pytest.approx(2 / 3)
     assert "exact_chain" not in exact_chain(retrieved, gold)
+
+
+def test_the_known_number_ends_a_list_after_as_many_passages_as_are_gold():
+    retrieved = [["a", "x", "b"], ["b", "b", "a"], ["a"], ["x", "c"], []]
+    gold = [["a", "b"], ["a", "b", "b"], ["a", "b"], ["c"], ["c"]]
+    scores = [1 / 2, 1.0, 2 / 3, 0.0, 0.0]  # the second counts distinct passages, the third is too short
+    assert [known_number_f1(*pair) for pair in zip(retrieved, gold, strict=True)] == pytest.approx(scores)
+    assert known_number(retrieved, gold) == {"f1_known_number": pytest.approx(sum(scores) / 5)}
+    assert known_number_f1(["a"], []) == 0.0
+
+
+@given(
+    st.lists(st.sampled_from("abcdefgh"), min_size=8, unique=True),
+    st.sets(st.sampled_from("abcdefgh"), min_size=1),
+)
+def test_the_known_number_is_r_precision_where_the_list_is_long_enough(ids, gold):
+    qrels = {"q": dict.fromkeys(gold, 1)}
+    assert known_number_f1(ids, gold) == pytest.approx(mean_values(["Rprec"], {"q": ids}, qrels)["Rprec"])
 
 
 def test_complete_recall_wants_every_gold_passage():
@@ -289,7 +309,11 @@ CALLS = {
     "hop_hits": ({"predictions": [["a", "x"]], "references": [["a", "b"]]}, {"H1": 1.0, "H2": 0.0}),
     "exact_chain": (
         {"predictions": [["b", "a"]], "references": [["a", "b"]]},
-        {"exact_set": 1.0, "f1_known_length": 1.0},
+        {"exact_set": 1.0},
+    ),
+    "known_number": (
+        {"predictions": [["a", "x", "b"]], "references": [["a", "b"]]},
+        {"f1_known_number": 0.5},
     ),
     "done_missing": ({"predictions": [True, False]}, {"done_missing": 0.5}),
     "answer_recall": (

@@ -5,8 +5,9 @@ from report_helpers import GOOD, POOR, dataset, write
 
 from grls.data.types import IN_CHAINS
 from grls.report.blocks import Cell, Column, value_table
-from grls.report.compare import overlap, significance_table, similarity_tables
+from grls.report.compare import overlap, price_table, significance_table, similarity_tables
 from grls.report.measure import score_runs
+from grls.report.page import build_page
 from grls.report.runs import load_groups
 from grls.report.sections import run_table, section_tables
 from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
@@ -92,9 +93,9 @@ def test_fixed_and_dynamic_chains_are_sets_with_lengths(data, tmp_path):
     fixed = write(tmp_path / "b", data, GOOD, "three hops", steps="fixed")
     single = write(tmp_path / "c", data, GOOD, "top", steps="single")
     assert lines(chains_table(measured(dynamic, fixed, single))) == [
-        ["three hops", "generator", "fixed", "100.0*", "100.0*", "100.0*", "–", "2.5"],
-        ["until done", "generator", "dynamic", "75.0", "58.3", "65.0", "0.0", "2.0"],
-        ["gold", "–", "–", "–", "–", "–", "–", "2.5"],
+        ["three hops", "generator", "fixed", "100.0*", "100.0*", "100.0*", "100.0*", "–", "2.5"],
+        ["until done", "generator", "dynamic", "75.0", "58.3", "65.0", "65.0", "0.0", "2.0"],
+        ["gold", "–", "–", "–", "–", "–", "–", "–", "2.5"],
     ]
     assert chains_table(measured(single)) is None
 
@@ -102,17 +103,18 @@ def test_fixed_and_dynamic_chains_are_sets_with_lengths(data, tmp_path):
 def test_dynamic_chains_of_a_trec_run_do_not_say_whether_done_came(data, tmp_path):
     write(tmp_path / "a", data, GOOD, "trec")
     (row, _) = lines(chains_table(measured(str(tmp_path / "a.trec"))))
-    assert row == ["trec", "generator", "dynamic", "100.0", "100.0", "100.0", "–", "2.5"]
+    assert row == ["trec", "generator", "dynamic", "100.0", "100.0", "100.0", "100.0", "–", "2.5"]
 
 
 def chained(*files):
     """Label -> whether a run has chain metrics; all of them, or none."""
     (group,) = measured(*files)
     table = chains_table([group])
-    rows = {} if table is None else {row[0]: row[3:] for row in lines(table)}
+    known = 6  # a ranking has F1 with the known number, too
+    rows = {} if table is None else {row[0]: row[3:known] + row[known + 1 :] for row in lines(table)}
     found = {}
     for run in group.runs:
-        has = {"set" in run.report, "graph" in run.report, group.set_f1s(run) is not None}
+        has = {"f1" in run.report["set"], "graph" in run.report, group.set_f1s(run) is not None}
         has.add(set(rows.get(run.label, "–")) != {"–"})
         (found[run.label],) = has
     return found
@@ -123,7 +125,7 @@ def test_pooled_chains_are_no_chain(data, tmp_path):
     pool = write(tmp_path / "b", data, GOOD, "pool", steps="fixed", options={"k": 3, "pool": True})
     assert chained(hops, pool) == {"hops": True, "pool": False}
     table = chains_table(measured(hops, pool))
-    assert lines(table)[1] == ["pool", "generator", "fixed", *"–––––"]  # said, not hidden
+    assert lines(table)[1] == ["pool", "generator", "fixed", *"–––", "100.0", *"––"]  # said, not hidden
     assert chains_table(measured(pool)) is None
 
 
@@ -296,6 +298,28 @@ def test_significance_against_the_best_or_a_baseline(data, tmp_path):
     assert "against poor (the baseline asked for)" in named.caption
     assert [row[0] for row in lines(named)] == ["good", "poor"]  # single-step runs have no chains
     assert significance_table(group, "set F1", lambda run: None) is None
+
+
+def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tmp_path):
+    short = {"q1": ["f1"], "q2": ["f2", "r2", "odd"]}
+    ended = write(tmp_path / "a", data, short, "until DONE", retriever="one")
+    fixed = {"steps": "fixed", "options": {"k": 3, "hops": 3}}
+    whole = write(tmp_path / "b", data, GOOD, "three hops", retriever="one", **fixed)
+    other = write(tmp_path / "c", data, GOOD, "another model", retriever="two", **fixed)
+    (group,) = measured(ended, whole, other)
+    (row,) = lines(price_table(group))  # q1: 0.5 of 1, q2: 0.8 of 1
+    assert row[:6] == ["until DONE", "three hops", "DONE", "65.0", "100.0", "+35.0"]
+    assert row[8:] == ["1", "0", "1"]
+    parts = {part.title: part for part in build_page([group], [1, 3]).sections[0].parts}
+    assert [block.name for block in parts["Fixed and dynamic steps"].blocks[:2]] == [
+        "chains-small",
+        "price-small",
+    ]
+    assert price_table(measured(ended, other)[0]) is None
+    cut = write(tmp_path / "d", data, short, "cut", retriever="three", options={"k": 3, "cut": "x"})
+    top = write(tmp_path / "e", data, GOOD, "top", steps="single", retriever="three")
+    (row,) = lines(price_table(measured(cut, top)[0]))
+    assert row[:3] == ["cut", "top", "the cut"]
 
 
 def test_members_are_known_by_their_files_where_names_are_alike(data, tmp_path):

@@ -14,7 +14,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.retrieve import registry
-from grls.retrieve.base import Description, FindsChains, Retriever, untuned_fingerprint
+from grls.retrieve.base import Description, FindsChains, Retriever, unended_fingerprint, untuned_fingerprint
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.cut import SetSize
 from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
@@ -137,6 +137,20 @@ def test_what_tuning_changes_is_all_that_the_untuned_fingerprint_leaves_out(plac
     written(folder, COMPOSITES[name])
     cuts += [load_retriever(place / "cut", CPU)]
     assert untuned_fingerprint(cuts[0]) != untuned_fingerprint(cuts[1])
+
+
+def test_what_ends_chains_is_no_part_of_the_unended_fingerprint(place: Path) -> None:
+    hops = {"steps": "dynamic", "max": 4, "done_bias": 0.1}
+    ended = load_retriever(written(place / "ended", COMPOSITES["hops"] | {"hops": hops}), CPU)
+    for changed in ({"steps": "fixed"}, {"max": 9}, {"done_bias": -1.0}, {"steps": "fixed", "pool": True}):
+        options = hops | {"done_bias": 0.0} | changed
+        other = load_retriever(written(place / "other", COMPOSITES["hops"] | {"hops": options}), CPU)
+        assert unended_fingerprint(other) == unended_fingerprint(ended)
+    wider = load_retriever(written(place / "wider", COMPOSITES["hops"] | {"hops": hops | {"chains": 3}}), CPU)
+    single = load_retriever(place / "dense", CPU)
+    cut = load_retriever(written(place / "cut", {"kind": "cut", "retriever": "../dense", "depth": 5}), CPU)
+    assert unended_fingerprint(cut) == unended_fingerprint(single)
+    assert len({unended_fingerprint(one) for one in (ended, wider, single)}) == 3
 
 
 def test_every_kind_is_registered_by_a_class_that_names_it() -> None:

@@ -4,9 +4,7 @@ Convention: ``exact_set`` is 1 for a query whose distinct passages are its gold 
 (passage exact match of arXiv 2009.12756, where the chain has to end at the right place as well);
 ``exact_chain`` is 1 where the chain is one of the accepted paths, passage by passage (in any order, if the
 data allow any order). Both ask for the right end as well as for the right passages, unlike complete recall
-and path match. ``f1_known_length`` is the set F1 of the first n passages of the chain, for n gold passages.
-It is above set F1 by the price of not knowing n. A chain that ends too early stays short, so this is a lower
-bound of the price.
+and path match.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import evaluate
 
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.path_match import Accepted, matches
-from grls.evaluation.metrics.set_f1 import set_scores
 
 
 def exact_chain(
@@ -35,17 +32,12 @@ def exact_chain(
         accepted: The paths of each query; None for one without a known order. Empty: no order is known.
 
     Returns:
-        ``{"exact_set": …, "f1_known_length": …}`` and, where some order is known, ``"exact_chain"`` over the
-        queries that have one; values in [0, 1].
+        ``{"exact_set": …}`` and, where some order is known, ``"exact_chain"`` over the queries that have one;
+        values in [0, 1].
     """
     chains = [list(ids) for ids in retrieved]
     wanted = [set(ids) for ids in gold]
-    found = {
-        "exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, wanted, strict=True)),
-        "f1_known_length": mean(
-            set_scores(ids[: len(g)], g).f1 for ids, g in zip(chains, wanted, strict=True)
-        ),
-    }
+    found = {"exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, wanted, strict=True))}
     paths = [(ids, right) for ids, right in zip(chains, accepted, strict=False) if right is not None]
     if paths:
         found["exact_chain"] = mean(_is_exact(*pair) for pair in paths)

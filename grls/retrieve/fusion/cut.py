@@ -37,7 +37,7 @@ from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.models.base import Floats
-from grls.retrieve.base import Description, Retriever
+from grls.retrieve.base import Description, Retriever, unended_fingerprint
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, write_spec
@@ -220,6 +220,10 @@ class CutRetriever:
     def untuned(self) -> str:
         """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
+
+    def unended(self) -> str:
+        """The fingerprint of the rankings before they are cut."""
+        return unended_fingerprint(self.retriever)
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, as the retriever ranks them.

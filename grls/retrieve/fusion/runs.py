@@ -5,6 +5,8 @@ How to fuse says :mod:`grls.retrieve.fusion.fuse`, whether runs belong together 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -93,8 +95,15 @@ class RunFusion:
             members=tuple(run.name for run in members),
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
             options={**kept, **how, **options, "weights": fusion.weights},
+            retriever=_unended(members, {**how, "weights": fusion.weights}),
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
+
+
+def _unended(members: Sequence[Run], how: dict[str, Any]) -> str:
+    """The fingerprint of a fusion, whatever ends its chains; empty where that of a member is unknown."""
+    prints = [run.info.retriever if run.info is not None else "" for run in members]
+    return hashlib.sha256(json.dumps([prints, how]).encode()).hexdigest() if all(prints) else ""
 
 
 def _passages(run: Run, query: str) -> list[Hit]:

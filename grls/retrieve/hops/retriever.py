@@ -20,7 +20,15 @@ from grls.data.filters import Allow, Filter, one_each
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
 from grls.io.counts import counted
-from grls.retrieve.base import Description, FindsChains, Retriever, SoFar, WritesChains, single_steps
+from grls.retrieve.base import (
+    Description,
+    FindsChains,
+    Retriever,
+    SoFar,
+    WritesChains,
+    single_steps,
+    unended_fingerprint,
+)
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
@@ -32,6 +40,9 @@ from grls.retrieve.joins import LetsJoin, Plan, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
+
+_END = ("hops", "done_bias", "choose", "pool")
+"""Options that say where a chain ends, or which one is chosen; the others are of the search for chains."""
 
 NEEDS_PROBABILITIES = (
     "hops.choose expected-f1 needs log-probabilities of chains: a generator, or one whose priors are "
@@ -122,6 +133,12 @@ class HopsRetriever:
     def untuned(self) -> str:
         """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
+
+    def unended(self) -> str:
+        """The fingerprint without the number of hops, DONE, its bias, and the choice of a chain."""
+        record = _record(self.hops, self.chains)
+        search = {name: value for name, value in record.items() if name not in _END}
+        return f"{unended_fingerprint(self.retriever)} {json.dumps(search)}"
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.

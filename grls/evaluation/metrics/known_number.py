@@ -1,0 +1,54 @@
+"""Set F1 with the known number of gold passages: the score of a system that is told how many to return.
+
+Convention: for a query with n gold passages, the first n distinct passages of its chain or ranking are
+returned, and their :mod:`set F1 <grls.evaluation.metrics.set_f1>` is averaged over queries. If there are n of
+them, it is their precision and their recall as well, trec_eval's ``Rprec`` (R-precision). A chain that ended
+earlier stays short, so of a run that ends by itself this is a lower bound; :mod:`grls.evaluation.price` takes
+the passages after the end from another run. DONE is no passage: leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.set_f1 import set_scores
+
+
+def known_number_f1(retrieved: Sequence[str], gold: Collection[str]) -> float:
+    """Set F1 of the first n distinct passages of one query, for n gold passages."""
+    wanted = set(gold)
+    return set_scores(list(dict.fromkeys(retrieved))[: len(wanted)], wanted).f1
+
+
+def known_number(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
+    """Mean set F1 with the known number of gold passages.
+
+    Args:
+        retrieved: Passage ids of each query's chain or ranking, in order, without DONE.
+        gold: Gold passage ids of each query, in the same order of queries.
+
+    Returns:
+        ``{"f1_known_number": …}``, in [0, 1].
+    """
+    return {"f1_known_number": mean(known_number_f1(*pair) for pair in zip(retrieved, gold, strict=True))}
+
+
+class KnownNumber(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids in order>, references=<gold ids>)``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=known_number.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
+        return known_number(predictions, references)

@@ -1,0 +1,240 @@
+"""The price of DONE: the set F1 that a system loses because it has to find out where its chains end.
+
+A run that ends by itself (chains until DONE, rankings that are cut) is compared with a run of the same system
+that does not end: a fixed number of hops, or the rankings before the cut. The price of a query with n gold
+passages is the set F1 of the first n passages of the second run less the set F1 of all passages of the first,
+in [-1, 1]. It is below 0 where a longer chain holds what the first n passages lack: to know the number is no
+upper bound. If several chains are kept, the first n passages of the best chain of a fixed number of hops need
+not be the best chain of n hops; the price then includes that difference.
+
+Manifests tell which runs belong together; a run without an end that has fewer passages than n bounds the
+price from below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import gold_passages, read_queries, read_split
+from grls.data.types import Hit
+from grls.errors import ConfigError, MismatchError
+from grls.evaluation.by_type import types_of
+from grls.evaluation.metrics.known_number import known_number_f1
+from grls.evaluation.metrics.set_f1 import set_scores
+from grls.evaluation.significance import CONFIDENCE, Comparison, compare
+from grls.io.counts import counted
+from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
+from grls.runs.manifest import RunInfo, differ
+from grls.runs.run import Run
+from grls.runs.trec import without_done
+
+Passages = Sequence[Sequence[str]]
+"""Passage ids of each query, in order."""
+
+
+class PricedQueries(NamedTuple):
+    """The price over some queries.
+
+    Attributes:
+        ended: Mean set F1 as the system ended.
+        known: Mean set F1 with the known number of gold passages.
+        price: ``known`` compared with ``ended``, query by query.
+    """
+
+    ended: float
+    known: float
+    price: Comparison
+
+
+class Price(NamedTuple):
+    """The price of a run.
+
+    Attributes:
+        what: What ends: ``DONE``, or ``the cut``.
+        groups: The price over all queries (``all``), those of chains that are ``too short``, of the ``right``
+            length or ``too long``, and those of each type (``type NAME``); no group is empty.
+        length: Mean number of distinct passages as the system ended.
+        gold: Mean number of gold passages.
+        beyond: Number of queries with more gold passages than the run without an end has passages.
+    """
+
+    what: str
+    groups: dict[str, PricedQueries]
+    length: float
+    gold: float
+    beyond: int
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values."""
+        groups = {name: {**one._asdict(), "price": one.price._asdict()} for name, one in self.groups.items()}
+        return {**self._asdict(), "groups": groups}
+
+
+def price_of_end(
+    ended: Passages,
+    unended: Passages,
+    gold: Passages,
+    types: Mapping[str, Sequence[int]] | None = None,
+    what: str = "DONE",
+    seed: int = 0,
+) -> Price:
+    """The price of the end of chains or rankings.
+
+    Args:
+        ended: The passages that the system returned, without DONE.
+        unended: Those that the same system ranks if nothing ends it.
+        gold: Gold passage ids of each query.
+        types: Type of questions -> places of its queries.
+        what: What ends.
+        seed: Seed of the resampling.
+    """
+    scores = [set_scores(ids, wanted).f1 for ids, wanted in zip(ended, gold, strict=True)]
+    known = [known_number_f1(ids, wanted) for ids, wanted in zip(unended, gold, strict=True)]
+    lengths, sizes = ([len(set(ids)) for ids in lists] for lists in (ended, gold))
+    depths = [len(set(ids)) for ids in unended]
+    groups = {}
+    for name, places in {**_by_length(lengths, sizes), **_named(types or {})}.items():
+        parts = [known[n] for n in places], [scores[n] for n in places]
+        groups[name] = PricedQueries(fmean(parts[1]), fmean(parts[0]), compare(*parts, seed=seed))
+    beyond = sum(depth < size for depth, size in zip(depths, sizes, strict=True))
+    return Price(what, groups, fmean(lengths), fmean(sizes), beyond)
+
+
+def _by_length(lengths: Sequence[int], sizes: Sequence[int]) -> dict[str, list[int]]:
+    """All queries, and those whose chains are too short, right and too long; empty groups are left out."""
+    more = [length - size for length, size in zip(lengths, sizes, strict=True)]
+    groups = {
+        "all": list(range(len(more))),
+        "too short": [n for n, extra in enumerate(more) if extra < 0],
+        "right length": [n for n, extra in enumerate(more) if extra == 0],
+        "too long": [n for n, extra in enumerate(more) if extra > 0],
+    }
+    return {name: places for name, places in groups.items() if places}
+
+
+def _named(types: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    return {f"type {name}": places for name, places in types.items()}
+
+
+def runs_without_end(infos: Sequence[RunInfo | None]) -> dict[int, int]:
+    """Place of a run that ends -> place of the run of the same system without an end, where there is one.
+
+    Runs belong together if their manifests say the same corpus, queries and retriever. Of several runs the
+    one with the most hops is taken, then the one of the most passages, then the first.
+    """
+    pairs: dict[int, int] = {}
+    for place, info in enumerate(infos):
+        if info is None or info.steps != "dynamic":
+            continue
+        others = [n for n, other in enumerate(infos) if other is not None and _same_system(info, other)]
+        if others:
+            pairs[place] = max(others, key=lambda n: _reach(infos[n]))
+    return pairs
+
+
+def _same_system(ended: RunInfo, other: RunInfo) -> bool:
+    same = ("corpus", "queries", "retriever")
+    return other.steps != "dynamic" and all(
+        getattr(ended, name) == getattr(other, name) != "" for name in same
+    )
+
+
+def _reach(info: RunInfo | None) -> tuple[int, ...]:
+    options = {} if info is None else info.options
+    counts = (options.get("hops"), options.get("k"))
+    return tuple(count if isinstance(count, int) else 0 for count in counts)
+
+
+def what_ends(info: RunInfo | None) -> str:
+    """What ends the chains of a run, in words."""
+    return "the cut" if info is not None and "cut" in info.options else "DONE"
+
+
+def price_of_run(
+    run: str | Run, unended: str | Run, data: str | Path, split: str | None, corpus: Corpus
+) -> Price:
+    """The price of the end of a run, beside a run of the same system without an end.
+
+    Args:
+        run: The run that ends: JSONL or TREC, or a loaded run.
+        unended: The other run.
+        data: The data set folder.
+        split: The split of the qrels; None: the split in the manifest, else ``test``.
+        corpus: The corpus of ``data``.
+
+    Raises:
+        ConfigError: The first run does not end by itself, or the second one does.
+        DataError: A file is missing, malformed or empty, answers no query of the split, or has a query or a
+            passage that the data set does not have.
+        MismatchError: The manifests show other corpora, queries or systems.
+    """
+    loaded = load_runs([run, unended])
+    refuse_no_pair(*loaded)
+    made_for = None if loaded[0].info is None else loaded[0].info.split
+    split = split or made_for or "test"
+    queries, qrels = read_split(data, split, corpus)
+    every = {query.id for query in read_queries(data)}
+    for one in loaded:
+        refuse_unrelated(one, data, split, qrels, every)
+    refuse_unknown_passages(loaded, corpus)
+    by_id = {query.id: query for query in queries}
+    gold = [gold_passages(by_id[query], qrels) for query in qrels]
+    ended, other = ([_ids(one, query) for query in qrels] for one in loaded)
+    return price_of_end(ended, other, gold, types_of([by_id[q] for q in qrels]), what_ends(loaded[0].info))
+
+
+def refuse_no_pair(run: Run, unended: Run) -> None:
+    """Refuse two runs that give no price.
+
+    Raises:
+        ConfigError: The first run does not end by itself, or the second one does.
+        MismatchError: They are of two systems.
+    """
+    if run.steps != "dynamic":
+        raise ConfigError(
+            f"{run.called} does not end by itself, so its end has no price: give a run of --hops.steps "
+            "dynamic, or of `grls fuse cut`."
+        )
+    if unended.steps == "dynamic":
+        raise ConfigError(
+            f"{unended.called} ends by itself, so it lacks the passages after its end: give a run of the "
+            "same system with --hops.steps fixed, or the ranking before the cut."
+        )
+    if run.info and unended.info and differ(run.info.retriever, unended.info.retriever):
+        raise MismatchError(
+            f"{run.called} and {unended.called} are of two systems, so they differ in more than where they "
+            "end: retrieve both with the same retriever, search options and filters."
+        )
+
+
+def _ids(run: Run, query: str) -> list[str]:
+    """The passages of a query: those of its chain, where it has one."""
+    hits: Sequence[Hit] = run.chains[query].hits if query in run.chains else run.rankings.get(query, ())
+    return [hit.id for hit in without_done(hits)]
+
+
+def format_price(price: Price, unended: str) -> str:
+    """A table: set F1 as ended and with the known number, and the price in points with its interval."""
+    lines = [
+        f"price of {price.what}: set F1 with the known number of passages less set F1 as ended",
+        f"known: the first n passages of {unended}, for n gold passages",
+        f"{'':<28}{'queries':>8}{'ended':>8}{'known':>8}{'price':>8}   {CONFIDENCE:.0%} interval",
+        *(_line(name, one) for name, one in price.groups.items()),
+        f"mean length {price.length:.2f}, gold {price.gold:.2f}",
+    ]
+    if price.beyond:
+        lines.append(
+            f"a lower bound: for {counted(price.beyond, 'query')} {unended} has fewer passages than are gold"
+        )
+    return "\n".join(lines)
+
+
+def _line(name: str, one: PricedQueries) -> str:
+    low, high = one.price.low, one.price.high
+    interval = "-" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
+    numbers = f"{one.price.queries:8}{100 * one.ended:8.1f}{100 * one.known:8.1f}"
+    return f"{name:<28}{numbers}{100 * one.price.difference:+8.1f}   {interval}"
