@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
@@ -10,7 +10,7 @@ from fastapi import Request
 from grls.api.searching import filter_of
 from grls.data.filters import Filter
 from grls.errors import ConfigError
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import HopOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.metrics import Metrics
@@ -93,12 +93,21 @@ def asked(state: Serving, body: Filtered) -> tuple[Version, Retriever, Filter | 
         ConfigError: The filter cannot be read, or the retriever cannot retrieve in this way.
     """
     version = state.find(body.retriever).version
-    retriever = version.retriever(None if body.hops is None else hop_options(body.hops, state.limits))
-    return version, retriever, filter_of(body.where, body.allow)
+    hops = None
+    if body.hops is not None:
+        of_folder = version.retriever(None)
+        stored = of_folder.hops if isinstance(of_folder, WrapsSingleSteps) else None
+        hops = hop_options(body.hops, state.limits, stored)
+    return version, version.retriever(hops), filter_of(body.where, body.allow)
 
 
-def hop_options(hops: HopsBody, limits: RequestLimits) -> HopOptions:
+def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None) -> HopOptions:
     """The options of hops, within the limits.
+
+    Args:
+        hops: What the request asks for.
+        limits: The limits of the server.
+        stored: The options of the folder, which hold where the request has the same ``steps``; None: none.
 
     Raises:
         RefusalError: There are too many hops.
@@ -108,9 +117,12 @@ def hop_options(hops: HopsBody, limits: RequestLimits) -> HopOptions:
         if hops.max is not None:
             raise ConfigError("hops.max: a single step has no hops; leave max out, or choose other steps.")
         return HopOptions()
-    most = hops.max or min(HopOptions(steps=hops.steps).count, limits.hops)
+    options = HopOptions(steps=hops.steps)
+    if stored is not None and stored.steps == hops.steps:
+        options = stored
+    most = hops.max or min(options.count, limits.hops)
     check_limit("hops.max", most, limits.hops)
-    return HopOptions(steps=hops.steps, max=most)
+    return replace(options, max=most)
 
 
 def check_queries(queries: list[str], limits: RequestLimits) -> None:

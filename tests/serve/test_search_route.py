@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,28 @@ def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
         "/v1/search", json={"query": "otter", "hops": {"steps": "single"}, "retriever": "hops"}
     )
     assert single.status_code == 200
+
+
+def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClient) -> None:
+    """``steps`` and ``max`` had replaced the temperature, the biases and all that ``grls tune`` finds."""
+    from grls.retrieve.hops.options import HopOptions
+    from grls.serve.bodies import HopsBody
+    from grls.serve.options import RequestLimits
+    from grls.serve.serving import hop_options
+
+    stored = HopOptions("ranked", max=4, temperature=0.5, evidence=32, onward=(0.1,) * 7)
+    limits = RequestLimits(hops=3)
+    assert hop_options(HopsBody(steps="ranked", max=2), limits, stored) == replace(stored, max=2)
+    assert hop_options(HopsBody(steps="ranked"), limits, stored) == replace(stored, max=3)
+    assert hop_options(HopsBody(steps="fixed", max=2), limits, stored) == HopOptions("fixed", max=2)
+    assert hop_options(HopsBody(steps="single"), limits, stored) == HopOptions()
+    assert hop_options(HopsBody(steps="ranked"), limits, None) == HopOptions("ranked", max=3)
+    version = client.app.state.serving.find("hops").version  # type: ignore[attr-defined]
+    own = version.retriever(None)
+    assert own.hops.done_bias == 0.5
+    body = {"query": "otter", "retriever": "hops", "hops": {"steps": "dynamic", "max": own.hops.max}}
+    assert client.post("/v1/search", json=body).status_code == 200
+    assert set(version._hopping) == {own.hops}
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
