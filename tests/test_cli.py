@@ -243,6 +243,13 @@ def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[st
         (("retrieve", "r", "--outptu=o"), "there is no option --outptu; did you mean --output?"),
         (("retrieve", "r", "--beans", "3"), "there is no option --beans."),
         (("retrieve", "r", "--beams", "3"), "there is no option --beams; did you mean --search.beams?"),
+        (("retrieve", "r", "--outp=o"), "there is no option --outp; did you mean --output?"),
+        (("search", "r", "q", "--wher", "x"), "there is no option --wher; did you mean --where?"),
+        (
+            ("search", "r", "q", "--hops.m=2"),
+            "there is no option --hops.m; did you mean --hops.max?",
+        ),
+        (("search", "r", "q", "--conf=c"), "there is no option --conf; did you mean --config?"),
         (("retrieve", "bm25"), "--data and --output must be given."),
         (("retrieve",), "the argument retriever and --data and --output must be given."),
         (("retrieve", "r", "--k", "many"), "--k: expected a whole number, got many."),

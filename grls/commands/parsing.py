@@ -14,7 +14,14 @@ from grls.io.option_errors import refuse_options
 
 
 class VerbParser(ArgumentParser):
-    """jsonargparse's parser, with errors of one line instead of the whole usage."""
+    """jsonargparse's parser, with errors of one line instead of the whole usage.
+
+    An option is written out: a beginning of its name, which argparse would take, may mean another option in
+    the next version.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the error with its remedy and exit with argparse's status, 2."""

@@ -27,6 +27,8 @@ _UNRECOGNIZED = re.compile(r"unrecognized arguments: --(.+)")
 _PATH = re.compile(r"Expected a path but .*")
 _NESTED = re.compile(r"NestedArg\(key='(.*?)', val='?(.*?)'?\)")
 _QUOTE = "'"
+_SHOWN = 3
+"""The most options that are named for a beginning of their names."""
 _KINDS = (
     (r"\b(?:tuple|list)\[int(?:, \.\.\.)?\]", "a list of whole numbers"),
     (r"\bint\b", "a whole number"),
@@ -100,8 +102,9 @@ def _unknown_argument(
 def _no_option(wrong: str, options: list[str]) -> str:
     last = [name for name in options if name.rpartition(".")[2] == wrong.lstrip("-")]
     kept = [name for name in options if not name.endswith(".help")]
-    near = get_close_matches(wrong, kept, 1, 0.75) or last[:1]
-    return f"there is no option {wrong}" + (f"; did you mean {near[0]}?" if near else ".")
+    longer = [name for name in kept if name.startswith(wrong)] if len(wrong) > len("--") else []
+    near = longer[:_SHOWN] or get_close_matches(wrong, kept, 1, 0.75) or last[:1]
+    return f"there is no option {wrong}" + (f"; did you mean {' or '.join(near)}?" if near else ".")
 
 
 def _required(names: list[str], places: list[str]) -> str:

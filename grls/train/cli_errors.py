@@ -15,10 +15,13 @@ from grls.io.option_errors import plain_option_error, refuse_options
 
 
 class Parser(LightningArgumentParser):
-    """Lightning's parser, with errors of one line instead of pages of usage."""
+    """Lightning's parser, with errors of one line instead of pages of usage; options are written out."""
 
     called = "grls train"
     """The command as it is typed."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
         """Add the options of a class; see :func:`whole_numbers_first`."""

@@ -33,6 +33,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--model.generator=ScratchT6", "--model.generator: cannot take ScratchT6."),
         ("--model.optimizer.lr=3", "--model.optimizer.lr: cannot take 3."),
         ("--nothing=3", "there is no option --nothing."),
+        ("--outp=o", "there is no option --outp; did you mean --output?"),
+        ("--trainer.max_epo=3", "there is no option --trainer.max_epo; did you mean --trainer.max_epochs?"),
+        ("--data.batch_siz=3", "--data.batch_siz is no option of grls.train.stages.data.RetrieveData; "
+         "did you mean --data.batch_size? `grls train retrieve --data.help "
+         "grls.train.stages.data.RetrieveData` lists them."),
     ],
 )  # fmt: skip
 def test_an_option_is_named_in_one_line(
