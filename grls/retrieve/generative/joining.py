@@ -30,7 +30,8 @@ from grls.models.turns import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.search import DecodedPassages
-from grls.retrieve.generative.span_scores import Reach, hidden_spans, prior_over_spans
+from grls.retrieve.generative.span_candidates import Reach
+from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.joins import Decoding, Plan, PlanSource
 from grls.retrieve.queries import check_counts
 

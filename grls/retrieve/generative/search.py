@@ -30,11 +30,10 @@ from grls.retrieve.generative.decoders import Decoders
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.passages import IndexedPassages
 from grls.retrieve.generative.rescore import Rescorer, rescored
+from grls.retrieve.generative.span_candidates import Reach, candidates
 from grls.retrieve.generative.span_scores import (
     PassageScores,
-    Reach,
     SpanRanking,
-    candidates,
     hidden_spans,
     likeliest_spans,
     passage_scores,
@@ -216,11 +215,11 @@ class DecodedPassages(IndexedPassages):
         for (frontier, reach), gone in zip(
             self._frontiers(inputs, exclude, label, (), None), exclude, strict=True
         ):
-            passages = candidates(frontier, reach, k + len(gone))
-            spans = likeliest_spans(frontier, passages, reach, np.unique(gone).astype(np.int64))
-            scores = passage_scores(frontier, passages, reach, self.options.span_temperature)
-            span_of = dict(zip(passages.tolist(), spans.tolist(), strict=True))
-            best = [span_of[one.passage] for one in self.ranked(scores, len(passages))]
+            chosen = candidates(frontier, reach, k + len(gone))
+            spans = likeliest_spans(frontier, chosen.passages, reach, np.unique(gone).astype(np.int64))
+            scores = passage_scores(frontier, chosen, reach, self.options.span_temperature)
+            span_of = dict(zip(chosen.passages.tolist(), spans.tolist(), strict=True))
+            best = [span_of[one.passage] for one in self.ranked(scores, len(span_of))]
             found.append([span for span in best if span >= 0][:k])
         return found
 

@@ -12,17 +12,20 @@ spans:
 
     score(x) = log sum over spans v of x of p(v)^(1/T)  -  (1 - 1/T) log n(x)  -  the same over candidates,
 
-already divided by T; the last term makes it a log-probability among the candidates. For T = 1 it is the log
-of the sum of the probabilities of its spans, and the last term is left out. Then the likeliest span decides,
-often that of a common phrase. The larger T, the more it matters that several spans agree, also spans that the
-beam has not written. The second term removes the advantage of long passages: a passage with equally likely
-spans has n(x) p(v) for any T. (SEAL, arXiv 2204.10628, section 3.2, adds up powers of the weights of n-grams
-in the beam, and ignores the others.)
+already divided by T; the last term makes it a log-probability among the candidates of the first tier. For
+T = 1 it is the log of the sum of the probabilities of its spans, and the last term is left out. Then the
+likeliest span decides, often that of a common phrase. The larger T, the more it matters that several spans
+agree, also spans that the beam has not written. The second term removes the advantage of long passages: a
+passage with equally likely spans has n(x) p(v) for any T. (SEAL, arXiv 2204.10628, section 3.2, adds up
+powers of the weights of n-grams in the beam, and ignores the others.)
 
 A prior is over passages. Its log-probability, times its weight, is added to log p(v) of all spans of x.
 
 DONE has one span, so its probability among the candidates is that for T = 1, and the passages share the rest.
-The module knows nothing of models.
+
+SpanCandidates come in tiers (:mod:`grls.retrieve.generative.span_candidates`). Passages of a further tier are
+ranked after all before them, and their scores are lowered by as much as the best of them needs. The module
+knows nothing of models.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from grls.data.spans import Spans
 from grls.decode import ScoredPassage
@@ -40,12 +44,7 @@ from grls.decode.prior import LEAST, Fixed, LogWeights, Prior, WeightedPrior
 from grls.index.rows import Ints, SortedRows
 from grls.index.subset import Subset
 from grls.models.base import Floats
-
-_ROWS, _ROWS_A_PASSAGE = 1000, 10
-"""Smallest number of likeliest rows whose passages are ranked, and smallest number for each requested hit."""
-
-_OF_PRIORS = 100
-"""Smallest number of candidates that are the best passages of the priors."""
+from grls.retrieve.generative.span_candidates import Reach, SpanCandidates, candidates
 
 
 class PassageScores(NamedTuple):
@@ -56,69 +55,18 @@ class PassageScores(NamedTuple):
         plain: ``[C]`` log-probability of each (nats): T = 1.
         mean: ``[C]`` log of the power mean for T, times n, over T.
         said: ``[C]`` weighted log-probabilities of the priors (nats).
+        tiers: ``[C]`` their tiers.
     """
 
     passages: Ints
     plain: Floats
     mean: Floats
     said: Floats
+    tiers: Ints
 
     def beside(self, said: Floats) -> Self:
         """These scores with those of priors added."""
         return self._replace(said=self.said + said)
-
-
-class Reach:
-    """The passages and spans that a query may retrieve.
-
-    Args:
-        spans: All spans.
-        rows: The rows of their index.
-        gone: Numbers of passages (N: DONE) that the query may not retrieve.
-        subset: The spans that it may retrieve; None: all.
-    """
-
-    def __init__(self, spans: Spans, rows: SortedRows, gone: Sequence[int], subset: Subset | None):
-        self.spans = spans
-        self.rows = rows
-        self._gone = np.asarray(gone, dtype=np.int64)
-        self._subset = subset
-
-    def among(self, passages: Ints) -> Ints:
-        """The passages among these that the query may retrieve (ascending, without repetition)."""
-        left = np.setdiff1d(passages, self._gone, assume_unique=True)
-        if self._subset is None:
-            return left
-        first = np.append(self.spans.offsets, len(self.spans))[left]  # its filter takes all spans or none
-        return left[self._subset.holds(first)]
-
-    def every(self) -> Ints:
-        """All passages that the query may retrieve, ascending; N last if it may retrieve DONE."""
-        return self.among(np.arange(len(self.spans.offsets)))
-
-    def holders(self, where: Ints) -> Ints:
-        """``[n]`` number of spans of retrievable passages in each row of ``where`` (``[n]``)."""
-        first = self.rows.members_before(where)
-        counts: Ints = self.rows.members_before(where + 1) - first
-        several = np.flatnonzero(counts > 1)
-        if not len(several) or (self._subset is None and not len(self._gone)):
-            return counts
-        shared, back = np.unique(where[several], return_inverse=True)
-        held = [self.rows.members_in(row, row + 1) for row in shared.tolist()]
-        owners = self.spans.owners[np.concatenate(held)]
-        left = np.isin(owners, self.among(np.unique(owners))).astype(np.int64)
-        starts = np.cumsum([0, *(len(members) for members in held[:-1])])
-        counts[several] = np.add.reduceat(left, starts)[back]
-        return counts
-
-    def within(self, low: int, high: int, most: int) -> Ints:
-        """The passages with a span in the first ``most`` retrievable rows of ``low:high``."""
-        if self._subset is None:
-            held = self.rows.members_in(low, min(high, low + most))
-        else:
-            rows = self._subset.rows.between(low, high)[:most].tolist()
-            held = np.concatenate([np.empty(0, np.int64), *(self.rows.members_in(r, r + 1) for r in rows)])
-        return np.unique(self.spans.owners[held])
 
 
 @dataclass(frozen=True)
@@ -144,9 +92,9 @@ class SpanRanking:
         shares, prior = None, self.prior
         if prior is not None and prior.parts and not prior.normalized:
             shares = said_of(prior, self.place, self.reach.every())
-        passages = candidates(frontier, self.reach, self.k, shares)
-        own = passage_scores(frontier, passages, self.reach, self.temperature)
-        return own if shares is None else own.beside(shares[passages])
+        chosen = candidates(frontier, self.reach, self.k, shares)
+        own = passage_scores(frontier, chosen, self.reach, self.temperature)
+        return own if shares is None else own.beside(shares[chosen.passages])
 
     def __call__(self, frontier: Frontier) -> list[ScoredPassage]:
         """The k best passages, best first."""
@@ -154,54 +102,25 @@ class SpanRanking:
         return ranked(self.scores(frontier), done, self.temperature, self.k)
 
 
-def candidates(frontier: Frontier, reach: Reach, k: int, said: Floats | None = None) -> Ints:
-    """The candidates for the ranking: DONE, and the passages of the likeliest rows of the search.
-
-    Args:
-        frontier: Where the search stopped.
-        reach: The passages that the query may retrieve.
-        k: Number of requested passages, DONE included; there are at least k candidates if the query may
-            retrieve as many.
-        said: ``[N + 1]`` scores of priors for all passages (nats): their best passages are candidates as
-            well.
-
-    Returns:
-        ``[C]`` numbers, ascending.
-    """
-    done = len(reach.spans.offsets) - 1
-    certain = [np.array([done])]
-    if said is not None:
-        best = min(max(_OF_PRIORS, k), len(said))
-        certain.append(np.argpartition(-said, best - 1)[:best])
-    rows, every = max(_ROWS, _ROWS_A_PASSAGE * k), int(frontier.counts.sum())
-    while True:
-        left, parts = rows, list(certain)
-        for leaf in frontier.densest(rows):
-            parts.append(reach.within(int(frontier.low[leaf]), int(frontier.high[leaf]), left))
-            left -= int(frontier.counts[leaf])
-        passages = reach.among(np.unique(np.concatenate(parts)))
-        if len(passages) >= k or rows >= every:
-            return passages
-        rows *= 4  # these rows belong to too few passages
-
-
-def passage_scores(frontier: Frontier, passages: Ints, reach: Reach, temperature: float) -> PassageScores:
+def passage_scores(
+    frontier: Frontier, chosen: SpanCandidates, reach: Reach, temperature: float
+) -> PassageScores:
     """The scores of passages by the search.
 
     Args:
         frontier: Where the search stopped.
-        passages: ``[C]`` numbers of passages that the query may retrieve, ascending; number N is DONE.
+        chosen: Passages that the query may retrieve.
         reach: The passages that the query may retrieve.
         temperature: The temperature T.
     """
-    spans, rows = reach.spans, reach.rows
+    spans, rows, passages = reach.spans, reach.rows, chosen.passages
     where = np.asarray(rows.row_of)[spans.of(passages)].astype(np.int64)
     scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
     counts = np.append(np.diff(spans.offsets), 1)[passages]
     plain = mean = _summed(scores, counts)
     if temperature != 1:
         mean = _summed(scores / temperature, counts) - (1 - 1 / temperature) * np.log(counts)
-    return PassageScores(passages, plain, mean, np.zeros(len(passages)))
+    return PassageScores(passages, plain, mean, np.zeros(len(passages)), chosen.tiers)
 
 
 def likeliest_spans(frontier: Frontier, passages: Ints, reach: Reach, others: Ints) -> Ints:
@@ -236,12 +155,13 @@ def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list
     """
     if not len(scores.passages):
         return []
-    totals = scores.mean + scores.said / temperature
+    totals, first = scores.mean + scores.said / temperature, scores.tiers == 0
     if temperature != 1:
-        totals = totals - np.logaddexp.reduce(totals)
+        totals = totals - np.logaddexp.reduce(totals[first])
         if scores.passages[-1] == done:
-            totals = _with_done(totals, scores.plain + scores.said)
-    order = np.argsort(-totals, kind="stable")[:k]
+            totals = _with_done(totals, scores.plain + scores.said, first)
+    totals = _below(totals, scores.tiers)
+    order = np.lexsort((-totals, scores.tiers))[:k]
     return [ScoredPassage(int(scores.passages[n]), float(totals[n])) for n in order]
 
 
@@ -256,14 +176,30 @@ def _summed(scores: Floats, counts: Ints) -> Floats:
     return sums
 
 
-def _with_done(sums: Floats, plain: Floats) -> Floats:
-    """Log-probabilities of passages and, last, of DONE, whose probability is that for T = 1."""
-    done = plain[-1] - np.logaddexp.reduce(plain)
+def _with_done(sums: Floats, plain: Floats, first: npt.NDArray[np.bool_]) -> Floats:
+    """Log-probabilities of passages and, last, of DONE, whose probability is that for T = 1.
+
+    ``first`` marks the candidates of the first tier, among which they are probabilities.
+    """
+    whole = np.logaddexp.reduce(plain[first])
+    done = plain[-1] - whole
     if len(sums) == 1:
         return np.array([done])
-    others = sums[:-1] - np.logaddexp.reduce(sums[:-1])
-    left = np.logaddexp.reduce(plain[:-1]) - np.logaddexp.reduce(plain)
+    passages = first[:-1]
+    others = sums[:-1] - np.logaddexp.reduce(sums[:-1][passages])
+    left = np.logaddexp.reduce(plain[:-1][passages]) - whole
     return np.append(others + left, done)
+
+
+def _below(totals: Floats, tiers: Ints) -> Floats:
+    """Scores of which none of a further tier is above one of an earlier tier."""
+    lowered = totals.copy()
+    for tier in np.unique(tiers)[1:]:
+        of_tier = tiers == tier
+        lowest, best = lowered[tiers < tier].min(), totals[of_tier].max()
+        beneath = totals[of_tier] - max(best - lowest, 0.0)
+        lowered[of_tier] = np.minimum(beneath, lowest)  # where rounding lifts the best one
+    return lowered
 
 
 def said_of(prior: Prior, query: int, allowed: Ints) -> Floats:

@@ -293,7 +293,7 @@ class HybridRetriever(JoinsSearch):
         scores = generator.weigh(*self._asked(queries, before, k, hidden))
         totals = [generator.options.span_temperature * one.mean + one.said for one in scores]
         return [
-            [ScoredPassage(int(one.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
+            [ScoredPassage(int(one.passages[n]), float(total[n])) for n in np.lexsort((-total, one.tiers))]
             for one, total in zip(scores, totals, strict=True)
         ]
 

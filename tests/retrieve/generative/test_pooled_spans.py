@@ -12,11 +12,11 @@ from grls.decode import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.index import Subset, index_sequences
-from grls.retrieve.generative import span_scores as views_module
+from grls.retrieve.generative import span_candidates as views_module
+from grls.retrieve.generative.span_candidates import Reach, SpanCandidates, candidates
 from grls.retrieve.generative.span_scores import (
     PassageScores,
-    Reach,
-    candidates,
+    SpanRanking,
     log_shares,
     passage_scores,
     ranked,
@@ -34,7 +34,8 @@ def weighed(
     low = np.arange(len(spans) + 1)
     logs = np.log(np.maximum(probabilities, 1e-300))
     frontier = Frontier(low, low + 1, np.ones_like(low), logs, logs)
-    return passage_scores(frontier, np.array(passages), Reach(spans, rows, [], None), temperature)
+    chosen = SpanCandidates(np.array(passages), np.zeros(len(passages), dtype=np.int64))
+    return passage_scores(frontier, chosen, Reach(spans, rows, [], None), temperature)
 
 
 def probabilities(found: list[ScoredPassage]) -> dict[int, float]:
@@ -49,8 +50,8 @@ def test_a_passage_is_as_likely_as_its_views_together() -> None:
     means = [(math.sqrt(0.3) + math.sqrt(0.2)) / math.sqrt(2), math.sqrt(0.4)]
     best = ranked(scores, 2, 2.0, 5)
     assert probabilities(best) == pytest.approx({n: mean / sum(means) for n, mean in enumerate(means)})
-    nothing = np.empty(0)
-    assert ranked(PassageScores(nothing.astype(int), nothing, nothing, nothing), 2, 1.0, 3) == []
+    nothing, none = np.empty(0), np.empty(0, dtype=np.int64)
+    assert ranked(PassageScores(none, nothing, nothing, nothing, none), 2, 1.0, 3) == []
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
@@ -81,17 +82,16 @@ def test_what_priors_say_counts_for_all_views_of_a_passage() -> None:
 def test_k_passages_come_where_there_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passages of many likely spans do not keep the others out."""
     monkeypatch.setattr(views_module, "_ROWS", 1)
-    monkeypatch.setattr(views_module, "_ROWS_A_PASSAGE", 1)
     spans = Spans(Corpus.from_passages([Passage(f"p{n}", "a b c d e f") for n in range(10)]), 2)
     rows = index_sequences([np.array([3 + n, 1]) for n in range(len(spans) + 1)], 1).rows
     low = np.arange(len(spans) + 1)
     logs = -low.astype(float)
     frontier, done = Frontier(low, low + 1, np.ones_like(low), logs, logs), 10
     for k in (1, 4, 10):
-        some = candidates(frontier, Reach(spans, rows, [done], None), k).tolist()
+        some = candidates(frontier, Reach(spans, rows, [done], None), k).passages.tolist()
         assert some == list(range(len(some)))
         assert len(some) >= k
-        assert candidates(frontier, Reach(spans, rows, [], None), k)[-1] == done
+        assert candidates(frontier, Reach(spans, rows, [], None), k).passages[-1] == done
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_k_passages_come_where_there_are_so_many(monkeypatch: pytest.MonkeyPatch
     [
         (1, [], None, [0, 1, 6]),
         (1, [1], None, [0, 6]),
-        (4, [], None, [0, 1, 2, 6]),  # of what is beneath a leaf as many as there is room for
+        (4, [], None, [0, 1, 2, 3, 4, 5, 6]),
         (7, [], None, [0, 1, 2, 3, 4, 5, 6]),
         (1, [], [0, 4, 5], [4, 5]),
         (3, [], [0, 4, 5], [0, 4, 5]),
@@ -116,15 +116,45 @@ def test_candidates_are_those_of_the_densest_rows(
     logs = np.log([0.1, 0.5, 0.3, 0.1])
     frontier = Frontier(*(part[np.array(counts) > 0] for part in (low, high, np.array(counts), logs, logs)))
     monkeypatch.setattr(views_module, "_ROWS", 2)
-    monkeypatch.setattr(views_module, "_ROWS_A_PASSAGE", 1)
     monkeypatch.setattr(views_module, "_OF_PRIORS", 2)
     reach = Reach(spans, index.rows, gone, subset)
-    assert candidates(frontier, reach, k).tolist() == expected
+    assert candidates(frontier, reach, k).passages.tolist() == expected
     allowed = [n for n in some or range(7) if n not in gone]
     assert reach.every().tolist() == allowed
     said = np.array([0, 0, 0, 5.0, 0, 4.0, 0])
     best = [n for n in (3, 5) if n in allowed]
-    assert candidates(frontier, reach, k, said).tolist() == sorted({*expected, *best})
+    first, beside = (candidates(frontier, reach, k, *more) for more in ([], [said]))
+    assert set(beside.passages[beside.tiers == 0]) == {*first.passages[first.tiers == 0], *best}
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("with_done", [False, True])
+@pytest.mark.parametrize("with_prior", [False, True])
+def test_no_score_or_place_depends_on_k(
+    monkeypatch: pytest.MonkeyPatch, temperature: float, with_done: bool, with_prior: bool
+) -> None:
+    """Before, scores followed k at a temperature other than 1, and passages of more rows came between."""
+    monkeypatch.setattr(views_module, "_ROWS", 7)
+    monkeypatch.setattr(views_module, "_OF_PRIORS", 2)
+    rng = np.random.default_rng(0)
+    texts = [" ".join("abcdefgh"[: int(rng.integers(1, 9))]) for _ in range(30)]
+    spans = Spans(Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)]), 2)
+    rows = index_sequences([np.array([3 + n, 1]) for n in range(len(spans) + 1)], 1).rows
+    logs = rng.normal(-4, 2, len(spans) + 1)
+    low = np.arange(len(spans) + 1)
+    frontier = Frontier(low, low + 1, np.ones_like(low), logs, logs)
+    reach = Reach(spans, rows, [] if with_done else [len(texts)], None)
+    weights = rng.normal(0, 3, (1, len(texts) + 1))
+    prior = Prior((WeightedPrior(lambda numbers: weights[numbers], 1.0),), normalized=False)
+
+    def ranking(k: int) -> list[ScoredPassage]:
+        return SpanRanking(reach, k, temperature, prior if with_prior else None)(frontier)
+
+    whole = ranking(len(texts) + 1)
+    assert len(whole) == len(texts) + with_done
+    scores = [one.score for one in whole]
+    assert scores == sorted(scores, reverse=True)
+    assert [ranking(k) for k in range(1, 32)] == [whole[:k] for k in range(1, 32)]
 
 
 def test_priors_share_what_may_be_found() -> None:
