@@ -4,8 +4,8 @@
 models that a bi-encoder and a generator begin with. ``timing`` keeps the ``speeds`` of all parts, which
 ``measure`` finds by a few steps of each ``recipe`` on a ``sample`` of the data, with the ``plain`` weights of
 a generator that is stored compressed. ``plan`` is what is done: the stages with their times, and what is
-skipped and why. ``planner`` chooses it: the greatest ``effort`` whose ``stages`` fit the budget;
-``skipped`` says what is left out.
+skipped and why. ``planner`` chooses it: the greatest ``effort`` whose ``stages`` fit the budget
+(``stage_times``); ``skipped`` says what is left out.
 
 ``run`` does it. ``splits`` reads and checks the data and divides them, with queries of a ``query_writer`` or
 of ``pseudo`` where there are none. ``work`` is what all steps share; ``steps`` does each once: ``trainings``,

@@ -1,14 +1,14 @@
-"""The stages of a plan from an effort: the options of each, and the estimate of its time.
+"""The stages of a plan from an effort: the options of each.
 
-An estimate is a sum of counts times measured speeds. The module decides nothing about how much is done
-(:mod:`grls.fitting.effort`), but which recipes and options a stage has.
+The module decides nothing about how much is done (:mod:`grls.fitting.effort`), but which recipes and options
+a stage has. How long it takes: :mod:`grls.fitting.stage_times`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from grls.fitting.effort import (
@@ -24,28 +24,12 @@ from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModel, BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Stage
-from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.fitting.speeds import Speeds
+from grls.fitting.stage_times import BEAMS, RESCORED, StageTimes
 from grls.io.counts import counted
 
-_START = 3.0
-"""Seconds that every stage takes beside its work."""
-
-_BEAMS = 10
-_DENSE_CHAINS = _WORD_CHAINS = 5
 _WORD_TEMPERATURES = [1.0, 0.5, 0.25]
 """Factors of the usual temperature of BM25's hops: below it the chain that the question names counts most."""
-_WORD_SEARCHES = 1.5
-"""Searches of the dev queries that tune BM25's hops: other temperatures meet most chains again."""
-_LONGER = 3.0
-"""How much longer a query of BM25 with evidence takes than the question alone."""
-_RESCORED = 20
-"""Passages that a generator rescores, on short passages."""
-
-_ALONE = 0.05
-"""The share of the budget that comparing the generator alone, or BM25 ranked by hops, may take."""
-
-_PRIOR_ROW = 4e-8
-"""Seconds of both priors for a row of the index and an input."""
 
 _PRIOR_BYTES = 32
 """Memory of both priors for a row of the index and a query in flight."""
@@ -55,23 +39,6 @@ _PRIOR_SHARE = 0.25
 
 _IN_FLIGHT = 32
 """Queries that are searched together, usually."""
-
-_SCORED = 5e-8
-"""Seconds of bi-encoder or BM25 for a passage of the corpus and a query, beside the text of the query."""
-
-_OPENED = 5.0
-"""The most seconds to open a model that was trained here: its weights are stored plainly."""
-
-_SETTING = 5e-4
-"""Seconds to fuse the rankings of a query with one setting of the weights."""
-
-_SEARCHES = 5
-"""Searches of the dev queries that find the weights of priors."""
-
-_LOW_MEMORY = 10.0
-"""GiB of free memory below which activations are computed anew in the backward pass."""
-_RECOMPUTED = 1.35
-"""How much longer a step takes then."""
 
 _FROZEN = 12
 """Layers of the packaged model that are not trained where it learns to rescore (recipe ``rescore``)."""
@@ -95,11 +62,10 @@ class StageMaker:
     speeds: Speeds
     options: FitOptions
 
-    @property
-    def low_memory(self) -> bool:
-        """Whether trainings have to save memory."""
-        free = self.machine.gpu_memory if self.machine.gpu else self.machine.memory
-        return free is not None and free < _LOW_MEMORY
+    @cached_property
+    def times(self) -> StageTimes:
+        """How long the stages take."""
+        return StageTimes(self.facts, self.machine, self.speeds, self.options)
 
     def stages(self, effort: Effort) -> list[Stage]:
         """All stages, in order."""
@@ -128,34 +94,24 @@ class StageMaker:
 
     def _cheap_alone(self, effort: Effort) -> bool:
         """Whether the generator is compared alone, too: where that is a small part of the budget."""
-        return self._is_cheap("generator", effort)
+        return self.times.is_cheap("generator", effort)
 
     def _word_hops(self, effort: Effort) -> bool:
         """Whether BM25 is ranked by hops, too: the same rule."""
-        return effort.word_hops and self._is_cheap("bm25-hops", effort)
-
-    def _is_cheap(self, system: str, effort: Effort) -> bool:
-        facts, budget = self.facts, self.options.seconds
-        queries = sum(facts.splits[split].queries for split in {facts.dev, facts.test})
-        return budget is None or queries * self._query(system, effort) <= _ALONE * budget
+        return effort.word_hops and self.times.is_cheap("bm25-hops", effort)
 
     def _tune_words(self, effort: Effort) -> Stage:
         hops = self.facts.most_hops
         options = {**self._tuned(effort), "hops.steps": "ranked", "hops.max": hops}
         options |= {"grid.hops": [*range(1, hops + 1)], "grid.hop_temperatures": _WORD_TEMPERATURES}
-        seconds = effort.dev * self._query("bm25-hops", effort) * _WORD_SEARCHES
-        seconds += _START + self.facts.passages * self.speeds.bm25_passage
         what = f"hops of BM25, on {effort.dev:,} dev queries"
-        return Stage("tune", what, options, seconds, system="bm25-hops")
+        return Stage("tune", what, options, self.times.tune_words(effort), system="bm25-hops")
 
     def _biencoder(self, effort: Effort) -> Stage:
-        facts, speeds, model = self.facts, self._encoder, self.models.biencoder
+        facts, model = self.facts, self.models.biencoder
         assert model is not None
         epochs = min(ENCODER_EPOCHS, -(-effort.encoder_steps * ENCODER_BATCH // encoder_examples(facts)))
         dev = min(100, facts.splits[facts.dev].queries)
-        hops = facts.splits[facts.dev].gold if facts.hops else 1
-        looked = epochs * (effort.encoder_passages * speeds.passage + dev * hops * speeds.query)
-        step = speeds.step * (_RECOMPUTED if self.low_memory else 1)
         options = {
             "source": model.name,
             "kind": "auto",
@@ -167,7 +123,7 @@ class StageMaker:
             "fit.max_steps": effort.encoder_steps,
             "fit.dev_size": dev,
             "fit.dev_passages": effort.encoder_passages,
-            "fit.gradient_checkpointing": self.low_memory,
+            "fit.gradient_checkpointing": self.times.low_memory,
             "fit.k": self.options.k,
             "fit.seed": self.options.seed,
             "fit.precision": self.options.precision,
@@ -175,25 +131,23 @@ class StageMaker:
         }
         what = f"fine-tune {model.title}, {counted(effort.encoder_steps, 'step')} of {ENCODER_BATCH}"
         what += " hops" if facts.hops else " queries"
-        seconds = _START + speeds.load + effort.encoder_steps * step + looked
+        seconds = self.times.biencoder(effort, epochs, dev)
         return Stage("biencoder", what, options, seconds, encoder_recipes(facts), "dense")
 
     def _dense(self, effort: Effort) -> Stage:
-        count = self.facts.passages
         options: dict[str, Any] = {"kind": "dense", "device": self.options.device}
         if effort.level.encoder == "frozen":
             assert self.models.biencoder is not None
             options["model"] = self.models.biencoder.name
-        seconds = self._opened(count * self._encoder.passage)
-        return Stage("dense", f"embed {counted(count, 'passage')}", options, seconds, system="dense")
+        what = f"embed {counted(self.facts.passages, 'passage')}"
+        return Stage("dense", what, options, self.times.dense(), system="dense")
 
     def _tune_dense(self, effort: Effort) -> Stage:
         hops = self.facts.most_hops
-        inputs = effort.dev * ranked_inputs(hops, _DENSE_CHAINS) * 2
         options = {**self._tuned(effort), "hops.steps": "ranked", "hops.max": hops}
         options |= {"grid.hops": [*range(1, hops + 1)]}
         what = f"hops of the bi-encoder, on {counted(effort.dev, 'dev query')}"
-        return Stage("tune", what, options, self._opened(inputs * self._dense_query), system="dense-hops")
+        return Stage("tune", what, options, self.times.tune_dense(effort), system="dense-hops")
 
     def _generator(self, effort: Effort) -> Stage:
         facts, model = self.facts, self.models.generator
@@ -210,21 +164,21 @@ class StageMaker:
             "trainer.accelerator": "cpu" if self.options.device == "cpu" else "auto",
             "trainer.devices": 1,
             "model.generator": {"class_path": model.loader, "init_args": {"name_or_path": model.name}},
-            "model.gradient_checkpointing": self.low_memory,
+            "model.gradient_checkpointing": self.times.low_memory,
             "data.train_split": facts.train,
             "data.dev_split": facts.dev,
             "data.multistep": facts.writer_hops,
             "data.done": facts.writer_hops,
             "data.dev_size": effort.writer_dev,
             "recall.k": self.options.k,
-            "recall.beams": _BEAMS,
+            "recall.beams": BEAMS,
         }
         options |= {"data.teacher": "dense"} if effort.level.encoder != "none" else {}
         options |= self._rescoring(effort, model)
         steps = f"{counted(epochs * each, 'step')} of {counted(batch, 'query')}"
         what = f"fine-tune {model.title} to write spans, {steps}"
         what += ", and to rescore" if effort.rescore else ""
-        seconds = self._writer_seconds(effort, epochs, epochs * each)
+        seconds = self.times.generator(effort, epochs, epochs * each)
         return Stage("generator", what, options, seconds, writer_recipes(facts), "hybrid")
 
     def _rescoring(self, effort: Effort, model: BaseModel) -> dict[str, Any]:
@@ -234,50 +188,34 @@ class StageMaker:
             "data.rescore.retrievers": ["dense", "bm25"] if effort.level.encoder != "none" else ["bm25"],
             "data.rescore.passages": 10,
             "model.rescore_weight": 3.0,
-            "recall.rescore": _BEAMS,
+            "recall.rescore": BEAMS,
         }
         return options | {"model.freeze_layers": frozen_layers(self.facts, model)}
 
-    def _writer_seconds(self, effort: Effort, epochs: int, steps: int) -> float:
-        facts, speeds = self.facts, self._writer
-        step = speeds.step * (_RECOMPUTED if self.low_memory else 1)
-        hops = facts.splits[facts.dev].gold if facts.writer_hops else 1
-        looked = effort.writer_dev * hops * self._search(_BEAMS if effort.rescore else 0)
-        indexed = facts.passages * speeds.indexed
-        return _START + speeds.load + indexed + steps * step + epochs * looked
-
     def _index(self) -> Stage:
-        seconds = self._opened(self.facts.passages * self._writer.indexed)
         what = "the constraint index of all spans"
-        return Stage("index", what, dict(self._searched), seconds, system="hybrid")
+        return Stage("index", what, dict(self._searched), self.times.index(), system="hybrid")
 
     def _hybrid(self, effort: Effort) -> Stage:
         priors = [*(["dense"] if effort.level.encoder != "none" else []), "bm25"]
         options = {"priors": priors, **self._searched}
         what = "the generator, with " + " and ".join(_NAMES[prior] for prior in priors) + " looking ahead"
-        return Stage("hybrid", what, options, self._opened(0), system="hybrid")
+        return Stage("hybrid", what, options, self.times.opened(0), system="hybrid")
 
     def _tune(self, effort: Effort) -> Stage:
-        gold = self.facts.splits[self.facts.dev].gold if effort.hops > 1 else 1
-        inputs = _SEARCHES * effort.dev * gold
         options = {**self._tuned(effort), **self._searched}
         parts = "weights"
         if effort.hops > 1:
             options |= {"hops.steps": "ranked", "hops.max": effort.hops, "hops.chains": effort.chains}
             options |= {"grid.hops": [*range(1, effort.hops + 1)], "grid.hop_temperatures": [1.0]}
-            inputs += effort.dev * ranked_inputs(effort.hops, effort.chains) * 1.3
             parts = f"weights and up to {counted(effort.hops, 'hop')} of {counted(effort.chains, 'chain')}"
-        seconds = inputs * self._search(0)
         if effort.rescore:
-            options["grid.rescore_passages"] = _RESCORED
-            seconds += effort.dev * self._search(_RESCORED)
+            options["grid.rescore_passages"] = RESCORED
         what = f"{parts} of the hybrid, on {counted(effort.dev, 'dev query')}"
-        return Stage("tune", what, options, self._opened(seconds), system="hybrid")
+        return Stage("tune", what, options, self.times.tune(effort), system="hybrid")
 
     def _compare(self, effort: Effort) -> Stage:
         facts, systems = self.facts, self.systems(effort)
-        queries = effort.dev + (effort.test if facts.test != facts.dev else 0)
-        seconds = sum(self._query(system, effort) for system in systems) * queries
         limits = {"dev_limit": effort.dev, "test_limit": effort.test}
         whole = {"dev_limit": facts.splits[facts.dev].queries, "test_limit": facts.splits[facts.test].queries}
         options: dict[str, Any] = {"systems": systems, "k": 100, "precision": self.machine_precision}
@@ -285,19 +223,19 @@ class StageMaker:
         test = "" if facts.test == facts.dev else f" and {counted(effort.test, 'test query')}"
         dev = counted(effort.dev, "dev query") if not test else f"{effort.dev:,} dev"
         what = f"rank {dev}{test} with every system"
-        seconds += facts.passages * self.speeds.bm25_passage
-        return Stage("compare", what, options, self._opened(seconds))
+        return Stage("compare", what, options, self.times.compare(effort, systems))
 
     def _fusion(self, effort: Effort, systems: Sequence[str]) -> Stage:
-        settings = math.comb(9 + len(systems), len(systems) - 1)
         options = {"members": systems, "fusion.method": "sum", "fusion.normalization": "min-max"}
-        seconds = _START + settings * effort.dev * _SETTING
+        seconds = self.times.fusion(effort, len(systems))
         return Stage("fusion", "fuse the systems, with weights from dev", options, seconds, system="fusion")
 
     def _report(self, effort: Effort, systems: Sequence[str]) -> Stage:
         options = {"systems": [*systems, *(["fusion"] if len(systems) > 1 else [])], "baselines": ["bm25"]}
         options["baselines"] += ["dense"] if "dense" in systems else []
-        return Stage("report", "keep the best on dev; the page and the model card", options, 4 * _START)
+        return Stage(
+            "report", "keep the best on dev; the page and the model card", options, self.times.report()
+        )
 
     @property
     def machine_precision(self) -> str:
@@ -310,7 +248,7 @@ class StageMaker:
         """The options of the hybrid's search; priors hold a value for each row of each query in flight."""
         fits = int(_PRIOR_SHARE * self.machine.room * 2**30 / (self.facts.rows * _PRIOR_BYTES))
         size = max(1, min(_IN_FLIGHT, fits))
-        return {"search.beams": _BEAMS, "search.truncate_queries": True, "search.batch_size": size}
+        return {"search.beams": BEAMS, "search.truncate_queries": True, "search.batch_size": size}
 
     def _tuned(self, effort: Effort) -> dict[str, Any]:
         """The options of every tuning."""
@@ -321,47 +259,6 @@ class StageMaker:
             "device": self.options.device,
             "precision": self.machine_precision,
         }
-
-    def _query(self, system: str, effort: Effort) -> float:
-        """Seconds of one query."""
-        facts = self.facts
-        if system == "bm25":
-            return self.speeds.bm25_query + facts.passages * _SCORED
-        if system == "bm25-hops":
-            inputs = ranked_inputs(facts.most_hops, _WORD_CHAINS)
-            return inputs * _LONGER * self._query("bm25", effort)
-        if system == "dense":
-            return self._dense_query
-        if system == "dense-hops":
-            return self._dense_query * ranked_inputs(facts.most_hops, _DENSE_CHAINS)
-        rescored = _RESCORED if effort.rescore else 0
-        if system == "generator":
-            return self._writer.search + rescored * self._writer.rescored
-        return ranked_inputs(effort.hops, effort.chains) * self._search(rescored)
-
-    def _search(self, rescored: int) -> float:
-        """Seconds of one input of the hybrid's search."""
-        return self._writer.search + self.facts.rows * _PRIOR_ROW + rescored * self._writer.rescored
-
-    def _opened(self, seconds: float) -> float:
-        """Work together with opening the models."""
-        parts = [part for part in (self.speeds.encoder, self.speeds.writer) if part is not None]
-        return _START + sum(min(part.load, _OPENED) for part in parts) + seconds
-
-    @property
-    def _dense_query(self) -> float:
-        """Seconds of a query of the bi-encoder, with the evidence of a hop."""
-        return self._encoder.query + self.facts.passages * _SCORED
-
-    @property
-    def _encoder(self) -> EncoderSpeeds:
-        assert self.speeds.encoder is not None
-        return self.speeds.encoder
-
-    @property
-    def _writer(self) -> WriterSpeeds:
-        assert self.speeds.writer is not None
-        return self.speeds.writer
 
 
 _NAMES = {"dense": "the bi-encoder", "bm25": "BM25"}
@@ -387,8 +284,3 @@ def frozen_layers(facts: DataFacts, model: BaseModel) -> int:
 def writer_recipes(facts: DataFacts) -> tuple[str, ...]:
     """The recipes of the generator for a data set."""
     return ("chains", "default/chains" if facts.writer_hops else "single-step/chains")
-
-
-def ranked_inputs(hops: int, chains: int) -> int:
-    """Inputs of a query ranked by hops: one in the first hop, one for each chain in the others."""
-    return 1 + chains * (hops - 1)
