@@ -2,6 +2,7 @@
 
     python -m benchmarks.serve --folder DISK
     python -m benchmarks.serve --passages '[12000, 1000000]' --folder DISK
+    python -m benchmarks.serve --kind spans --folder DISK
     python -m benchmarks.serve --retriever FOLDER --data DATA
 
 Queries a second at saturation, and p50, p95 and p99 of the seconds of a request, for several numbers of
@@ -17,8 +18,8 @@ the clients of the servers in this one. All results are compared with those of t
 The second table has the time to the first event of ``/v1/stream`` with three hops beside that of a
 single-step search, of the same clients in alternation.
 
-Without ``--retriever`` the passages are those of :mod:`benchmarks.scale`, and the model is a T5-small with
-random weights: its time is that of a trained one, and what it finds means nothing.
+Without ``--retriever`` the passages are those of :mod:`benchmarks.scale`, and the retriever is one of
+:mod:`benchmarks.served_folders`: its weights are random, and its time is that of a trained one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -51,6 +51,7 @@ from benchmarks.http_clients import (
     serve_plainly,
     serving,
 )
+from benchmarks.served_folders import DESCRIBED, Made, generated
 from grls.api.searcher import Searcher
 from grls.data.dataset import read_split
 from grls.data.types import Hit
@@ -241,17 +242,6 @@ def _asked(pipe: Any, texts: Sequence[str], k: int, clients: int) -> Case:
     return case
 
 
-def generated(place: Path, passages: int) -> str:
-    """The folder of a retriever over so many generated passages; it is built if it is not there."""
-    plan = scale.Plan(str(place / f"serve-{passages}"), passages, 100, "2GB", 512, 6, 0, (), 0)
-    if not (plan.retriever / "grls.json").is_file():
-        shutil.rmtree(plan.folder, ignore_errors=True)
-        for step in ("generate", "build"):
-            scale.measure_step(step, plan)
-        shutil.rmtree(plan.data)
-    return str(plan.retriever)
-
-
 def compare(folder: str, texts: Sequence[str], k: int, clients: Sequence[int], title: str) -> None:
     """Measure the rivals over one retriever, and print the tables."""
     rivals = Rivals(folder, texts, k)
@@ -265,6 +255,7 @@ def compare(folder: str, texts: Sequence[str], k: int, clients: Sequence[int], t
 
 def main(
     passages: tuple[int, ...] = (12_000,),
+    kind: Made = "passages",
     folder: Path | None = None,
     retriever: str | None = None,
     data: str | None = None,
@@ -278,6 +269,8 @@ def main(
 
     Args:
         passages: Sizes of the generated corpora.
+        kind: What the generator writes: whole passages; or spans, with a bi-encoder and BM25 as priors (the
+            kind of the default recipe).
         folder: Where generated retrievers are kept, to be used again; null: a temporary folder.
         retriever: Retriever folder of any kind, in place of generated ones.
         data: Data set folder, whose queries are asked, again and again if there are too few.
@@ -296,8 +289,8 @@ def main(
     with tempfile.TemporaryDirectory(prefix="grls-serve-") as temporary:
         texts = list(scale.texts(queries, 12, seed=2))
         for count in passages:
-            built = generated(folder or Path(temporary), count)
-            compare(built, texts, k, clients, f"{count:,} passages, T5-small")
+            built = generated(folder or Path(temporary), count, kind)
+            compare(built, texts, k, clients, f"{count:,} passages, {DESCRIBED[kind]}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,10 @@
 
 The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its
 jobs are done again. The module does not know what a job does.
+
+Clients that were answered together ask again together, but their requests come in one by one. The first would
+be done alone, while the others wait. So a batch that holds up nobody waits a moment, until there are as many
+jobs as were there at once before: models read several queries together in less time.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ accepted: ContextVar[bool] = ContextVar("accepted", default=False)
 
 _TRIES = 2
 """How often a job is begun, if its thread dies."""
+_SHARE, _MOST = 0.1, 0.02
+"""How long a batch waits for others: a share of the time of the one before, and seconds at the most."""
 _LONGEST = 60
 """Largest number of seconds after which a client is asked to come back."""
 
@@ -118,6 +124,7 @@ class Worker:
         self._seconds = 0.0  # of a job, smoothed
         self._marked = 0.0  # when jobs last began
         self._now: list[Job] = []  # the batch that is done
+        self._present, self._until = 0, 0.0  # the number of jobs that a batch waits for, and until when
         self._thread: Thread | None = None
 
     def __len__(self) -> int:
@@ -141,6 +148,8 @@ class Worker:
             if len(self._waiting) >= self._most and not accepted.get():
                 raise QueueFullError(min(_LONGEST, max(1, math.ceil(self._seconds * len(self._waiting)))))
             self._waiting.append(job)
+            begun = sum(not job.future.done() for job in self._now)
+            self._present = max(self._present, len(self._waiting) + begun)
             if self._thread is None:
                 self._start()
             self._changed.notify()
@@ -154,6 +163,9 @@ class Worker:
         """Jobs of this key that join the batch: as many as bring so many queries, or one job more."""
         joined: list[Job] = []
         with self._changed:
+            if all(job.future.done() for job in self._now):  # nobody is held up
+                self._expect()
+                self._gather()
             while queries > 0 and self._waiting and self._waiting[0].key == key:
                 joined.append(self._waiting.popleft())
                 joined[-1].tries += 1
@@ -204,6 +216,9 @@ class Worker:
                 if self._closing:
                     return False
                 self._changed.wait()
+            self._gather()
+            if not self._waiting:  # withdrawn meanwhile
+                return True
             first = self._waiting.popleft()
             batch, size, left = self._now, first.size, deque[Job]()
             batch.append(first)
@@ -216,6 +231,20 @@ class Worker:
             if first.key is not None:
                 self._waiting = left
         return True
+
+    def _expect(self) -> None:
+        """Note that a batch is answered: its clients may ask again."""
+        now = perf_counter()
+        self._until = now + min(_MOST, _SHARE * (now - self._marked))
+
+    def _gather(self) -> None:
+        """Wait a moment for as many jobs as were there at once; those that do not come are forgotten."""
+        while len(self._waiting) < self._present and not self._closing:
+            left = self._until - perf_counter()
+            if left <= 0:
+                break
+            self._changed.wait(left)
+        self._present = len(self._waiting)
 
     def _do(self) -> None:
         batch = self._now = [job for job in self._now if not job.future.cancelled()]
@@ -232,6 +261,8 @@ class Worker:
             if again:
                 with self._changed:
                     self._waiting.extend(batch)
+            else:
+                self._expect()
         except Exception as error:  # it belongs to those who wait for the jobs
             for job in batch:
                 deliver_error(job, error)

@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 CASES = int(os.environ.get("GRLS_SCHEMA_CASES", "200"))
+PATIENCE = 120
+"""Seconds: the machine of a test may have much to do, and stop for more than the usual 10."""
 
 
 @pytest.mark.slow
@@ -45,7 +47,7 @@ def test_no_request_of_the_schema_fails(tmp_path: Path) -> None:
         )
         @given(st.one_of(cases))
         def check(case: schemathesis.Case) -> None:
-            response = case.call(session=client)
+            response = case.call(session=client, timeout=PATIENCE)
             codes[response.status_code] = codes.get(response.status_code, 0) + 1
             assert response.status_code < 500 or response.status_code == 503, case.as_curl_command()
             case.validate_response(response, excluded_checks=beyond)
