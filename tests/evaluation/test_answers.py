@@ -230,7 +230,7 @@ def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(["evaluate", both[0], "--data", str(data), "--limit=2"]) == 1
     assert "--limit is of answers" in capsys.readouterr().err
     assert main(["evaluate", both[1], "--data", str(data), "--measures=RR"]) == 1
-    assert "--measures, --baseline and --examples are of runs" in capsys.readouterr().err
+    assert "--measures, --baseline, --price and --examples are of runs" in capsys.readouterr().err
     write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))
     assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
     assert "another corpus" in capsys.readouterr().err
