@@ -120,7 +120,7 @@ faults: install
 	PYTHONPATH=tests/helpers HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/run.py
 	GRLS_SERVER_KILLS=10 $(BIN)/python -m pytest --timeout 0 tests/faults/test_killed_server.py tests/faults/test_claimed_sizes.py
 
-# 10,000 made-up index folders for each test; then 1,000 of each kind of file, and up to 500 of each kind of retriever
+# 10,000 made-up index folders for each test; then 1,000 of each kind of file, and up to 500 of each kind of retriever; 40 minutes
 fuzz-files: install
 	GRLS_FUZZ=10000 $(BIN)/python -m pytest --timeout 0 tests/faults/test_fuzzed_files.py
 	GRLS_FUZZ=1000 $(BIN)/python -m pytest --timeout 0 tests/faults/test_fuzzed_texts.py tests/faults/test_fuzzed_retrievers.py

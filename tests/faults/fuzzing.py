@@ -4,6 +4,7 @@ What comes must be an error of grls that names the file and a remedy, or an answ
 that is run, or memory beyond what a small file needs is a fault.
 """
 
+import faulthandler
 import json
 import os
 import re
@@ -23,6 +24,8 @@ EXAMPLES = int(os.environ.get("GRLS_FUZZ", "0"))
 """Examples of each test, at random; 0: the short form, which is always the same."""
 MOST_MIB = 200
 """Memory that opening a file of a few kilobytes may add to the process."""
+MOST_SECONDS = 120
+"""The longest time for one file; a library in C that walks for ever hears no signal."""
 
 
 def fuzzed(short: int, share: float = 1.0) -> settings:
@@ -177,14 +180,25 @@ def running_nothing() -> Iterator[None]:
     assert events == []
 
 
-def tried(opening: Callable[[], Any], *names: Path | str) -> Any:
-    """What a file gives; None where an error of grls refuses it, which names one of ``names``.
+@contextmanager
+def within_bounds() -> Iterator[None]:
+    """Fail if the process takes much more memory in here; end it if it takes for ever.
 
-    Memory is looked at for what opening adds to the most that the process ever had.
+    Memory is looked at for what is added to the most that the process ever had, also by libraries in C.
     """
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    faulthandler.dump_traceback_later(MOST_SECONDS, exit=True)
     try:
-        with running_nothing():
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024 < MOST_MIB
+
+
+def tried(opening: Callable[[], Any], *names: Path | str) -> Any:
+    """What a file gives; None where an error of grls refuses it, which names one of ``names``."""
+    try:
+        with within_bounds(), running_nothing():
             return opening()
     except GrlsError as error:
         told = str(error)
@@ -192,5 +206,3 @@ def tried(opening: Callable[[], Any], *names: Path | str) -> Any:
         assert told.rstrip().endswith((".", ")")), told
         assert len(told) < 10_001, told[:300]
         return None
-    finally:
-        assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024 < MOST_MIB

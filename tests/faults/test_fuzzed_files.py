@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fault_folders import write_indexes
+from fuzzing import within_bounds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -79,8 +80,10 @@ def tried(folder: Path) -> None:
     told = f"{folder} grls index"
     tracemalloc.start()
     try:
-        index = load_index(folder)
-        with suppress(ConfigError, IndexFormatError):  # `prefixes` beyond a prefix; a trie of other tokens
+        with within_bounds():
+            index = load_index(folder)
+        # `prefixes` is refused beyond a prefix, and so is a trie of other tokens.
+        with within_bounds(), suppress(ConfigError, IndexFormatError):
             walk(index)
     except GrlsError as error:
         told = str(error)
