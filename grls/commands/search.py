@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INPUT = "-"
 """The QUERY that stands for the lines of standard input."""
-_RANKED = "Ranked hops: their number is fixed, and this ranking is the answer, not the chain."
+_RANKED = "Ranked hops: this ranking is the answer, not the chain."
 IN_HOP = " in this hop"
 """What the score of a streamed passage belongs to: after other evidence the passage has another one."""
 _LINES = 3

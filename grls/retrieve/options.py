@@ -62,6 +62,9 @@ def stored_hops(spec: dict[str, Any], file: Path) -> HopOptions | None:
 def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
     """The options that a folder holds; options of search also those of its retriever or generator.
 
+    Returns:
+        ``search`` and ``hops``, those that there are: name -> value, as the dataclass of options holds it.
+
     Raises:
         DataError: The folder cannot be read, or an option in it cannot be used.
     """
@@ -73,8 +76,8 @@ def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
         spec = read_spec(path)
         for section in sections:
             if section in spec and section not in options:
-                made(_SECTIONS[section], spec[section], path / MANIFEST, section)
-                options[section] = spec[section]
+                held = made(_SECTIONS[section], spec[section], path / MANIFEST, section)
+                options[section] = {name: getattr(held, name) for name in spec[section]}
         sections = ("search",)  # hops of a member are the member's, as when a folder is opened
         member = spec.get("retriever", spec.get("generator"))
         if not isinstance(member, str):

@@ -124,7 +124,7 @@ def test_what_is_wrong_is_one_line(place: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_ranked_hops_end_with_their_ranking(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The chain of ranked hops has a fixed length: the ranking is the answer."""
+    """The chain of ranked hops is only the way: the ranking is the answer."""
     query = "is the otter calm?"
     ranked = grls.load(place / "generative").hops(steps="ranked", max=2, output=place / "ranked")
     hits, hops = ranked.search(query, 3), list(ranked.stream(query))

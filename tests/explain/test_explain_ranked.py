@@ -24,6 +24,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written(
         place / "chains", {"kind": "hops", "retriever": "../dense", "hops": {"steps": "ranked", "max": 2}}
     )
+    onward = {"steps": "ranked", "max": 2, "onward": [-1.0, 0.0, 0.5, 0.0, 0.1, 0.0, 1.0]}
+    written(place / "onward", {"kind": "hops", "retriever": "../bm25", "hops": {**onward, "temperature": 1}})
     return place
 
 
@@ -33,7 +35,7 @@ def printed(capsys: pytest.CaptureFixture[str], kinds: Path, name: str, *argumen
     return capsys.readouterr().out.strip()
 
 
-@pytest.mark.parametrize("name", ["bm25", "dense", "fusion", "rescored", "chains"])
+@pytest.mark.parametrize("name", ["bm25", "dense", "fusion", "rescored", "chains", "onward"])
 def test_the_command_prints_what_python_says(
     kinds: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

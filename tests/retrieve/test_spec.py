@@ -250,6 +250,15 @@ def test_options_of_what_a_retriever_is_made_of(tmp_path: Path) -> None:
         stored_options(tmp_path / "h")
 
 
+def test_stored_options_are_equal_to_those_of_a_call(tmp_path: Path) -> None:
+    """A list of JSON is no tuple, so an option that nobody had set was taken for one that a call sets."""
+    onward = [0.5, -1, 0, 2, 1e-3, -4.5, 1]
+    hops = {"steps": "ranked", "onward": onward}
+    written(tmp_path / "h", {"kind": "hops", "retriever": "../b", "hops": hops})
+    stored = HopOptions(**stored_options(tmp_path / "h")["hops"])
+    assert stored == HopOptions("ranked", onward=tuple(onward))
+
+
 def test_given_options_count_where_they_are_not_as_usual() -> None:
     stored = SearchOptions(beams=40, rescore=5)
     assert merged(stored, None) is stored

@@ -36,7 +36,7 @@ def test_ranked_hops_show_the_ranking_and_the_way_to_it(page: Any, alone: str, r
     assert page.text_content(".way h3") == "How it was found"
     assert page.locator(".way .trail-passage").count() == len(last.chain)
     said = page.text_content(".way > .quiet")
-    assert "the number of hops is fixed: 2 here" in said
+    assert "little left to find: 2 hops here" in said
     assert "The ranking above decides" in said
     assert page.locator(".stopped").count() == 0
     assert page.text_content(".timing").startswith("4 passages in ")

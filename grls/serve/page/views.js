@@ -257,8 +257,8 @@ export class Answer {
 
   /** In plain words: what ranked hops are, and that the chain is not the answer. */
   explainWay(number) {
-    const fixed = `In ranked hops the number of hops is fixed: ${number} here, whatever the question needs.`;
-    refill(this.note, `${fixed} The ranking above decides, not the number of passages in the drawing, which is the likeliest chain. A passage stands high if many likely chains hold it.`);
+    const made = `Ranked hops go on to their number, or until an onward model sees little left to find: ${several(number, "hop")} here.`;
+    refill(this.note, `${made} The ranking above decides, not the number of passages in the drawing, which is the likeliest chain. A passage stands high if many likely chains hold it.`);
   }
 
   finish(hop) {
