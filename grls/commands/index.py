@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
@@ -258,8 +259,11 @@ def _quietly(compose: Callable[..., Retriever], output: str, *more: Any) -> None
 
     quiet()
     made = compose(output, *more)
-    how = made.describe()
-    print(
-        f"{output}: {made.kind}, {how.name}, score mode {how.score_mode}, "
-        f"{counted(len(made.corpus), 'passage')}"
-    )
+    mode, passages = made.describe().score_mode, counted(len(made.corpus), "passage")
+    print(f"{output}: {kind_and_label(made)}, score mode {mode}, {passages}")
+
+
+def kind_and_label(retriever: Retriever) -> str:
+    """The kind of a retriever and its label, which names the kind already for most that are composed."""
+    label = retriever.describe().name
+    return label if retriever.kind in re.findall(r"[\w-]+", label) else f"{retriever.kind}, {label}"

@@ -42,10 +42,11 @@ def make_copy(name: str, output: str | Path) -> None:
         return
     from grls.io.files import atomic_folder
     from grls.models.load.language import PretrainedLM
+    from grls.models.load.saving import write_network
 
     loaded = PretrainedLM(name).load()
     with atomic_folder(Path(output) / COPY, _CONFIG) as folder:
-        loaded.model.save_pretrained(folder)
+        write_network(loaded.model, folder)
         loaded.tokenizer.save_pretrained(folder)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 _lock = Lock()
 _contexts: list[Callable[[], None]] = []
-"""One entry for each open context of :func:`without_loading_bars`: what shows the bars again."""
+"""One entry for each open context of :func:`without_weight_bars`: what shows the bars again."""
 
 
 def quiet() -> None:
@@ -50,8 +50,8 @@ def quiet() -> None:
 
 
 @contextmanager
-def without_loading_bars() -> Iterator[None]:
-    """A context in which transformers draws no progress bar while it reads weights.
+def without_weight_bars() -> Iterator[None]:
+    """A context in which transformers draws no progress bar while it reads or writes weights.
 
     Bars of downloads stay as they are. Contexts may overlap, also those of several threads: the bars return
     when the last one ends.

@@ -28,6 +28,7 @@ from grls.models.base import Floats
 from grls.models.encoder_input import special_tokens, without_controls
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import IncompleteError, open_config, opening
+from grls.models.load.saving import write_encoder
 from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
 from grls.models.load.sources import refuse_missing_folder
 from grls.models.precision import accelerator, move
@@ -160,7 +161,7 @@ class PairScorer:
                 "the cross-encoder has changed since it was loaded: load it again in float32, then save it."
             )
         reset_tokenizer(self.model.tokenizer)
-        self.model.save(str(folder), create_model_card=False)
+        write_encoder(self.model, folder)
 
     def cut_queries(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
         """The pairs that are too long and whose query is therefore cut.

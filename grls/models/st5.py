@@ -25,6 +25,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.models.encoder_input import padded
 from grls.models.load.opening import open_model, open_tokenizer
+from grls.models.load.saving import write_network
 from grls.models.seq2seq.plain import start_token
 
 
@@ -86,7 +87,7 @@ class FirstDecoderOutput(InputModule):
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write backbone (safetensors), tokenizer and settings of this module to a folder."""
-        self.backbone.save_pretrained(output_path)
+        write_network(self.backbone, output_path)
         self.save_tokenizer(output_path)
         self.save_config(output_path)
 

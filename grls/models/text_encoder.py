@@ -27,6 +27,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder
+from grls.models.load.saving import write_encoder
 from grls.models.load.sentence_folder import MODULES
 from grls.models.load.settings import settings_of
 from grls.models.precision import warn_of_emulation
@@ -226,7 +227,7 @@ class TextEncoder:
     def write(self, folder: Path) -> None:
         """Write to a temporary folder, which the caller renames."""
         reset_tokenizer(self.tokenizer)
-        self.model.save(str(folder), create_model_card=False)
+        write_encoder(self.model, folder)
 
 
 def _settings(module: Any) -> Any:

@@ -54,7 +54,7 @@ def test_a_hybrid_is_a_folder_of_relative_paths(
     priors = '[{"retriever": "dense", "weight": 2.5}, {"retriever": "bm25"}]'
     options = ["--hybrid.empty_weight=0.3", "--search.beams=4"]
     assert main(["index", "hybrid", "generator", f"--priors={priors}", "--output=made/hybrid", *options]) == 0
-    assert "made/hybrid: hybrid, hybrid, score mode renormalized with priors, 10" in capsys.readouterr().out
+    assert "made/hybrid: hybrid, score mode renormalized with priors, 10" in capsys.readouterr().out
     assert spec(place / "made" / "hybrid") == {
         "format": 1,
         "kind": "hybrid",
@@ -127,6 +127,26 @@ def test_a_cut_without_a_fit_is_refused_before_it_searches(
     for retrieve in (lambda: opened.retrieve(queries(), 3), lambda: opened.retrieve_chains(queries())):
         with pytest.raises(ConfigError, match=r"not known yet: `grls tune FOLDER --data D`"):
             retrieve()
+
+
+def test_no_stage_is_named_twice(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By no command that makes a folder of folders, also of such folders."""
+    dense = str(place / "dense")
+    generator, bm25 = str(place / "generator"), '--priors=[{"retriever": "bm25"}]'
+    one_hop = ["--hops.steps=ranked", "--hops.max=1"]
+    labels = {
+        "hops": (["hops", dense, "--hops.steps=fixed"], "biencoder in 20 hops"),
+        "ranked": (["hops", dense, *one_hop], "hops, biencoder ranked by 1 hop"),
+        "rescored": (["rescored", dense, f"--model={place / 'reads'}"], "biencoder, rescored"),
+        "cut": (["cut", str(place / "n-rescored")], "biencoder, rescored, cut"),
+        "fusion": (["fusion", dense, "bm25"], "fusion, biencoder + bm25"),
+        "hybrid": (["hybrid", generator, bm25], "hybrid"),
+    }
+    for name, (command, label) in labels.items():
+        capsys.readouterr()
+        assert main(["index", *command, f"--output={place / f'n-{name}'}"]) == 0
+        line = capsys.readouterr().out.splitlines()[0]
+        assert line.startswith(f"{place / f'n-{name}'}: {label}, score mode "), line
 
 
 @pytest.mark.parametrize("weight", [None, 0.5])

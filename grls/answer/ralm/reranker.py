@@ -26,6 +26,7 @@ from grls.models.cross_encoder import TRAINED
 from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
+from grls.models.load.saving import write_network
 from grls.models.load.sources import packaged_encoder, refuse_missing_folder
 from grls.models.precision import move, refuse_nan_logits
 
@@ -144,7 +145,7 @@ class Reranker:
             settings = {"max_tokens": self.max_tokens, "evidence_words": self.evidence_words}
             self.tokenizer.model_max_length = self.max_tokens  # the length that a cross-encoder reads
         setattr(self.model.config, TRAINED, settings)
-        self.model.save_pretrained(folder)
+        write_network(self.model, folder)
         reset_tokenizer(self.tokenizer)
         self.tokenizer.save_pretrained(folder)
 

@@ -4,5 +4,6 @@
 opens configs, tokenizers and weights, and refuses incomplete ones; ``sentence_folder`` does so for folders of
 sentence-transformers. ``build`` makes generators: pretrained, from scratch, or warm-started. ``language``
 opens language models. ``settings`` compares the settings in a folder with those of a manifest. ``kinds``
-selects the adapter of a model. ``large`` holds options for large models in training.
+selects the adapter of a model. ``saving`` writes weights. ``large`` holds options for large models in
+training.
 """

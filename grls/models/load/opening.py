@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 
 from grls.errors import ConfigError, GrlsError
 from grls.io.files import read_json
-from grls.io.logs import without_loading_bars
+from grls.io.logs import without_weight_bars
 from grls.models.load.sources import first_line
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
     import torch
 
     try:
-        with without_loading_bars():
+        with without_weight_bars():
             yield
     except IncompleteError as error:
         raise _cannot(what, name, error, remedy) from None

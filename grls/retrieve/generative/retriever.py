@@ -32,6 +32,7 @@ from grls.io.files import atomic_folder
 from grls.models.load.build import Pretrained, checked_stages
 from grls.models.load.kinds import is_causal
 from grls.models.load.language import weights_fingerprint
+from grls.models.load.saving import write_network
 from grls.models.load.settings import refuse_other_settings
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
@@ -201,7 +202,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
                 "the weights of the model are packed and cannot be saved: open it in float32 to save it."
             )
         with atomic_folder(folder, MANIFEST) as new:
-            self.model.save_pretrained(new / "model")
+            write_network(self.model, new / "model")
             reset_tokenizer(self.codec.tokenizer)
             self.codec.tokenizer.save_pretrained(new / "model")
             segments = self._segments()

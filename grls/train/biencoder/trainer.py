@@ -25,6 +25,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from grls.errors import ConfigError, WriteError
 from grls.io.files import is_write_failure
+from grls.io.logs import without_weight_bars
 from grls.models.biencoder import BiEncoderModel
 from grls.models.sessions.attention import plain_attention
 from grls.train.biencoder.callbacks import GiveBack, WriteLog
@@ -196,7 +197,8 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         plain, trained = self.weights.plain(), self.model
         try:
             self.model = plain or trained
-            super().save_model(output_dir, _internal_call)
+            with without_weight_bars():
+                super().save_model(output_dir, _internal_call)
         finally:
             self.model = trained
         self.weights.save_adapters(str(output_dir))

@@ -23,6 +23,7 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.files import atomic_folder, write_json
 from grls.models.load.build import BESIDE, TRAINING
+from grls.models.load.saving import write_network
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
@@ -240,7 +241,7 @@ class SaveModel(L.Callback):
     def _write(self, model: Any, module: Any, data: Any) -> None:
         """Write the model, its tokenizer, and the files beside them."""
         with atomic_folder(self.folder, "config.json") as new:
-            model.save_pretrained(new)
+            write_network(model, new)
             reset_tokenizer(module.tokenizer)
             module.tokenizer.save_pretrained(new)
             for name, content in data.beside_model().items():

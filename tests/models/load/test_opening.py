@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 from collections.abc import Callable
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from cross_encoders import cross_encoder
 from safetensors.torch import load_file, save_file
 from small_data import write_small
 from transformers import (
@@ -26,13 +28,16 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+import grls
 from grls.answer.ralm.reranker import Reranker
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
+from grls.models.cross_encoder import PairScorer
 from grls.models.entailment import load_entailment
 from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_stages, train_tokenizer
 from grls.models.load.language import PretrainedLM, load_language_model
 from grls.models.load.opening import opening
+from grls.models.load.saving import write_network
 from grls.retrieve.generative.folder import read_generative_manifest, read_limits
 
 ROOT = Path(__file__).parents[3]
@@ -303,6 +308,35 @@ def test_nowhere_may_a_folder_bring_code() -> None:
                 assert words.get("trust_remote_code") == "False", f"{file.name}, line {node.lineno}"
                 asked += 1
     assert asked >= 5
+
+
+def test_no_bar_is_drawn_while_weights_are_written(
+    models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.utils import logging as bars
+
+    monkeypatch.setattr(bars, "_tqdm_active", True)
+    generator = Pretrained(str(models / "t5")).load()
+    generator.model.save_pretrained(tmp_path / "plain")
+    assert "Writing model" in capfd.readouterr().err, "the library draws one"
+    BiEncoderModel.load(str(models / "sentence"), device="cpu").save(tmp_path / "sentence")
+    BiEncoderModel.from_generator(generator).save(tmp_path / "st5")
+    cross_encoder(tmp_path / "made")
+    capfd.readouterr()
+    PairScorer.load(str(tmp_path / "made"), "cpu").write(tmp_path / "cross-encoder")
+    write_network(Pretrained(str(models / "gpt2")).load().model, tmp_path / "gpt2")
+    assert capfd.readouterr().err == ""
+    assert bars.is_progress_bar_enabled()
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        write_network(generator.model, tmp_path / "file" / "model")
+
+
+def test_every_model_is_written_without_bars() -> None:
+    """By :mod:`grls.models.load.saving`: whoever asks the library itself draws its bars."""
+    saving = re.compile(r"\b(?:model|network|backbone)\.save(?:_pretrained)?\(")
+    files = [file for file in Path(grls.__file__).parent.rglob("*.py") if saving.search(file.read_text())]
+    assert [file.name for file in files] == ["saving.py"]
 
 
 def test_no_bar_is_drawn_while_weights_are_read(
