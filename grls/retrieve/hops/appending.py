@@ -218,21 +218,27 @@ class AppendingMultistep:
     def _keep(self, candidates: list[_Path], ended: list[list[_Path]]) -> list[_Path]:
         """The C best unfinished chains, until C have finished. Finished chains among the C best end."""
         candidates.sort(key=lambda path: -path.total)  # all have the same number of hops
-        candidates = limit_per_first(candidates, lambda path: path.hits[0].id, self.per_first)
+        candidates = limit_per_first(candidates, lambda path: (path.hits[0].id, path.done), self.per_first)
         finished = ended[candidates[0].query]
         finished += [path for path in candidates[: self.chains] if path.done]
-        if sum(path.done for path in finished) >= self.chains:
+        done = [path for path in finished if path.done]
+        if len(limit_per_first(done, lambda path: path.hits[0].id, self.per_first)) >= self.chains:
             return []
         return [path for path in candidates if not path.done][: self.chains]
 
     def _ranked(self, ended: list[_Path]) -> list[Chain]:
         chains = [self._chain(path) for path in ended]
         chains.sort(key=lambda chain: -chain.score)
-        return chains[: self.chains]
+        return limit_per_first(chains, _first, self.per_first)[: self.chains]
 
     def _chain(self, path: _Path) -> Chain:
         score = path.total / max(len(path.hits), 1) if self.dynamic else path.total
         return Chain(path.hits[:-1] if path.done else path.hits, score, path.done)
+
+
+def _first(chain: Chain) -> str | None:
+    """The first passage; None: nothing was found."""
+    return chain.hits[0].id if chain.hits else None
 
 
 def found_after(

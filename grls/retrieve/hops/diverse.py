@@ -1,4 +1,4 @@
-"""First-hop diversity: at most n of the chains that go on begin with the same passage.
+"""First-hop diversity: at most n chains that begin with the same passage go on, and at most n are returned.
 
 Without a limit, the continuations of one likely first passage may take all places of a chain search, and
 everything after another first passage is lost. The module knows no scores: chains come best first.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
+
+from grls.errors import ConfigError
 
 Kept = TypeVar("Kept")
 
@@ -33,3 +35,16 @@ def limit_per_first(
         if count[begins] <= limit:
             kept.append(chain)
     return kept
+
+
+def refuse_single_chain(limit: int | None, chains: int) -> None:
+    """Refuse a limit that has no effect, since one chain is kept.
+
+    Raises:
+        ConfigError: There is a limit, and one chain is kept.
+    """
+    if limit is not None and chains == 1:
+        raise ConfigError(
+            "hops.per_first limits the kept chains, and one chain is kept: set --hops.chains above 1, or "
+            "leave hops.per_first out."
+        )

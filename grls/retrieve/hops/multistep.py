@@ -211,19 +211,27 @@ class MultistepRetriever:
         if self.sets:
             candidates = _merged(candidates)
         candidates.sort(key=lambda chain: -chain.total)
-        candidates = limit_per_first(candidates, lambda chain: chain.passages[0], self.per_first)
+        candidates = limit_per_first(candidates, self._begins, self.per_first)
         query = candidates[0].query
         for chain in candidates[: self.chains]:
             if chain.passages[-1] == self.retriever.done:
                 ended[query].append((chain, True))
-        done = sorted((chain.total for chain, _ in ended[query]), reverse=True)
-        bar = done[self.chains - 1] if len(done) >= self.chains else float("-inf")
+        best = self._best(ended[query])
+        bar = best[-1][0].total if len(best) == self.chains else float("-inf")
         live = [chain for chain in candidates if chain.passages[-1] != self.retriever.done]
         return [chain for chain in live[: self.chains] if chain.total > bar]
 
-    def _ranked(self, ended: list[tuple[_Live, bool]]) -> list[Chain]:
-        ended.sort(key=lambda pair: -pair[0].total)
-        return [self._chain(chain, done) for chain, done in ended[: self.chains]]
+    def _begins(self, chain: _Live) -> tuple[int, bool]:
+        """What is counted: the first passage; ended chains take no place of those that go on."""
+        return chain.passages[0], chain.passages[-1] == self.retriever.done
+
+    def _best(self, ended: Sequence[tuple[_Live, bool]]) -> list[tuple[_Live, bool]]:
+        """The C best chains of a query, within the limit of those that begin with the same passage."""
+        ranked = sorted(ended, key=lambda pair: -pair[0].total)
+        return limit_per_first(ranked, lambda pair: pair[0].passages[:1], self.per_first)[: self.chains]
+
+    def _ranked(self, ended: Sequence[tuple[_Live, bool]]) -> list[Chain]:
+        return [self._chain(chain, done) for chain, done in self._best(ended)]
 
     def _chain(self, chain: _Live, done: bool) -> Chain:
         passages = chain.passages[:-1] if done else chain.passages

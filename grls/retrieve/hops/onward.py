@@ -30,7 +30,8 @@ FEATURES = (
     "log-probability of the last passage among the hits of its hop",
     "log-probability of the chain among the hits of its hops",
 )
-"""What the model reads of a hop. Scores are divided by T; the score of DONE is 0 where there is none."""
+"""What the model reads of a hop. Scores are divided by T. The second one is 0 where a retriever has no DONE;
+a DONE that is not among the best of a hop counts as its last hit, which it is below."""
 
 ENDS_BELOW = 0.1
 """A query whose chains have less probability than this takes no further hop."""
@@ -60,7 +61,7 @@ def hop_features(
 
     Args:
         logits: ``[n]`` scores of the hits divided by T; at least one.
-        done: The score of DONE divided by T; None: it has none.
+        done: The score of DONE divided by T; None: the retriever has no DONE.
         first: The best score of the query's first hop, divided by T.
         among: For each passage of the chain its log-probability among the hits of its hop; at least one.
     """

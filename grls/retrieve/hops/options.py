@@ -97,6 +97,10 @@ class HopOptions:
         self._check_ranked()
         if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError("hops.sets needs chains: choose --hops.steps dynamic or fixed.")
+        if self.per_first is not None and self.steps == "single":
+            raise ConfigError(
+                "hops.per_first limits chains of hops: choose --hops.steps ranked, fixed or dynamic."
+            )
         if self.choose != "likeliest" and self.steps != "dynamic":
             raise ConfigError(
                 f"hops.choose {self.choose} needs chains that end with DONE: choose --hops.steps dynamic."

@@ -51,6 +51,7 @@ from grls.retrieve.base import (
     untuned_fingerprint,
 )
 from grls.retrieve.hops.appending import found_after, written_after
+from grls.retrieve.hops.diverse import refuse_single_chain
 from grls.retrieve.hops.onward import ENDS_BELOW, SeenHop
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked_chains import RankedChain, Sets, as_chains
@@ -131,6 +132,7 @@ class RankedHops:
                 "index): leave hops.evidence out."
             )
         self.chains = self.hops.chains or _CHAINS
+        refuse_single_chain(self.hops.per_first, self.chains)
         ends = knows = False
         if isinstance(self.retriever, DecodesPassages):
             written = isinstance(self.retriever, WritesChains) and self.retriever.writes_chains
@@ -139,7 +141,7 @@ class RankedHops:
             ends = self.retriever.learned_done is not False
         self.ends = ends and self.hops.done
         self.temperature = self.hops.temperature or usual_temperature(self.retriever)
-        self._shares = HopShares(self.hops, self.temperature, self.ends, knows, self.seen)
+        self._shares = HopShares(self.hops, self.temperature, self.ends, ends, knows, self.seen)
 
     @property
     def corpus(self) -> Corpus:

@@ -30,6 +30,7 @@ from grls.retrieve.base import (
     unended_fingerprint,
 )
 from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.diverse import refuse_single_chain
 from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.options import HopOptions
@@ -232,11 +233,13 @@ def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | A
     writer = _writes_chains(retriever)
     if writer is not None:
         kept, branch = hops.chains or 4, hops.branch or 4
+        refuse_single_chain(hops.per_first, kept)
         how = (hops.count, dynamic, kept, branch, hops.done_bias)
         return MultistepRetriever(writer, *how, repeat=hops.repeat, sets=hops.sets, per_first=hops.per_first)
     if hops.sets:
         raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
     kept = hops.chains or 1
+    refuse_single_chain(hops.per_first, kept)
     how = (hops.count, dynamic, kept, hops.branch or kept, hops.done_bias)
     return AppendingMultistep(retriever, retriever.corpus, *how, repeat=hops.repeat, per_first=hops.per_first)
 

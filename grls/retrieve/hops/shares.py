@@ -23,6 +23,7 @@ class HopShares:
         hops: The options ``done_bias`` and ``onward``.
         temperature: Temperature T of the softmax over the scores.
         ends: Whether DONE ends chains; without effect where there is an onward model.
+        has_done: Whether the retriever scores DONE; a hop has no score where DONE is not among its best.
         knows_done: Whether the score of DONE is its log-probability; else it is a score as those of the hits.
         seen: Filled with what the hops of chains show, and DONE ends none then; None: not kept.
     """
@@ -30,6 +31,7 @@ class HopShares:
     hops: HopOptions
     temperature: float
     ends: bool
+    has_done: bool
     knows_done: bool
     seen: list[SeenHop] | None = None
 
@@ -58,7 +60,8 @@ class HopShares:
 
     def _onward(self, chain: RankedChain, hits: Sequence[Hit], logits: Floats, done: float | None) -> float:
         """The probability that the hop finds a gold passage; 1 where that is yet to be learned."""
-        scaled = None if done is None else done / self.temperature
+        unreached = float(logits.min()) if self.has_done else None
+        scaled = unreached if done is None else done / self.temperature
         features = hop_features(logits, scaled, chain.first / self.temperature, chain.among)
         if self.seen is not None:
             shares = np.exp(logits - np.logaddexp.reduce(logits)).tolist()

@@ -1,8 +1,10 @@
 """First-hop diversity: the limit on chains with the same first passage, in every chain search."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from grls.retrieve.base import Description, HopHits
 from grls.retrieve.hops.diverse import limit_per_first
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 
 CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdefg"])
 SHARES = {
@@ -105,10 +107,50 @@ def test_a_limit_is_recorded_and_must_be_at_least_one() -> None:
     with pytest.raises(ConfigError, match=r"hops\.per_first must be at least 1"):
         HopOptions("ranked", per_first=0)
     for steps in ("ranked", "fixed"):
-        made = [HopOptions(steps, max=2, per_first=limit) for limit in (None, 1, 2)]  # type: ignore[arg-type]
+        made = [HopOptions(steps, max=2, chains=3, per_first=n) for n in (None, 1, 2)]  # type: ignore[arg-type]
         over = [
             RankedHops(Tabled(), hops) if steps == "ranked" else HopsRetriever(Tabled(), hops)  # type: ignore[arg-type]
             for hops in made
         ]
         assert len({one.fingerprint() for one in over}) == 3
         assert [one.describe().options.get("per_first") for one in over] == [None, 1, 2]
+
+
+def test_a_limit_without_effect_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"hops\.per_first limits chains of hops: choose --hops\.steps"):
+        HopOptions(per_first=1)
+    for steps in ("ranked", "fixed"):
+        hops = HopOptions(steps, chains=1, per_first=1)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=r"one chain is kept: set --hops\.chains above 1"):
+            hop_by_hop(Tabled(), hops)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="one chain is kept"):
+        hop_by_hop(Tabled(), HopOptions("fixed", per_first=1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("done_bias", [0.0, 3.0, 6.0])
+def test_the_limit_is_of_what_is_returned(tmp_path: Path, limit: int, done_bias: float) -> None:
+    """Chains that had ended in earlier hops were not counted."""
+    retriever = small_retriever(write_small(tmp_path / "data"), beams=12)
+    hops = HopOptions("dynamic", max=4, chains=6, branch=12, done_bias=done_bias, per_first=limit)
+    *_, last = HopsRetriever(retriever, hops).walk([Query("q", "is the otter kind ?")])
+    (chains,) = last.chains()
+    firsts = Counter(chain.hits[0].id for chain in chains)
+    assert len(chains) == 6
+    assert max(firsts.values()) == limit
+
+
+def test_an_ended_chain_takes_no_place_of_one_that_goes_on() -> None:
+    """Scores are means, so a chain that goes on may end above one that ended before it."""
+
+    class Ending(Tabled):
+        learned_done = True
+
+        def retrieve_hop(self, *asked: Any, **more: Any) -> list[HopHits]:
+            steps = super().retrieve_hop(*asked, **more)
+            dones = [{1: math.log(0.6), 2: 0.0}.get(len(evidence)) for evidence in asked[1]]
+            return [step._replace(done=done) for step, done in zip(steps, dones, strict=True)]
+
+    hops = HopOptions("dynamic", max=3, chains=2, branch=2, per_first=1)
+    (chains,) = HopsRetriever(Ending(), hops).retrieve_chains(["?"])  # type: ignore[arg-type]
+    assert ["".join(hit.id for hit in chain.hits) for chain in chains] == ["ac", "beg"]

@@ -109,6 +109,22 @@ def test_it_takes_the_place_of_done() -> None:
     assert certain == pytest.approx(probabilities(Known(TABLE), max=2, done=False))
 
 
+def test_a_done_that_a_hop_does_not_reach_is_below_its_hits() -> None:
+    """It had counted as one that is as likely as the best hit."""
+
+    def of_done(retriever: Known) -> list[float]:
+        seen: list[SeenHop] = []
+        RankedHops(retriever, HopOptions("ranked", max=2), None, seen).retrieve(["?"], 6)  # type: ignore[arg-type]
+        return [one.features[1] for one in seen]
+
+    assert of_done(Known(TABLE)) == pytest.approx([math.log(0.2 / 0.5), 0.0])
+    unreached = {**TABLE, "a": {"c": 0.5, "b": 0.3}}
+    assert of_done(Known(unreached)) == pytest.approx([math.log(0.3 / 0.5), 0.0])
+    never = Known(unreached)
+    never.learned_done = False  # type: ignore[assignment]
+    assert of_done(never) == [0.0, 0.0]
+
+
 def test_a_query_ends_where_little_probability_goes_on() -> None:
     going, ending = Known(TABLE), Known(TABLE)
     probabilities(going, max=3, onward=always(0.2))
