@@ -98,7 +98,7 @@ def main() -> None:
         for language, row in rows.items()
     ]
     table.append(("mean", *map(_mean, zip(*rows.values(), strict=True))))
-    print_table("recall@1 of BM25, 12 queries a language", header, table)
+    print_table("R@1 of BM25, 12 queries a language", header, table)
 
 
 def _mean(column: Sequence[float | None]) -> str:

@@ -29,6 +29,7 @@ from benchmarks.trainings import options as training
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
+from grls.evaluation.labels import measure_label
 from grls.io.files import atomic_file
 from grls.models.precision import Precision
 from grls.runs.manifest import read_info
@@ -183,9 +184,9 @@ def flat(measures: Mapping[str, Any]) -> dict[str, float]:
         if isinstance(value, Mapping):
             for key, number in flat(value).items():
                 says_group = any(word in key for word in group.split())  # "sequence recall", "recall@5"
-                named[key if says_group else f"{group} {key}"] = number
+                named[measure_label(*([] if says_group else [group]), key)] = number
         elif isinstance(value, float):
-            named[group] = value
+            named[measure_label(name)] = value
     return named
 
 

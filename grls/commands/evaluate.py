@@ -41,9 +41,9 @@ def evaluate(
         baseline: Another run of the same queries. For each recall and measure, the difference of the run to
             the baseline is printed, with the 95 % interval and p of a paired test over queries.
         price: Run of the same system without an end: a fixed number of hops beside runs that end by DONE,
-            the ranking before the cut beside a run that was cut. The price of the end is printed: set F1 with
-            the known number of gold passages less set F1 as ended. null: such a run among those that are
-            scored, if there is one.
+            the ranking before the cut beside a run that was cut; null: such a run among those that are
+            scored, if there is one. The price of the end is printed: set F1 with the known number of gold
+            passages less set F1 as ended.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
         autoais: Whether evidence supports answers.
         limit: Number of first queries that were answered; null: all. Queries without an answer score 0.

@@ -33,6 +33,7 @@ from grls.data.types import Hit, Query
 from grls.errors import MismatchError
 from grls.evaluation.by_type import scores_by_type
 from grls.evaluation.graph import Reading
+from grls.evaluation.labels import measure_label
 from grls.evaluation.measures import MEASURES, mean_values
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
@@ -189,10 +190,9 @@ def format_report(report: Report) -> str:
         lines.append(f"{'queries, all unseen':<22}" + _percent(alone / report["queries"]["judged"]))
     for section in ("measures", "path_match", "set", "hops", "done_missing", "graph", "graph_reuse"):
         for name, value in report.get(section, {}).items():
-            label = name if section in (name, "measures", "hops") else f"{section} {name}"
-            lines.append(
-                f"{label.replace('_', ' '):<22}" + (_percent(value) if name != "queries" else f"{value:>8}")
-            )
+            shown = _percent(value) if name != "queries" else f"{value:>8}"
+            keys = [name] if section in (name, "measures", "hops") else [section, name]
+            lines.append(f"{measure_label(*keys):<22}{shown}")
     lines += _type_lines(report, ks)
     return "\n".join(lines)
 

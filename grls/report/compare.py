@@ -78,7 +78,7 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     rows = [_priced(group, group.runs[ended], group.runs[other], seed) for ended, other in pairs.items()]
     if not rows:
         return None
-    heads = ("run", "beside", "ended by", "set F1 (%)", "F1, known number (%)")
+    heads = ("run", "beside", "ended by", "set F1 (%)", "set F1, known number (%)")
     tests = ("price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long")
     return Table(
         f"price-{group.group.name}",

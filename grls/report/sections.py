@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grls.evaluation.graph import GraphErrors
+from grls.evaluation.labels import measure_label
 from grls.report.blocks import Column, Row, Table, Value, printed, value_table
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import IDENTITY, REACH, across, identity
@@ -125,7 +126,7 @@ def spoken(name: str) -> str:
         "seen_unseen": "recall of seen and unseen gold",
         "graph": "success and error rates of proof graphs",
         "graph_reuse": "success and error rates of proof graphs, statements used again",
-    }.get(name, name.replace("_", " "))
+    }.get(name) or measure_label(name)
 
 
 def _column(metric: str) -> Column:

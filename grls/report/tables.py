@@ -90,7 +90,7 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
         ("precision", Column("precision")),
         ("recall", Column("recall")),
         ("f1", Column("set F1")),
-        ("f1_known_number", Column("F1, known number")),
+        ("f1_known_number", Column("set F1, known number")),
         ("done_missing", Column("DONE missing", best="low")),
         ("length", Column("mean length", "number", "")),
     ]
@@ -101,11 +101,11 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
         groups,
         rows,
         columns,
-        "Averages of each query's precision, recall and F1. F1, known number: of the first n passages, for n "
-        "gold passages; a chain that ended before them stays short. DONE missing: share of dynamic chains "
-        "that ended without DONE. Mean length: passages in a chain. A run that pools the passages of several "
-        "chains is a ranking and has only F1 with the known number; so has an ensemble of fixed runs if some "
-        "members are missing here.",
+        "Averages of each query's precision, recall and F1. Set F1, known number: of the first n passages, "
+        "for n gold passages; a chain that ended before them stays short. DONE missing: share of dynamic "
+        "chains that ended without DONE. Mean length: passages in a chain. A run that pools the passages of "
+        "several chains is a ranking and has only set F1 with the known number; so has an ensemble of fixed "
+        "runs if some members are missing here.",
     )
 
 

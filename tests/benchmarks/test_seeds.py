@@ -217,7 +217,7 @@ def test_a_small_run_measures_each_seed(
     assert any(row[-2] != row[-1].removesuffix(" |") for row in rows)  # the seeds differ
     names = {"single", "narrow", "bm25", "bm25 + single", "bm25, cut", "bm25 + single, cut"}
     assert {row[0].removeprefix("| ") for row in rows} == names
-    assert {row[1] for row in rows if row[0] == "| bm25, cut"} >= {"set f1", "set precision"}
+    assert {row[1] for row in rows if row[0] == "| bm25, cut"} >= {"set F1", "set precision"}
     assert all(row[3] == "0.0" for row in rows if row[0] == "| bm25")
     before = (tmp_path / "runs" / "small" / "seed-0" / "single-test.jsonl").stat().st_mtime_ns
     main("small", (0, 1))
@@ -230,7 +230,8 @@ def test_the_table_has_mean_and_spread() -> None:
     ]
     assert table(found, (0, 1)).splitlines()[2:] == ["| single | recall@5 | 60.0 | 14.1 | 50.0 | 70.0 |"]
     groups = {"set": {"f1": 0.5}, "seen_unseen": {"seen_recall@5": 0.5, "seen_queries": 3}}
-    assert list(flat(groups)) == ["set f1", "seen recall@5"]
+    groups |= {"done_missing": {"done_missing": 0.5}}
+    assert list(flat(groups)) == ["set F1", "seen recall@5", "DONE missing"]
     assert "| 60.0 | – |" in table([{"single": {"recall@5": 0.6}}], (0,))
 
 

@@ -1,4 +1,4 @@
-"""Set F1 with the known number of gold passages: the score of a system that is told how many to return.
+"""Set F1 with the known number of gold passages: the score of a system that knows how many to return.
 
 Convention: for a query with n gold passages, the first n distinct passages of its chain or ranking are
 returned, and their :mod:`set F1 <grls.evaluation.metrics.set_f1>` is averaged over queries. If there are n of
