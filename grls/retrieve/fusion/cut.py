@@ -166,14 +166,15 @@ class CutRetriever:
         retriever: Ranks.
         size: Fitted on its rankings of development queries; None: not yet, and it cuts nothing before.
         depth: Passages of a ranking that are looked at: as many as when ``size`` was fitted.
+        place: The folder that it was opened from, for errors.
     """
 
     kind = "cut"
     folders = ("retriever",)
 
-    def __init__(self, retriever: Retriever, size: SetSize | None, depth: int):
+    def __init__(self, retriever: Retriever, size: SetSize | None, depth: int, place: str | Path = "FOLDER"):
         check_counts(depth=depth)
-        self.retriever = retriever
+        self.retriever, self.place = retriever, place
         self.size = size
         self.depth = depth
 
@@ -184,7 +185,7 @@ class CutRetriever:
         check_fields(spec, ("retriever", "depth"), ("size",), file)
         size = None if "size" not in spec else _size(made(_Record, spec["size"], file, "size"), file)
         own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
-        return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth)
+        return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth, folder)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
@@ -243,7 +244,7 @@ class CutRetriever:
         """
         if self.size is None:
             raise ConfigError(
-                "where rankings end is not known yet: `grls tune FOLDER --data D` finds it on dev."
+                f"where rankings end is not known yet: `grls tune {self.place} --data D` finds it on dev."
             )
         return self.size
 
