@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_helpers import GOOD, dataset, write
+from small_data import passages, small_retriever, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.price import format_price, price_of_end, price_of_run, runs_without_end
-from grls.runs.manifest import RunInfo
+from grls.runs.manifest import RunInfo, read_info
 
 ENDED = [["a"], ["a", "b"], ["a", "b", "x"], ["x", "a", "b"]]
 WHOLE = [["a", "b", "c"], ["a", "b", "c"], ["a", "b", "x"], ["x", "a", "b"]]
@@ -139,3 +140,28 @@ def test_a_price_that_is_asked_for_needs_an_end_and_the_same_system(data, tmp_pa
     assert priced.groups["all"].price.difference == pytest.approx(0.35)  # whoever names it says that it fits
     assert main(["evaluate", "x.answers.jsonl", "--data", str(data), "--price", fixed]) == 1
     assert "--price and --examples are of runs" in capsys.readouterr().err
+
+
+def test_what_is_retrieved_is_known_by_retriever_search_and_filters(tmp_path, capsys):
+    data = write_small(tmp_path / "data")
+    small_retriever(data).save_pretrained(tmp_path / "r")
+
+    def retriever_of(name, *options):
+        given = [str(tmp_path / "r"), f"--data={data}", "--device=cpu", f"--output={tmp_path / name}"]
+        assert main(["retrieve", *given, "--split=test", *options]) == 0
+        return read_info(tmp_path / f"{name}.jsonl").retriever
+
+    dynamic = ("--hops.steps=dynamic", "--hops.max=2", "--hops.done_bias=1", "--hops.choose=expected-f1")
+    fixed = ("--hops.steps=fixed", "--hops.max=3")
+    ended = retriever_of("ended", *dynamic)
+    assert ended == retriever_of("fixed", *fixed) != ""
+    allowed = tmp_path / "allowed"
+    allowed.write_text("\n".join(passage.id for passage in passages()))
+    for n, other in enumerate(("--hops.chains=2", "--search.beams=3", f"--filter.allow={allowed}")):
+        assert retriever_of(f"other{n}", *fixed, other) != ended
+    capsys.readouterr()
+    runs = [str(tmp_path / f"{name}.jsonl") for name in ("ended", "other0", "fixed", "other1")]
+    assert main(["evaluate", *runs, f"--data={data}"]) == 0
+    assert (
+        capsys.readouterr().out.count(f"known: the first n passages of {runs[2]}, for n gold passages") == 1
+    )

@@ -8,7 +8,7 @@ from grls.data.types import Chain, Hit
 from grls.errors import ConfigError
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.fusion.runs import RunFusion, shared_steps
-from grls.runs.manifest import RunInfo
+from grls.runs.manifest import RunInfo, Steps
 from grls.runs.run import Run
 
 INFO = RunInfo("bm25", "one", "single", "c", "q", "data", "test", "bm25", stages=("retrieve",), seconds=2.0)
@@ -51,3 +51,23 @@ def test_steps_are_those_of_all_members() -> None:
     without = Run({"q": [Hit("a", 1.0)]}, info=replace(INFO, steps="dynamic"), path="d.trec")
     with pytest.raises(ConfigError, match=r"d\.trec is dynamic, and its chains stand in JSONL alone"):
         shared_steps([without, without])
+
+
+def test_a_fusion_is_known_by_its_members_whatever_ends_them() -> None:
+    def fused(steps: Steps, *members: str, weights: tuple[float, ...] | None = None) -> str:
+        chains = CHAINS.chains if steps == "dynamic" else {}
+        runs = [
+            replace(FIRST, chains=chains, info=replace(INFO, steps=steps, retriever=one)) for one in members
+        ]
+        made = RunFusion.of(runs, None, "max").ensemble(runs, Fusion("rrf", weights=weights), None, {})
+        assert made.info is not None
+        return made.info.retriever
+
+    assert fused("dynamic", "a", "b") == fused("fixed", "a", "b") != ""
+    others = {
+        fused("fixed", "a", "c"),
+        fused("fixed", "b", "a"),
+        fused("fixed", "a", "b", weights=(1.0, 2.0)),
+    }
+    assert len(others | {fused("fixed", "a", "b")}) == 4
+    assert fused("fixed", "a", "") == ""
