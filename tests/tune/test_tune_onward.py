@@ -2,9 +2,11 @@
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -148,6 +150,20 @@ def test_what_the_queries_cannot_tell_is_not_learned(
     tune_folder(folder, DEV, replace(GRID, onward=False), Opening(), "x")
     assert "onward" not in capsys.readouterr().out
     assert "onward" not in (folder / "grls.json").read_text()
+
+
+def test_a_killed_run_goes_on_with_what_it_has_measured(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder, tmp_path / "whole")
+    whole = tune_folder(tmp_path / "whole", DEV, GRID, Opening(), "x")
+    with monkeypatch.context() as patched:
+        patched.setattr("grls.tune.run.update_spec", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            tune_folder(folder, DEV, GRID, Opening(), "x")
+    monkeypatch.setattr(RankedHops, "retrieve_by_hops", Mock(side_effect=AssertionError))
+    assert tune_folder(folder, DEV, GRID, Opening(), "x") == whole
+    assert (folder / "grls.json").read_bytes() == (tmp_path / "whole" / "grls.json").read_bytes()
 
 
 def test_a_tuned_folder_is_tuned_again_as_the_first_time(folder: Path) -> None:
