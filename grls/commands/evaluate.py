@@ -77,6 +77,7 @@ def evaluate(
         report = _answers(runs, data, split, ks, autoais, limit, device)
     else:
         names = measure_names(MEASURES if measures is None else measures)
+        pairs = _priced(runs, price)  # what cannot be priced is refused before anything is scored
         corpus = Corpus.read(data)
         reports = []
         for number, run in enumerate(runs):
@@ -85,7 +86,7 @@ def evaluate(
             reports.append(_run(run, data, split, ks, names, baseline, examples, corpus))
         each = [{"run": run, **report} for run, report in zip(runs, reports, strict=True)]
         report = reports[0] if len(reports) == 1 else {"runs": each}
-        if prices := _prices(runs, price, data, split, corpus):
+        if prices := _prices(pairs, len(runs) > 1, data, split, corpus):
             report["prices"] = prices
     if output is not None:
         write_json(output, report)
@@ -122,23 +123,40 @@ def _run(
     return report
 
 
-def _prices(
-    runs: list[str], unended: str | None, data: str, split: str | None, corpus: Corpus
-) -> list[dict[str, Any]]:
-    """Print and return the prices of the ends of runs, beside one run or those that belong to them."""
-    from grls.evaluation.price import format_price, price_of_run, runs_without_end
-    from grls.io.terminal import visible
+def _priced(runs: list[str], unended: str | None) -> list[tuple[str, str]]:
+    """Runs whose ends have a price, each with one run or the one that belongs to it.
+
+    Raises:
+        ConfigError: The run that is named gives no price.
+    """
+    from grls.evaluation.price import refuse_no_pair, runs_without_end
+    from grls.runs.comparable import load_runs
     from grls.runs.manifest import read_info
 
     if unended is None:
         pairs = runs_without_end([read_info(run) for run in runs])
-        beside = [(runs[ended], runs[other]) for ended, other in pairs.items()]
-    else:
-        beside = [(run, unended) for run in runs if run != unended]
+        return [(runs[ended], runs[other]) for ended, other in pairs.items()]
+    others = [run for run in runs if run != unended]
+    if not others:
+        raise ConfigError(
+            f"--price {unended} is the run itself: give a run of the same system without an end."
+        )
+    for run in others:
+        refuse_no_pair(*load_runs([run, unended]))
+    return [(run, unended) for run in others]
+
+
+def _prices(
+    pairs: list[tuple[str, str]], several: bool, data: str, split: str | None, corpus: Corpus
+) -> list[dict[str, Any]]:
+    """Print and return the prices of the ends of runs, each beside another run."""
+    from grls.evaluation.price import format_price, price_of_run
+    from grls.io.terminal import visible
+
     prices = []
-    for run, other in beside:
+    for run, other in pairs:
         price = price_of_run(run, other, data, split, corpus)
-        named = f"{run}: " if len(runs) > 1 else ""
+        named = f"{run}: " if several else ""
         print("\n" + visible(named + format_price(price, other)))
         prices.append({"run": run, "unended": other, **price.record()})
     return prices

@@ -165,3 +165,18 @@ def test_what_is_retrieved_is_known_by_retriever_search_and_filters(tmp_path, ca
     assert (
         capsys.readouterr().out.count(f"known: the first n passages of {runs[2]}, for n gold passages") == 1
     )
+
+
+def test_a_price_that_cannot_be_is_refused_before_anything_is_scored(data, tmp_path, capsys):
+    """The report was printed and then lost: its file was not written."""
+    ended = write(tmp_path / "a", data, SHORT, retriever="one")
+    again = write(tmp_path / "b", data, GOOD, retriever="one")
+    for price, problem in (
+        (again, "ends by itself, so it lacks the passages after its end"),
+        (ended, "is the run itself"),
+        (str(tmp_path / "none.jsonl"), "no such file"),
+    ):
+        assert main(["evaluate", ended, "--data", str(data), "--price", price]) == 1
+        out, err = capsys.readouterr()
+        assert problem in err
+        assert not out
