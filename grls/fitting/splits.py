@@ -29,6 +29,7 @@ from grls.data.dataset import (
     write_dataset,
 )
 from grls.data.dataset_check import check_data, format_faults
+from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
 from grls.data.types import Query
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
@@ -112,13 +113,14 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
 
     Args:
         data: Data set folder in BEIR's layout; queries and judgements may be missing. Without any qrels the
-            evidence of the queries is their gold, as of the split to learn from.
+            evidence of the queries is their gold, as of the split to learn from, and every query needs it.
+            Queries that no qrels name take no part.
         options: The names of the splits.
         name: What results call it; None: its folder.
 
     Raises:
-        DataError: With all faults of queries and judgements, a passage without a text, or a split that is
-            asked for and missing.
+        DataError: With all faults of queries and judgements, a passage without a text, a query without
+            evidence where there are no qrels, or a split that is asked for and missing.
     """
     corpus = Corpus.read(data)
     _refuse_empty(corpus)
@@ -132,9 +134,13 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
     names = {TRAIN: options.train_split, DEV: options.dev_split, TEST: options.test_split}
     qrels = {split: found for split, name in names.items() if (found := _judged(data, split, name))}
     queries = read_queries(data) if qrels else _without_qrels(data)
-    notes: tuple[str, ...] = ()
-    if not qrels and (gold := evidence_qrels(queries)):
-        qrels, notes = {TRAIN: gold}, (_of_evidence(len(queries), len(gold)),)
+    notes = _of_no_qrels(data, queries) if qrels else ()
+    if not qrels and queries:
+        gold = evidence_qrels(queries)
+        without = [query.id for query in queries if query.id not in gold]
+        refuse_without_gold(without, Path(data) / "queries.jsonl", hint=WITHOUT_QRELS)
+        qrels = {TRAIN: gold}
+        notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
     judged = {query for split in qrels.values() for query in split}
     asked = [query for query in queries if query.id in judged]
     return SourceData(data, name or data, corpus, asked, qrels, notes)
@@ -147,12 +153,12 @@ def _without_qrels(data: str) -> list[Query]:
     return read_queries(data) if wanted else []
 
 
-def _of_evidence(queries: int, judged: int) -> str:
-    """The note of a data set whose gold is the evidence of its queries."""
-    left = queries - judged
-    others = f"; {counted(left, 'query has', 'queries have')} none and " + ("is" if left == 1 else "are")
-    lost = f"{others} left out" if left else ""
-    return f"no qrels: the evidence of {counted(judged, 'query')} is the gold{lost}"
+def _of_no_qrels(data: str, queries: list[Query]) -> tuple[str, ...]:
+    """The note of queries that no qrels of the data set name."""
+    files = sorted((Path(data) / "qrels").glob("*.tsv"))
+    named = {name for file in files for name in read_qrels(file)}
+    left = sum(query.id not in named for query in queries)
+    return (f"{counted(left, 'query is', 'queries are')} in no qrels, and left out",) if left else ()
 
 
 def _judged(data: str, split: str, name: str) -> Qrels:

@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import names_fault
 from fit_helpers import fit_options, write_fit_data
 from small_data import passages, queries, write_jsonl
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
+from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
@@ -59,8 +61,8 @@ def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:
 
 
 def without_qrels(folder: Path) -> Path:
-    """The small data set without qrels, and one query without evidence."""
-    write_dataset(folder, passages(), [*queries(), Query("q-none", "who is it ?")], {})
+    """The small data set without qrels."""
+    write_dataset(folder, passages(), queries(), {})
     return folder
 
 
@@ -70,16 +72,42 @@ def test_without_qrels_evidence_is_the_gold_and_that_is_said(tmp_path: Path) -> 
     assert made.counts() == {"train": 13, "dev": 3}
     gold = {**made.qrels["train"], **made.qrels["dev"]}
     assert gold == {query.id: dict.fromkeys(query.evidence, 1) for query in queries()}
-    assert made.notes[0] == (
-        "no qrels: the evidence of 16 queries is the gold; 1 query has none and is left out"
-    )
+    assert made.notes[0] == "no qrels: the evidence of 16 queries is the gold"
     assert made.notes[1] == "no dev queries: 3 of the 16 training queries are split off as dev"
 
 
 def test_evidence_does_not_replace_qrels_of_other_splits(tmp_path: Path) -> None:
-    data = without_qrels(tmp_path / "data")
-    write_jsonl(data / "qrels" / "other.tsv", ["query-id\tcorpus-id\tscore", "q-none\tr0\t1"])
+    data, last = without_qrels(tmp_path / "data"), queries()[-1].id
+    write_jsonl(data / "qrels" / "other.tsv", ["query-id\tcorpus-id\tscore", f"{last}\tr0\t1"])
     assert divided(data).pseudo == ("train", "dev")
+
+
+@pytest.mark.parametrize("kept", [0, 15])
+def test_a_query_without_gold_is_refused_from_a_folder_and_from_python(kept: int, tmp_path: Path) -> None:
+    """Whether all lack gold or one; in a folder without qrels the gold is the evidence."""
+    asked = [*queries()[:kept], Query("q-none", "who is it ?")]
+    write_dataset(tmp_path / "data", passages(), asked, {})
+    file = tmp_path / "data" / "queries.jsonl"
+    told = r"1 query has no gold passage: 'q-none' .*Add gold passages for each, or leave such queries out\."
+    names_fault(told, file, None, read_source, str(tmp_path / "data"), fit_options())
+    gold = {query.id: list(query.evidence) for query in asked if query.evidence}
+    for given in (gold, gold | {"q-none": []}, None):
+        with pytest.raises(DataError, match=told.replace(" .*", ".*")):
+            gold_of(given, asked)
+    with pytest.raises(DataError, match=told):
+        gold_of(None, tmp_path / "data")
+
+
+def test_queries_that_no_qrels_name_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    """A file of all queries, of which one has judgements of some, is usual; lists name what is asked."""
+    data = write_fit_data(tmp_path / "data")
+    notes, judged = divided(data).notes, gold_of("train", data).qrels
+    with (data / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "q-none", "text": "who is it ?"}\n{"_id": "q-else", "text": "who was it ?"}\n')
+    assert divided(data).notes == ("2 queries are in no qrels, and left out", *notes)
+    assert gold_of("train", data).qrels == judged
+    write_jsonl(data / "qrels" / "other.tsv", ["query-id\tcorpus-id\tscore", "q-else\tr0\t1"])
+    assert divided(data).notes == ("1 query is in no qrels, and left out", *notes)
 
 
 def test_a_test_split_alone_is_for_the_report_alone(tmp_path: Path) -> None:

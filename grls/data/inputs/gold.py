@@ -26,6 +26,7 @@ from grls.data.types import Query
 from grls.errors import DataError
 from grls.io.counts import counted
 
+WITHOUT_QRELS = " (without qrels, the lists in the field 'evidence' of the queries count)"
 _NO_GOLD = " (without gold, the lists in the field 'evidence' of the queries count)"
 
 
@@ -150,7 +151,7 @@ def _from_file(file: Path, queries: list[Query], subset: bool) -> Gold:
             file,
         )
     if not subset:
-        _refuse_unjudged([query.id for query in queries if query.id not in qrels], file, unknown)
+        refuse_without_gold([query.id for query in queries if query.id not in qrels], file, unknown)
     judged = [query for query in queries if query.id in qrels]
     if not judged:
         raise DataError("the file judges none of the queries.", file)
@@ -160,14 +161,25 @@ def _from_file(file: Path, queries: list[Query], subset: bool) -> Gold:
 def _joined(queries: list[Query], of_queries: Mapping[str, OfQuery], hint: str) -> Gold:
     ids = {query.id for query in queries}
     without = [q.id for q in queries if q.id not in of_queries or not relevant(of_queries[q.id].grades)]
-    _refuse_unjudged(without, SOURCE, of_queries.keys() - ids, hint)
+    refuse_without_gold(without, SOURCE, of_queries.keys() - ids, hint)
     completed = [_completed(query, of_queries[query.id]) for query in queries]
     return Gold(completed, {query.id: of_queries[query.id].grades for query in queries})
 
 
-def _refuse_unjudged(
-    without: list[str], source: str | Path, further: Collection[str], hint: str = ""
+def refuse_without_gold(
+    without: list[str], source: str | Path, further: Collection[str] = (), hint: str = ""
 ) -> None:
+    """Refuse queries without gold passages: their training or measure would mean nothing.
+
+    Args:
+        without: The ids of such queries; none: nothing is refused.
+        source: Where the gold was looked for.
+        further: Ids that have gold, but are no queries: perhaps misspelled.
+        hint: What else is to know, after the names of the queries.
+
+    Raises:
+        DataError: There are such queries.
+    """
     if without:
         others = f"; there is gold of {name_list(sorted(further), 3)}, which is no query" if further else ""
         raise DataError(
