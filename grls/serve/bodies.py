@@ -21,7 +21,11 @@ class HopsBody(Body):
     """Retrieval hop by hop."""
 
     steps: HopSteps = Field(description="single, fixed, dynamic (until DONE) or ranked.")
-    max: int | None = Field(None, ge=1, description="Number of hops, or the largest number; null: a default.")
+    max: int | None = Field(
+        None,
+        ge=1,
+        description="Number of hops, or the largest number; null: as the folder says, or a default.",
+    )
 
 
 class Filtered(Body):

@@ -47,8 +47,8 @@ class HopOptions:
         per_first: Largest number of kept chains that begin with the same passage (first-hop diversity);
             null: no limit.
         onward: The onward model, which tells from the scores of a hop how probable it is that the hop finds a
-            gold passage: six weights and the bias. It takes the place of DONE; `grls tune` learns it
-            (ranked).
+            gold passage: six weights and the bias. It takes the place of DONE; `grls tune` learns it, with
+            the temperature and evidence that it stores beside it (ranked).
 
     Raises:
         ConfigError: A count is not positive, the bias is not a finite number, or an option needs other steps.

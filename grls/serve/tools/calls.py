@@ -44,7 +44,10 @@ StepsField = Annotated[
         description="fixed: as many hops as max; dynamic: until it is done; null: as the retriever is set."
     ),
 ]
-MaxField = Annotated[int | None, Field(ge=1, description="Largest number of hops; null: a default.")]
+MaxField = Annotated[
+    int | None,
+    Field(ge=1, description="Largest number of hops; null: as the retriever is set, or a default."),
+]
 IdsField = Annotated[list[str], Field(min_length=1, description="Ids of passages, as search returns them.")]
 
 
