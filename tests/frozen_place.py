@@ -145,8 +145,8 @@ def curve(output: Path, *names: str) -> dict[str, list[float]]:
     return {name: [value for _, value in sorted(logged(output, name).items())] for name in names}
 
 
-LATER = ("hops", "by_type")
-"""Sections of a report that were added after its values were frozen."""
+LATER = ("hops", "by_type", "f1_known_number")
+"""Sections and measures of a report that were added after its values were frozen."""
 
 
 def measures(run: str, data: Path, split: str) -> dict[str, dict[str, Any]]:
@@ -154,7 +154,12 @@ def measures(run: str, data: Path, split: str) -> dict[str, dict[str, Any]]:
     output = f"{run}.metrics.json"
     called("evaluate", f"{run}.jsonl", f"--data={data}", f"--split={split}", f"--output={output}")
     report = json.loads(Path(output).read_text())
-    return {name: some for name, some in report.items() if isinstance(some, dict) and name not in LATER}
+    sections = {name: some for name, some in report.items() if isinstance(some, dict) and name not in LATER}
+    kept = {
+        name: {key: value for key, value in some.items() if key not in LATER}
+        for name, some in sections.items()
+    }
+    return {name: some for name, some in kept.items() if some}
 
 
 def reached(printed: str) -> dict[str, float]:
