@@ -305,7 +305,7 @@ class Ranges:
 
     Each place has a binary tree, in which a range is at most 2 log R nodes. Differences of cumulative sums
     would need only two look-ups, but would lose all digits of a range with a small mass. Sums of positive
-    numbers lose none.
+    numbers lose none. A place is read once its values are set; before, it takes no memory and no time.
 
     Args:
         work: The reduction.
@@ -319,7 +319,7 @@ class Ranges:
         self._neutral = neutral
         self._rows = rows
         self._size = 1 << max(rows - 1, 0).bit_length()
-        self._nodes = np.full((places, 2 * self._size), neutral)
+        self._nodes = np.empty((places, 2 * self._size))  # not filled: a search of one query has many places
 
     def put(self, places: Ints, leaves: Floats) -> None:
         """Set the values ``[n, R]`` of these places."""

@@ -1,6 +1,8 @@
 """Priors in the search: against every passage's own score, against the plain search, and alone."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -288,6 +290,22 @@ def test_ranges_equal_plain_reductions(rows: int, seed: int) -> None:
             for p, a, b in zip(places, low, high, strict=True)
         ]
         assert ranges.over(places, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
+
+
+def test_places_that_stay_free_take_no_memory() -> None:
+    """A search that queries join has places for many; each has 16 bytes a row, and rows may be millions."""
+    file = Path("/proc/self/statm")
+    if not file.is_file():
+        pytest.skip("needs /proc")
+
+    def resident() -> int:
+        return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    ranges = Ranges(np.add, 0.0, 64, 1 << 19)  # half a gigabyte
+    ranges.put(np.array([3]), np.ones((1, 1 << 19)))
+    assert ranges.whole(np.array([3])) == 1 << 19
+    assert resident() - before < 100e6
 
 
 def test_a_small_mass_beside_a_great_one_keeps_its_digits() -> None:
