@@ -231,6 +231,19 @@ assert not loaded, loaded
     assert done.returncode == 0, done.stderr
 
 
+def test_a_search_by_a_generator_loads_nothing_of_encoders_and_trainings(retriever: Path) -> None:
+    unused = ("lightning", "sentence_transformers", "faiss", "datasets", "pandas", "sklearn", "peft")
+    program = f"""
+import sys
+from grls.cli import main
+assert main(["search", {str(retriever)!r}, "is the otter calm ?", "--device", "cpu"]) == 0
+loaded = [name for name in {unused!r} if name in sys.modules]
+assert not loaded, loaded
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
     assert "colour" in refuses(capsys, "check", data, "--colour=red")
