@@ -96,6 +96,10 @@ class MemoryTable:
         self._batches = data.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
 
+    def __reduce__(self) -> tuple[type[MemoryTable], tuple[pa.Table]]:
+        """Batches are views of the table, so they do not travel to another process."""
+        return MemoryTable, (self.data,)
+
     def __len__(self) -> int:
         return int(self.data.num_rows)
 
