@@ -56,7 +56,7 @@ class Searcher(Searching):
     def hops(
         self, max: int = 4, steps: HopSteps = "ranked", *, output: str | Path | None = None, **options: Any
     ) -> Searcher:
-        """This retriever, hop by hop.
+        """This retriever, hop by hop; of one that hops already, these options replace all of its own.
 
         Args:
             max: Number of hops (fixed, ranked), or largest number of hops (dynamic).
