@@ -64,7 +64,7 @@ def _write_encoder(model: str, encoder: str) -> None:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     made: Any = BertConfig  # its type does not know the fields of every config
     torch.manual_seed(0)
     config = made(

@@ -1,6 +1,7 @@
 """The header Host: a server of this machine answers for its own names alone (DNS rebinding)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from serve_helpers import Slow, serving_of
@@ -84,9 +85,14 @@ def test_the_command_checks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     from grls.cli import main
     from grls.serve import run
 
-    served = []
-    monkeypatch.setattr(run, "_serve", lambda server: served.append(server.config.app))
+    answered = []
+
+    def serve(server: Any) -> None:
+        client = TestClient(server.config.app)
+        for name in ("127.0.0.1:8000", "evil.example"):
+            answered.append(client.get("/ready", headers={"Host": name}).status_code)
+
+    monkeypatch.setattr(run, "_serve", serve)
     monkeypatch.setattr(run, "log_lines", lambda: None)
     assert main(["serve", str(hostile_folder(tmp_path / "one"))]) == 0
-    for header, code in (("127.0.0.1:8000", 200), ("evil.example", 400)):
-        assert TestClient(served[0]).get("/ready", headers={"Host": header}).status_code == code
+    assert answered == [200, 400]
