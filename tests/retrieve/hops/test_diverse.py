@@ -2,25 +2,23 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted_hops import ScriptedHops
 from small_data import small_retriever, write_small
 
-from grls.data.corpus import Corpus
-from grls.data.types import Chain, Hit, Passage, Query
+from grls.data.types import Chain, Query
 from grls.errors import ConfigError
-from grls.retrieve.base import Description, HopHits
+from grls.retrieve.base import HopHits
 from grls.retrieve.hops.diverse import limit_per_first
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 
-CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdefg"])
 SHARES = {
     "": {"a": 0.9, "b": 0.1},
     "a": {"c": 0.5, "d": 0.5},
@@ -32,22 +30,8 @@ SHARES = {
 """Two continuations of a are likelier than that of b, which alone leads to g."""
 
 
-class Tabled:
-    """Finds what a table says, by the passages found so far; its scores are log-probabilities."""
-
-    kind, corpus, done_biases, learned_done = "tabled", CORPUS, (0.0,), False
-
-    def describe(self) -> Description:
-        return Description("tabled", "log-probability")
-
-    def fingerprint(self) -> str:
-        return "tabled"
-
-    def retrieve_hop(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: object = None
-    ) -> list[HopHits]:
-        rows = [SHARES.get("".join(passage.id for passage in passages), {}) for passages in evidence]
-        return [HopHits([Hit(name, math.log(p)) for name, p in row.items()][:k], None) for row in rows]
+def tabled() -> Any:
+    return ScriptedHops(SHARES, learned=False)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers())), st.integers(1, 4))
@@ -67,7 +51,7 @@ def test_ranked_hops_reach_what_another_first_passage_leads_to() -> None:
     found = {}
     for limit in (None, 2, 1):
         hops = HopOptions("ranked", max=3, chains=2, per_first=limit)
-        (hits,) = RankedHops(Tabled(), hops).retrieve(["?"], 7)  # type: ignore[arg-type]
+        (hits,) = RankedHops(tabled(), hops).retrieve(["?"], 7)
         found[limit] = {hit.id for hit in hits}
     assert "g" not in found[None]
     assert found[2] == found[None]
@@ -78,7 +62,7 @@ def test_chains_by_scores_reach_it_as_well() -> None:
     found = {}
     for limit in (None, 1):
         hops = HopOptions("fixed", max=3, chains=2, branch=2, per_first=limit)
-        (chains,) = HopsRetriever(Tabled(), hops).retrieve_chains(["?"])  # type: ignore[arg-type]
+        (chains,) = HopsRetriever(tabled(), hops).retrieve_chains(["?"])
         found[limit] = ["".join(hit.id for hit in chain.hits) for chain in chains]
     assert found == {None: ["acf", "adf"], 1: ["acf", "beg"]}
 
@@ -107,9 +91,9 @@ def test_a_limit_is_recorded_and_must_be_at_least_one() -> None:
     with pytest.raises(ConfigError, match=r"hops\.per_first must be at least 1"):
         HopOptions("ranked", per_first=0)
     for steps in ("ranked", "fixed"):
-        made = [HopOptions(steps, max=2, chains=3, per_first=n) for n in (None, 1, 2)]  # type: ignore[arg-type]
+        made = [HopOptions(steps, max=2, chains=3, per_first=n) for n in (None, 1, 2)]
         over = [
-            RankedHops(Tabled(), hops) if steps == "ranked" else HopsRetriever(Tabled(), hops)  # type: ignore[arg-type]
+            RankedHops(tabled(), hops) if steps == "ranked" else HopsRetriever(tabled(), hops)
             for hops in made
         ]
         assert len({one.fingerprint() for one in over}) == 3
@@ -120,11 +104,11 @@ def test_a_limit_without_effect_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"hops\.per_first limits chains of hops: choose --hops\.steps"):
         HopOptions(per_first=1)
     for steps in ("ranked", "fixed"):
-        hops = HopOptions(steps, chains=1, per_first=1)  # type: ignore[arg-type]
+        hops = HopOptions(steps, chains=1, per_first=1)
         with pytest.raises(ConfigError, match=r"one chain is kept: set --hops\.chains above 1"):
-            hop_by_hop(Tabled(), hops)  # type: ignore[arg-type]
+            hop_by_hop(tabled(), hops)
     with pytest.raises(ConfigError, match="one chain is kept"):
-        hop_by_hop(Tabled(), HopOptions("fixed", per_first=1))  # type: ignore[arg-type]
+        hop_by_hop(tabled(), HopOptions("fixed", per_first=1))
 
 
 @pytest.mark.parametrize("limit", [1, 2])
@@ -143,7 +127,7 @@ def test_the_limit_is_of_what_is_returned(tmp_path: Path, limit: int, done_bias:
 def test_an_ended_chain_takes_no_place_of_one_that_goes_on() -> None:
     """Scores are means, so a chain that goes on may end above one that ended before it."""
 
-    class Ending(Tabled):
+    class Ending(ScriptedHops):
         learned_done = True
 
         def retrieve_hop(self, *asked: Any, **more: Any) -> list[HopHits]:
@@ -152,5 +136,5 @@ def test_an_ended_chain_takes_no_place_of_one_that_goes_on() -> None:
             return [step._replace(done=done) for step, done in zip(steps, dones, strict=True)]
 
     hops = HopOptions("dynamic", max=3, chains=2, branch=2, per_first=1)
-    (chains,) = HopsRetriever(Ending(), hops).retrieve_chains(["?"])  # type: ignore[arg-type]
+    (chains,) = HopsRetriever(Ending(SHARES), hops).retrieve_chains(["?"])
     assert ["".join(hit.id for hit in chain.hits) for chain in chains] == ["ac", "beg"]

@@ -1,57 +1,27 @@
 """The onward model: what it reads of a hop, what it leaves to the hits, and when a query goes no further."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted_hops import SCRIPTED, ScriptedHops
 
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.onward import FEATURES, SeenHop, hop_features, onward_probability
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.registry import create, load_retriever
 
-CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
-
 
 def always(probability: float) -> tuple[float, ...]:
     """The model of one probability, whatever the hop shows."""
     return (*[0.0] * len(FEATURES), math.log(probability / (1 - probability)))
-
-
-class Known:
-    """Finds what a table says, by the passages found so far; its scores are log-probabilities."""
-
-    kind, corpus, done_biases, learned_done = "known", CORPUS, (0.0,), True
-
-    def __init__(self, table: dict[str, dict[str, float]]):
-        self.table = table
-        self.asked: list[str] = []
-
-    def describe(self) -> Description:
-        return Description("known", "log-probability")
-
-    def fingerprint(self) -> str:
-        return "known"
-
-    def retrieve_hop(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: object = None
-    ) -> list[HopHits]:
-        keys = ["".join(passage.id for passage in passages) for passages in evidence]
-        self.asked += keys
-        steps = []
-        for row in (self.table[key] for key in keys):
-            hits = [Hit(name, math.log(share)) for name, share in row.items() if name != "DONE"]
-            steps.append(HopHits(hits[:k], math.log(row["DONE"]) if "DONE" in row else None))
-        return steps
 
 
 TABLE = {
@@ -64,7 +34,7 @@ TABLE = {
 }
 
 
-def probabilities(retriever: Known, **options: object) -> dict[str, float]:
+def probabilities(retriever: ScriptedHops, **options: object) -> dict[str, float]:
     hops = RankedHops(retriever, HopOptions("ranked", **options))  # type: ignore[arg-type]
     return {hit.id: hit.score for hit in hops.retrieve(["?"], 6)[0]}
 
@@ -96,37 +66,37 @@ def test_any_scores_give_finite_features_and_a_probability(
 
 
 def test_the_hits_of_later_hops_share_what_the_model_gives_them() -> None:
-    found = probabilities(Known(TABLE), max=2, onward=always(0.4))
+    found = probabilities(ScriptedHops(TABLE), max=2, onward=always(0.4))
     assert found == pytest.approx(
         {"a": 0.75, "b": 0.25 + 0.75 * 0.4 * 0.375, "c": 0.75 * 0.4 * 0.625, "d": 0.25 * 0.4}
     )
 
 
 def test_it_takes_the_place_of_done() -> None:
-    done = probabilities(Known(TABLE), max=2)
+    done = probabilities(ScriptedHops(TABLE), max=2)
     assert done["c"] == pytest.approx(0.75 * 0.5)
-    certain = probabilities(Known(TABLE), max=2, onward=always(1 - 1e-12))
-    assert certain == pytest.approx(probabilities(Known(TABLE), max=2, done=False))
+    certain = probabilities(ScriptedHops(TABLE), max=2, onward=always(1 - 1e-12))
+    assert certain == pytest.approx(probabilities(ScriptedHops(TABLE), max=2, done=False))
 
 
 def test_a_done_that_a_hop_does_not_reach_is_below_its_hits() -> None:
     """It had counted as one that is as likely as the best hit."""
 
-    def of_done(retriever: Known) -> list[float]:
+    def of_done(retriever: ScriptedHops) -> list[float]:
         seen: list[SeenHop] = []
         RankedHops(retriever, HopOptions("ranked", max=2), None, seen).retrieve(["?"], 6)  # type: ignore[arg-type]
         return [one.features[1] for one in seen]
 
-    assert of_done(Known(TABLE)) == pytest.approx([math.log(0.2 / 0.5), 0.0])
+    assert of_done(ScriptedHops(TABLE)) == pytest.approx([math.log(0.2 / 0.5), 0.0])
     unreached = {**TABLE, "a": {"c": 0.5, "b": 0.3}}
-    assert of_done(Known(unreached)) == pytest.approx([math.log(0.3 / 0.5), 0.0])
-    never = Known(unreached)
+    assert of_done(ScriptedHops(unreached)) == pytest.approx([math.log(0.3 / 0.5), 0.0])
+    never = ScriptedHops(unreached)
     never.learned_done = False  # type: ignore[assignment]
     assert of_done(never) == [0.0, 0.0]
 
 
 def test_a_query_ends_where_little_probability_goes_on() -> None:
-    going, ending = Known(TABLE), Known(TABLE)
+    going, ending = ScriptedHops(TABLE), ScriptedHops(TABLE)
     probabilities(going, max=3, onward=always(0.2))
     found = probabilities(ending, max=3, onward=always(0.05))
     assert {"ac", "ab", "bd"} & set(going.asked)
@@ -139,7 +109,7 @@ def test_what_hops_show_does_not_depend_on_the_model() -> None:
     seen: dict[float, list[SeenHop]] = {0.9: [], 0.5: []}
     for probability, hops in seen.items():
         options = HopOptions("ranked", max=3, onward=always(probability))
-        RankedHops(Known(TABLE), options, None, hops).retrieve(["?"], 6)  # type: ignore[arg-type]
+        RankedHops(ScriptedHops(TABLE), options, None, hops).retrieve(["?"], 6)  # type: ignore[arg-type]
     first, second = seen.values()
     assert first == second
     assert [one.query for one in first] == [0] * len(first)
@@ -160,7 +130,7 @@ def test_queries_do_not_end_one_another() -> None:
 
 
 def test_a_folder_holds_the_model(tmp_path: Path) -> None:
-    BM25Retriever(CORPUS).save_pretrained(tmp_path / "bm25")
+    BM25Retriever(SCRIPTED).save_pretrained(tmp_path / "bm25")
     prints = set()
     for name, onward in (("plain", None), ("one", always(0.4)), ("two", always(0.5))):
         hops = {"steps": "ranked", "max": 2} | ({} if onward is None else {"onward": list(onward)})

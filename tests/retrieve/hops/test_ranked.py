@@ -6,52 +6,22 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from scripted_hops import SCRIPTED, ScriptedHops
 
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.explain.standing import format_standing, standings
-from grls.retrieve.base import Description, HopHits, Under, single_steps
+from grls.retrieve.base import Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.registry import create, load_retriever
 
-CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
 
-
-class Scripted:
-    """Finds what a table says, by the passages found so far; its scores are log-probabilities."""
-
-    kind, corpus, done_biases = "scripted", CORPUS, (0.0,)
-
-    def __init__(self, table: dict[str, dict[str, float]], learned: bool = True):
-        self.table, self.learned_done = table, learned
-        self.asked: list[str] = []
-
-    def describe(self) -> Description:
-        return Description("scripted", "log-probability")
-
-    def fingerprint(self) -> str:
-        return "scripted"
-
-    def retrieve_hop(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: object = None
-    ) -> list[HopHits]:
-        found = []
-        for passages in evidence:
-            key = "".join(passage.id for passage in passages)
-            self.asked.append(key)
-            row = self.table[key]
-            hits = [Hit(name, math.log(share)) for name, share in row.items() if name != "DONE"]
-            done = row.get("DONE")
-            found.append(HopHits(hits[:k], None if done is None else math.log(done)))
-        return found
-
-
-def ranked(retriever: Scripted, k: int = 6, **options: object) -> dict[str, float]:
+def ranked(retriever: ScriptedHops, k: int = 6, **options: object) -> dict[str, float]:
     hops = HopOptions("ranked", **options)  # type: ignore[arg-type]
     (hits,) = RankedHops(retriever, hops).retrieve([Query("q", "?")], k)  # type: ignore[arg-type]
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -60,14 +30,14 @@ def ranked(retriever: Scripted, k: int = 6, **options: object) -> dict[str, floa
 
 def test_a_passage_has_the_probabilities_of_all_hops() -> None:
     table = {"": {"a": 0.6, "b": 0.4}, "a": {"c": 0.5, "b": 0.5}, "b": {"c": 0.75, "a": 0.25}}
-    found = ranked(Scripted(table), max=2)
+    found = ranked(ScriptedHops(table), max=2)
     assert found == pytest.approx({"a": 0.6 + 0.4 * 0.25, "b": 0.4 + 0.6 * 0.5, "c": 0.6 * 0.5 + 0.4 * 0.75})
 
 
 def test_one_hop_is_the_softmax_of_a_single_step() -> None:
     table = {"": {"a": 0.6, "b": 0.4}}
-    assert ranked(Scripted(table), max=1) == pytest.approx({"a": 0.6, "b": 0.4})
-    halved = ranked(Scripted(table), max=1, temperature=2.0)
+    assert ranked(ScriptedHops(table), max=1) == pytest.approx({"a": 0.6, "b": 0.4})
+    halved = ranked(ScriptedHops(table), max=1, temperature=2.0)
     assert halved["a"] / halved["b"] == pytest.approx(math.sqrt(0.6 / 0.4))
 
 
@@ -126,9 +96,9 @@ def test_a_memory_keeps_hops_of_other_numbers_of_hits_apart() -> None:
 
 def test_nothing_follows_from_done() -> None:
     table = {"": {"a": 1.0}, "a": {"b": 0.2, "DONE": 0.8}, "ab": {"c": 1.0}}
-    assert ranked(Scripted(table), max=3) == pytest.approx({"a": 1.0, "b": 0.2, "c": 0.2})
-    assert ranked(Scripted(table, learned=False), max=3) == pytest.approx({"a": 1.0, "b": 1.0, "c": 1.0})
-    biased = ranked(Scripted(table), max=3, done_bias=math.log(0.25))  # 0.2 against 0.2
+    assert ranked(ScriptedHops(table), max=3) == pytest.approx({"a": 1.0, "b": 0.2, "c": 0.2})
+    assert ranked(ScriptedHops(table, learned=False), max=3) == pytest.approx({"a": 1.0, "b": 1.0, "c": 1.0})
+    biased = ranked(ScriptedHops(table), max=3, done_bias=math.log(0.25))  # 0.2 against 0.2
     assert biased == pytest.approx({"a": 1.0, "b": 0.5, "c": 0.5})
 
 
@@ -139,7 +109,7 @@ def test_orders_of_one_set_are_one_chain_in_the_likelier_order() -> None:
         "b": {"a": 1.0},
         "ab": {"c": 1.0},
     }
-    retriever = Scripted(table)
+    retriever = ScriptedHops(table)
     assert ranked(retriever, max=3) == pytest.approx({"a": 1.0, "b": 1.0, "c": 1.0})
     assert "ba" not in retriever.asked
 
@@ -155,7 +125,7 @@ def test_a_set_has_the_probability_of_all_its_orders() -> None:
         "ac": {"f": 1.0},
         "bd": {"f": 1.0},
     }
-    retriever = Scripted(table)
+    retriever = ScriptedHops(table)
     hops = RankedHops(retriever, HopOptions("ranked", max=3, chains=2))
     hops.retrieve([Query("q", "?")], 6)
     assert set(retriever.asked[3:]) & {"ab", "ba"}
@@ -164,7 +134,7 @@ def test_a_set_has_the_probability_of_all_its_orders() -> None:
 
 def test_chains_that_are_not_kept_leave_their_share_to_those_that_are() -> None:
     table = {"": {"a": 0.5, "b": 0.3, "c": 0.2}, "a": {"d": 1.0}}
-    found = ranked(Scripted(table), max=2, chains=1)
+    found = ranked(ScriptedHops(table), max=2, chains=1)
     assert found == pytest.approx({"a": 0.5, "b": 0.3, "c": 0.2, "d": 1.0})
 
 
@@ -218,10 +188,10 @@ hidden: list[tuple[int, ...]] = []
 """What each hop of a :class:`Writing` may not find."""
 
 
-class Writing(Scripted):
+class Writing(ScriptedHops):
     """Decodes: its scores are log-probabilities, and so is that of DONE."""
 
-    writes_chains, widest, done, done_biases = True, 10, len(CORPUS), (0.0,)
+    writes_chains, widest, done, done_biases = True, 10, len(SCRIPTED), (0.0,)
     generator = SimpleNamespace(spans=None)
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> None:
@@ -232,8 +202,8 @@ class Writing(Scripted):
             found = []
             for chain in live:
                 hidden.append(chain.hidden)
-                row = self.table["".join(CORPUS.ids(chain.passages))]
-                numbers = {name: n for n, name in enumerate(CORPUS.ids(range(len(CORPUS))))}
+                row = self.table["".join(SCRIPTED.ids(chain.passages))]
+                numbers = {name: n for n, name in enumerate(SCRIPTED.ids(range(len(SCRIPTED))))}
                 scored = [
                     ScoredPassage(numbers.get(name, self.done), math.log(share))
                     for name, share in row.items()
@@ -261,7 +231,7 @@ def test_a_generator_knows_the_probability_of_done() -> None:
 def test_done_comes_after_evidence_and_evidence_not_again() -> None:
     hidden.clear()
     ranked(Writing({"": {"a": 0.9, "DONE": 0.1}, "a": {"b": 1.0}}), max=2)
-    assert hidden == [(len(CORPUS),), (0,)]
+    assert hidden == [(len(SCRIPTED),), (0,)]
 
 
 def test_a_generator_reads_the_evidence_that_it_learned_to_read() -> None:
@@ -276,7 +246,7 @@ def test_hops_are_four_where_nothing_is_said() -> None:
 
 
 def test_a_folder_goes_so(tmp_path: Path) -> None:
-    BM25Retriever(CORPUS).save_pretrained(tmp_path / "bm25")
+    BM25Retriever(SCRIPTED).save_pretrained(tmp_path / "bm25")
     spec = {"retriever": "../bm25", "hops": {"steps": "ranked", "max": 2}}
     create(tmp_path / "hops", "hops", spec)
     opened = load_retriever(tmp_path / "hops")
@@ -293,6 +263,6 @@ def test_what_ranked_hops_cannot_do_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"hops\.temperature must be above 0"):
         HopOptions("ranked", temperature=0.0)
     with pytest.raises(ConfigError, match="make no chains"):
-        HopsRetriever(Scripted({}), HopOptions("ranked"))  # type: ignore[arg-type]
-    one = BM25Retriever(CORPUS)
+        HopsRetriever(ScriptedHops({}), HopOptions("ranked"))  # type: ignore[arg-type]
+    one = BM25Retriever(SCRIPTED)
     assert single_steps(hop_by_hop(one, HopOptions("ranked"))) is one
