@@ -55,8 +55,8 @@ class Price(NamedTuple):
 
     Attributes:
         what: What ends: ``DONE``, or ``the cut``.
-        groups: The price over all queries (``all``), those of chains that are ``too short``, of the ``right``
-            length or ``too long``, and those of each type (``type NAME``); no group is empty.
+        groups: The price over all queries (``all``), those whose chains are ``too short``, of ``right
+            length`` or ``too long``, and those of each type (``type NAME``); no group is empty.
         length: Mean number of distinct passages as the system ended.
         gold: Mean number of gold passages.
         beyond: Number of queries with more gold passages than the run without an end has passages.

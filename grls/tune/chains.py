@@ -18,7 +18,7 @@ from grls.retrieve.hops.options import CHOICES, Choice
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
 from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
-from grls.tune.step import TuneChoice, Tuning, earlier_choices
+from grls.tune.step import TuneChoice, Tuning, earlier_choices, tell_price
 
 
 def ends_chains(tuning: Tuning) -> bool:
@@ -115,8 +115,7 @@ def _tell_price(tuning: Tuning, search: Any, never: float, best: _Tried) -> None
         return known_number([chains.get(n, []) for n in range(len(gold))], gold)["f1_known_number"]
 
     known = tuning.journal.measured({"step": "known number", "spec": _relevant(tuning.spec)}, measure)
-    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of DONE"
-    print(f"  {price} {100 * (known - best.f1):+.1f} points", flush=True)
+    tell_price(known, best.f1, "DONE")
 
 
 def inner(tuning: Tuning) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.retrieve.fusion.cut import SetSize
-from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
+from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs, tell_price
 
 
 def tune_cut(tuning: Tuning) -> TuneChoice:
@@ -27,8 +27,7 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
     before = set_f1([{hit.id for hit in hits} for hits in rankings], gold)["f1"]
     after = set_f1([{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
     known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
-    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of the cut"
-    print(f"  {price} {100 * (known - after):+.1f} points", flush=True)
+    tell_price(known, after, "the cut")
     mean = sum(len(size.cut(hits).hits) for hits in rankings) / len(rankings)
     return TuneChoice(
         {"size": asdict(size.record())}, "set F1", before, after, f"{mean:.1f} passages a query"

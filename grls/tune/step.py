@@ -39,6 +39,18 @@ class TuneChoice(NamedTuple):
     what: str
 
 
+def tell_price(known: float, ended: float, what: str) -> None:
+    """Print what the end of chains or rankings costs (:mod:`grls.evaluation.price`).
+
+    Args:
+        known: Set F1 with the known number of gold passages, in [0, 1].
+        ended: Set F1 with the chosen end.
+        what: What ends: DONE, or the cut.
+    """
+    price = f"set F1 {100 * known:5.1f} with the known number of passages: price of {what}"
+    print(f"  {price} {100 * (known - ended):+.1f} points", flush=True)
+
+
 @dataclass
 class Tuning:
     """A folder under tuning.

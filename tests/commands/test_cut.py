@@ -39,7 +39,8 @@ def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture
     run, dev = trec("test"), trec("train")
     how = ("--data=data", "--split=test", "--tune_split=train", "--output=out/cut")
     assert main(["fuse", "cut", run, "--tune", dev, *how]) == 0
-    assert "set F1 100.0 on train, which it was fitted to" in capsys.readouterr().out
+    told = "set F1 100.0 on train, which it was fitted to, 100.0 there with the known number of passages"
+    assert told in capsys.readouterr().out
     found = Run.load("out/cut.jsonl")
     queries, qrels = read_split("data", "test")
     for query in queries:
