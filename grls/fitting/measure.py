@@ -170,8 +170,10 @@ class Bench:
                 {key.removeprefix(f"{part}_"): value for key, value in rows.items() if key.startswith(part)}
                 for part in ("query", "passage0")
             ]
-            embedded = [encoder.embed(column) for column in columns]
-            return loss.compute_loss_from_embeddings(embedded, rows["label"].to(self.device))
+            mean: Tensor = loss(
+                [encoder.on_device(column) for column in columns], rows["label"].to(self.device)
+            )
+            return mean
 
         return self._step(encoder.model, batch_loss, ENCODER_BATCH)
 

@@ -162,10 +162,13 @@ class BiEncoderModel(TextEncoder):
 
     def embed(self, features: dict[str, Any]) -> Tensor:
         """Embeddings ``[n, d]`` of the result of :meth:`features`, on the model's device, with gradients."""
-        device = self.model.device
-        moved = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in features.items()}
-        embedding: Tensor = self.model(moved)["sentence_embedding"]
+        embedding: Tensor = self.model(self.on_device(features))["sentence_embedding"]
         return embedding
+
+    def on_device(self, features: dict[str, Any]) -> dict[str, Any]:
+        """The result of :meth:`features` on the model's device."""
+        device = self.model.device
+        return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in features.items()}
 
     def encode_queries(
         self, texts: Sequence[str], batch_size: int = 32, progress: bool | None = False

@@ -9,6 +9,7 @@ The passages of all processes are negatives of each example, so the loss is that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from torch import Tensor
 from torch.nn import functional as F
 
+from grls.train.biencoder.groups import embed_in_groups
 from grls.train.core.processes import gathered, weighed
 
 
@@ -49,6 +51,16 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     A row of ``labels`` holds what :func:`false_negatives` needs: the n keys of the example's passages, then
     its G gold keys.
     """
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+        """The loss of features: of ``b`` queries, then of ``b`` texts for each of the n passages.
+
+        Args:
+            sentence_features: What the model reads of each.
+            labels: ``[b, n + G]``.
+        """
+        embeddings = [embed_in_groups(self.model, features) for features in sentence_features]
+        return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
         """The loss, a scalar in float32; among several processes ``weighed``.
