@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from small_data import tiny_bert, write_small
 
-from benchmarks import cost, decode, filters, index, riches, scale, streams
+from benchmarks import biencoder, cost, decode, filters, index, riches, scale, streams
 from benchmarks import train as training
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
@@ -42,3 +44,14 @@ def test_a_benchmark_prints_its_table(
     monkeypatch.setattr(scale, "measure_step", scale.one_step)
     run()
     assert re.search(rf"\|.*{re.escape(title)}.*\|", capsys.readouterr().out)
+
+
+def test_the_bi_encoders_benchmark_prints_its_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_small(tmp_path / "data")
+    encoder = tiny_bert(tmp_path / "bert")
+    biencoder.main(str(data), str(encoder), max_tokens=None, batch_size=12, batches=1, repeats=1)
+    printed = capsys.readouterr().out
+    assert re.search(r"padding is [1-9]\d* % of whole batches", printed)
+    assert re.search(r"\| hops a second +\| \d", printed)
