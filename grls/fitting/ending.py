@@ -10,7 +10,13 @@ from grls.data.corpus import Corpus
 from grls.fitting import comparing, folders
 from grls.fitting.choose import Candidate, KeptSystem, choose_system
 from grls.fitting.clock import TimeIsUp
-from grls.fitting.fusing import make_fusion_folder, save_fusion, system_run, tuned_fusion
+from grls.fitting.fusing import (
+    make_fusion_folder,
+    query_seconds,
+    save_fusion,
+    system_run,
+    tuned_fusion,
+)
 from grls.fitting.model_card import write_card
 from grls.fitting.page import write_page
 from grls.fitting.plan import Plan, Stage
@@ -192,6 +198,10 @@ class FitEnding:
             **self._of_run(kept),
             "retriever": f"members/{kept.folder}",
             "metrics": metrics,
+            "query_seconds": {
+                one.name: round(query_seconds(self.work, self.golds[self.divided.reported], one), 6)
+                for one in systems
+            },
             "data": {
                 "name": self.source.name,
                 "fingerprint": self.source.fingerprint(),

@@ -20,6 +20,7 @@ from grls.retrieve.registry import Opening, create
 from grls.retrieve.spec import recorded
 from grls.runs.asked import QuerySet, save_for
 from grls.runs.dev_runs import DevRuns
+from grls.runs.manifest import read_info
 from grls.runs.run import Run
 from grls.tune.run_weights import tune_run_weights
 
@@ -27,6 +28,12 @@ from grls.tune.run_weights import tune_run_weights
 def system_run(work: FitWork, split: str, system: FittedSystem) -> Run:
     """The run of a system for a split."""
     return Run.load(f"{work.run(split, system.folder)}.jsonl")
+
+
+def query_seconds(work: FitWork, gold: SplitGold, system: FittedSystem) -> float:
+    """Seconds that ranking a query of a split took, in batches, without loading; of a fusion, all members."""
+    infos = [read_info(f"{work.run(gold.split, part)}.jsonl") for part in system.parts]
+    return sum(info.seconds for info in infos if info is not None) / len(gold.queries)
 
 
 def tuned_fusion(usual: Fusion, runs: Sequence[Run], gold: SplitGold, k: int) -> Fusion | None:

@@ -9,7 +9,7 @@ from typing import Any
 from grls.errors import ConfigError
 from grls.fitting.account import account_of
 from grls.fitting.models import licence_of, title_of
-from grls.fitting.result import Fitted
+from grls.fitting.result import Fitted, milliseconds
 from grls.io.files import atomic_file
 from grls.io.progress import duration
 from grls.retrieve.card import CARD, Card, CardOptions
@@ -52,6 +52,9 @@ def _notes(fitted: Fitted, content: dict[str, Any], models: Sequence[str]) -> li
     data = content["data"]
     queries = ", ".join(f"{count:,} {split}" for split, count in data["queries"].items())
     lines = [f"Measured on {sizes} queries, in percent. Kept: {fitted.kept}, {fitted.why}."]
+    if fitted.query_seconds:
+        times = ", ".join(f"{name} {milliseconds(took)}" for name, took in fitted.query_seconds.items())
+        lines.append(f"Milliseconds a query, in batches and without loading, where it was made: {times}.")
     lines += ["## Data", f"Queries: {queries}."]
     lines += ["\n".join(f"- {note}" for note in data["notes"])] if data["notes"] else []
     account = account_of(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ class Fitted:
         metrics: System -> measure, with its split before it (``test R@5``) -> mean, a share of 1.
         seconds: Seconds of the whole run.
         notes: What people should know of the data.
+        query_seconds: System -> seconds that ranking a query took, in batches and without loading; empty: of
+            a run before these were kept.
     """
 
     output: Path
@@ -39,6 +41,7 @@ class Fitted:
     metrics: Mapping[str, Mapping[str, float]]
     seconds: float
     notes: tuple[str, ...] = ()
+    query_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, output: str | Path) -> Fitted:
@@ -52,7 +55,8 @@ class Fitted:
         try:
             data, kept, why = found["data"], found["kept"], found["why"]
             queries, notes = data["compared"], tuple(data["notes"])
-            fitted = cls(Path(output), kept, why, queries, found["metrics"], found["seconds"], notes)
+            took = found.get("query_seconds", {})
+            fitted = cls(Path(output), kept, why, queries, found["metrics"], found["seconds"], notes, took)
             fitted.text()
             return fitted
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -66,22 +70,30 @@ class Fitted:
     def text(self) -> str:
         """The table for people, in percent."""
         counted = ", ".join(f"{count:,} {split}" for split, count in self.queries.items())
-        table = _table(self.metrics, self.kept)
+        table = _table(self.metrics, self.kept, self.query_seconds)
         return "\n".join([f"queries: {counted}", *table, f"kept: {self.kept}, {self.why}"])
 
 
-def _table(metrics: Mapping[str, Mapping[str, float]], kept: str) -> list[str]:
+def _table(metrics: Mapping[str, Mapping[str, float]], kept: str, took: Mapping[str, float]) -> list[str]:
     heads = list(dict.fromkeys(name for measures in metrics.values() for name in measures))
-    rows = [["", *heads]]
+    rows = [["", *heads, *(["ms a query"] if took else [])]]
     for name, measures in metrics.items():
         values = [measures.get(head) for head in heads]
         mark = "* " if name == kept else "  "
-        rows.append([mark + name, *("-" if value is None else f"{100 * value:.1f}" for value in values)])
+        cells = ["-" if value is None else f"{100 * value:.1f}" for value in values]
+        rows.append([mark + name, *cells, *([milliseconds(took.get(name))] if took else [])])
     first, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(first), *(c.rjust(w) for c, w in zip(row[1:], widths, strict=True))])
         for row in rows
     ]
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A time of a query, for people; two digits of what is below ten milliseconds."""
+    if seconds is None:
+        return "-"
+    return f"{1000 * seconds:,.1f}" if seconds < 0.00995 else f"{1000 * seconds:,.0f}"
 
 
 def versions() -> dict[str, str]:

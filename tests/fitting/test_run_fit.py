@@ -23,7 +23,7 @@ from grls.fitting.journal import FitJournal
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.progress import FitProgress
-from grls.fitting.result import Fitted
+from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
 from grls.fitting.systems import FittedSystem
@@ -68,12 +68,15 @@ def whole(place: Path, options: FitOptions) -> Iterator[Fitted]:
         yield fit_dataset(str(place / "data"), place / "whole", options, shown=False)
 
 
+TIMES = ("seconds", "step_seconds", "query_seconds")
+
+
 def without_times(output: Path) -> Any:
     """What stands in ``fit.json``, without times."""
 
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: stripped(v) for k, v in value.items() if k not in ("seconds", "step_seconds")}
+            return {k: stripped(v) for k, v in value.items() if k not in TIMES}
         return [stripped(one) for one in value] if isinstance(value, list) else value
 
     return stripped(json.loads((output / "fit.json").read_text()))
@@ -117,6 +120,39 @@ def test_the_card_says_what_was_measured_on_what_and_how_it_was_made(place: Path
     assert ("Begun from" in card) == bool(named)
     assert ("none is better than its members" in card) == (not content["weights"])
     assert figures_beside(place / "whole").keys() == whole.metrics.keys()
+
+
+def test_the_table_and_the_card_say_what_a_query_costs(place: Path, whole: Fitted) -> None:
+    assert whole.query_seconds.keys() == whole.metrics.keys()
+    content = json.loads((place / "whole" / "runs" / "test" / "hybrid.info.json").read_text())
+    assert whole.query_seconds["hybrid"] == pytest.approx(content["seconds"] / 3, abs=1e-6)
+    for name in whole.metrics:
+        parts = [whole.query_seconds[part] for part in name.split(" + ")]
+        assert whole.query_seconds[name] == pytest.approx(sum(parts), abs=1e-5)
+    head, *rows = whole.text().splitlines()[1:-1]
+    assert head.endswith("  ms a query")
+    assert [row.split()[-1] for row in rows] == [milliseconds(took) for took in whole.query_seconds.values()]
+    named = ", ".join(f"{name} {milliseconds(took)}" for name, took in whole.query_seconds.items())
+    assert f"Milliseconds a query, in batches and without loading, where it was made: {named}." in (
+        (place / "whole" / "README.md").read_text()
+    )
+
+
+def test_a_run_of_before_says_nothing_of_costs(whole: Fitted, tmp_path: Path) -> None:
+    content = json.loads((whole.output / "fit.json").read_text())
+    del content["query_seconds"]
+    (tmp_path / "fit.json").write_text(json.dumps(content))
+    assert "ms a query" not in Fitted.read(tmp_path).text()
+
+
+def test_milliseconds() -> None:
+    assert [milliseconds(t) for t in (None, 0.00004, 0.00987, 0.01, 1.5842)] == [
+        "-",
+        "0.0",
+        "9.9",
+        "10",
+        "1,584",
+    ]
 
 
 def test_the_kept_system_is_not_worse_on_dev_than_what_it_is_made_of(whole: Fitted) -> None:
