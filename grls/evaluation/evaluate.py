@@ -2,13 +2,14 @@
 
 The data decide which metrics apply. Sequence recall and the measures of ``ir_measures`` always apply.
 Complete recall, set F1 with the known number of gold passages: some query has two gold passages or more, or
-(set F1) the results hold chains. Path match: some query has evidence of two
-passages or more (chains are compared with it, or rankings if there are no chains). Answer recall: queries
-have accepted answers. Seen and unseen recall: there are training qrels. Set F1 and DONE-missing: the
-results hold chains (with hits of every hop, also of a fixed number of hops). Graph checks: the results hold
-chains, and queries state a RuleTaker-Open problem. The conventions stand in ``grls.evaluation.metrics``,
-one file each. Scores by type: the metadata of queries have a field ``type``. Gold passages:
-:func:`grls.data.dataset.gold_passages`.
+(set F1) the results hold chains. Path match: some query has evidence of two passages or more (chains are
+compared with it, or rankings if there are no chains). Answer recall: queries have accepted answers. Seen
+and unseen recall: there are training qrels. Set F1 and DONE-missing: the results hold chains. Hits of every
+hop, exact sets and exact chains: the results hold chains, or are those of a fixed number of hops. Graph
+checks: the results hold chains, and queries state a RuleTaker-Open problem. Sets (``expected-f1``, a cut)
+have no order of hops, so of these they have exact sets alone, and no path match. The conventions stand in
+``grls.evaluation.metrics``, one file each. Scores by type: the metadata of queries have a field ``type``.
+Gold passages: :func:`grls.data.dataset.gold_passages`.
 """
 
 from __future__ import annotations
@@ -19,31 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import (
-    Qrels,
-    any_order,
-    gold_passages,
-    proofs_of,
-    read_qrels,
-    read_queries,
-    read_split,
-    relevant,
-)
+from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries, read_split, relevant
 from grls.data.types import Hit, Query
 from grls.errors import MismatchError
 from grls.evaluation.by_type import scores_by_type
 from grls.evaluation.graph import Reading
+from grls.evaluation.hop_scores import accepted_paths, found_by_hops, matched_paths
 from grls.evaluation.labels import measure_label
 from grls.evaluation.measures import MEASURES, mean_values
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
-from grls.evaluation.metrics.exact_chain import exact_chain
 from grls.evaluation.metrics.graph_success import graph_success
-from grls.evaluation.metrics.hop_hits import hop_hits
 from grls.evaluation.metrics.known_number import known_number
-from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
@@ -157,16 +147,17 @@ def evaluate_results(
     report["complete_recall"] = complete_recall(ids, gold, ks) if max(map(len, gold)) > 1 else None
     report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
-    report["path_match"] = _path_match([by_id[q] for q in rankings], gold, chains or rankings)
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
+    paths = accepted_paths([by_id[q] for q in rankings], gold)
+    report["path_match"] = matched_paths(passages or ids, paths) if run.in_hop_order else None
     report["set"] = _set_scores(ids, passages, gold)
+    hops = found_by_hops(run, ids, passages, gold, paths)
+    report["hops"] = None if hops is None else hops.scores() or None
     if chains is not None:
-        report["hops"] = _hops(by_id, chains, gold)
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
+    if chains is not None and run.in_hop_order:
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
-    elif run.steps == "fixed" and run.info is not None:
-        report["hops"] = hop_hits(ids, gold, run.info.options.get("hops")) or None
     report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages)
     return {section: values for section, values in report.items() if values is not None}
 
@@ -239,33 +230,6 @@ def _set_scores(
     if chains is not None:
         return {**set_f1(chains, gold), **known_number(chains, gold)}
     return known_number(ids, gold) if max(map(len, gold)) > 1 else None
-
-
-def _hops(
-    queries: Mapping[str, Query], chains: Mapping[str, list[Hit]], gold: Sequence[Sequence[str]]
-) -> dict[str, float]:
-    """Hits of each hop, and how many chains are exact."""
-    ids = [[hit.id for hit in hits] for hits in chains.values()]
-    asked = [queries[query] for query in chains]
-    paths = [_accepted(q, wanted) if q.evidence else None for q, wanted in zip(asked, gold, strict=True)]
-    return {**hop_hits(ids, gold), **exact_chain(ids, gold, paths)}
-
-
-def _path_match(
-    queries: Sequence[Query], gold: Sequence[Sequence[str]], retrieved: Mapping[str, list[Hit]]
-) -> dict[str, float | int] | None:
-    """Path match over the queries that have evidence; None if no path is longer than one passage."""
-    paths = {q.id: _accepted(q, ids) for q, ids in zip(queries, gold, strict=True) if q.evidence}
-    if not any(len(path) > 1 for accepted in paths.values() for path in accepted.paths):
-        return None
-    values = path_match([[hit.id for hit in retrieved[q]] for q in paths], list(paths.values()))
-    return {**values, "queries": len(paths)}
-
-
-def _accepted(query: Query, gold: Sequence[str]) -> Accepted:
-    """The gold evidence, and the equally good proofs in the metadata, if any."""
-    evidence = [passage for passage in dict.fromkeys(query.evidence) if passage in set(gold)]
-    return Accepted([evidence, *proofs_of(query)], any_order(query))
 
 
 def _graph(

@@ -33,7 +33,7 @@ class _Example(NamedTuple):
         hits: All retrieved passages, best first or in hop order.
         gold: Ids of the gold passages.
         done: Whether the chain ends in DONE; None for a ranking.
-        problems: The failed graph checks; None if the query states no RuleTaker-Open problem.
+        problems: The failed graph checks; None if the query states no RuleTaker-Open problem, or for a set.
     """
 
     query: Query
@@ -69,7 +69,8 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
     """
     queries, qrels = read_split(data, split, corpus)
     loaded = run if isinstance(run, Run) else Run.load(run)
-    examples = _checked([_example(query, loaded, qrels) for query in queries], corpus)
+    examples = [_example(query, loaded, qrels) for query in queries]
+    examples = _checked(examples, corpus) if loaded.in_hop_order else examples
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
     texts = _texts(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])

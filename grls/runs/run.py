@@ -18,6 +18,9 @@ from grls.runs.results import Retrieved, read_results
 from grls.runs.save import save_retrieved, save_without_texts
 from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done
 
+SETS = ("expected-f1", "cut")
+"""Last part of the score mode of runs whose chains are sets."""
+
 _SHOWN = 3  # example ids of an error
 
 
@@ -95,6 +98,17 @@ class Run:
         if self.info is not None:
             return self.info.steps
         return "dynamic" if self.chains else "single"
+
+    @property
+    def in_hop_order(self) -> bool:
+        """Whether passages stand where hops found them; a ranking without hops does.
+
+        The passages of sets stand by probability (``expected-f1``) or by score (a cut). A ranking leaves out
+        what a chain repeats, so without its chains a run whose hops may repeat a passage does not tell.
+        """
+        mode = self.score_mode if self.info is None else self.info.score_mode
+        repeats = self.info is not None and self.info.options.get("repeat") is True
+        return mode.rpartition(", ")[2] not in SETS and (bool(self.chains) or not repeats)
 
     def retrieved(self, queries: Iterable[str]) -> Iterator[Retrieved]:
         """What was retrieved for each of these queries; no hit where one was not answered."""

@@ -52,7 +52,9 @@ def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture
     info = read_info("out/cut.jsonl")
     assert info is not None
     assert (info.steps, info.split, info.name) == ("dynamic", "test", "test, cut")
-    assert evaluate_run("out/cut.jsonl", "data", "test")["set"]["f1"] == 1.0
+    report = evaluate_run("out/cut.jsonl", "data", "test")
+    assert report["set"]["f1"] == 1.0
+    assert report["hops"] == {"exact_set": 1.0}, "what is cut has no order of hops"
 
 
 def test_a_run_of_ours_keeps_what_made_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,6 +150,7 @@ def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, 
     chains = [expected_f1(some) for some in search.retrieve_chains(queries)]
     assert found == {q.id: [hit.id for hit in c.hits] for q, c in zip(queries, chains, strict=True)}
     assert info.options["choose"] == "expected-f1"
+    assert not Run.load(tmp_path / "o.jsonl").in_hop_order
     scores = [[hit.score for hit in hits] for hits in Run.load(tmp_path / "o.jsonl").rankings.values()]
     assert scores == [pytest.approx([hit.score for hit in c.hits]) for c in chains]  # not added up
     likeliest, _ = retrieve(data, tmp_path / "o", *given)

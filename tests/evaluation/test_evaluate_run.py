@@ -343,7 +343,8 @@ def test_hits_of_a_fixed_number_of_hops_are_those_of_its_hops(tmp_path):
     queries, _ = read_split(data, "test", corpus)
     run = tmp_path / "run.trec"
     write_run(run, {"q1": [Hit("f1", 3.0), Hit("r1", 2.0)], "q2": [Hit("r1", 3.0), Hit("f2", 2.0)], "q3": []})
-    for hops, names in ((1, {"H1"}), (2, {"H1", "H2"})):
+    exact = {"exact_set"}
+    for hops, names in ((1, {"H1"} | exact), (2, {"H1", "H2"} | exact)):
         info = RunInfo(
             system="dense", name="dense", steps="fixed", corpus=corpus.fingerprint,
             queries=fingerprint_queries(queries), data=str(data), split="test", score_mode="x",
@@ -351,4 +352,4 @@ def test_hits_of_a_fixed_number_of_hops_are_those_of_its_hops(tmp_path):
         )  # fmt: skip
         write_info(tmp_path / "run", info, endings=[".trec"])
         assert set(evaluate_run(run, data)["hops"]) == names
-    assert evaluate_run(run, data)["hops"] == pytest.approx({"H1": 1 / 3, "H2": 1.0})
+    assert evaluate_run(run, data)["hops"] == pytest.approx({"H1": 1 / 3, "H2": 1.0, "exact_set": 1 / 3})
