@@ -26,9 +26,6 @@ from grls.retrieve.base import Retriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.run import RetrieverRun
 
-DEPTH = 20
-"""Passages of a query that are kept of every system, and fused."""
-
 _TIMED = 4
 """Queries that are timed."""
 
@@ -71,16 +68,16 @@ def timed(work: FitWork, system: str, queries: Sequence[Query], precision: str, 
         precision: Of its models.
         seconds: The time for all of the comparison.
     """
-    begun = perf_counter()
+    depth, begun = work.options.depth, perf_counter()
     opened = open_system(work, system, precision)
     half = perf_counter()
-    opened.retrieve(queries[:1], DEPTH)
+    opened.retrieve(queries[:1], depth)
     opening, first = perf_counter() - begun, perf_counter() - half
     asked = list(queries[1 : 1 + _TIMED]) or list(queries[:1])
     if first * len(asked) > _TIMING * seconds:
         return Pace(opening, first)
     begun = perf_counter()
-    opened.retrieve(asked, DEPTH)
+    opened.retrieve(asked, depth)
     return Pace(opening, (perf_counter() - begun) / len(asked))
 
 
@@ -156,8 +153,8 @@ def rank_splits(
     counts = {}
     for split in splits:
         queries, _ = read_split(work.data, split, corpus)
-        none = [None] * len(queries)
-        run = RetrieverRun(opened, queries, work.data, split, DEPTH, False, none, NO_FILTER, precision)
+        depth, none = work.options.depth, [None] * len(queries)
+        run = RetrieverRun(opened, queries, work.data, split, depth, False, none, NO_FILTER, precision)
         run.save(str(work.run(split, system)), system)
         counts[split] = len(queries)
     return counts

@@ -147,7 +147,7 @@ class FitEnding:
         made = []
         for system in fusions(names, self._weaker(names)):
             runs = [system_run(self.work, tune.split, one) for one in single_systems(system.parts)]
-            fusion = tuned_fusion(usual, runs, tune, self.k)
+            fusion = tuned_fusion(usual, runs, tune, self.work.options)
             if fusion is not None:
                 save_fusion(self.work, system, fusion, list(self.golds.values()), corpus)
                 self.weights[system.name] = fusion

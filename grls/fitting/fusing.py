@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.fitting.comparing import DEPTH
+from grls.fitting.options import FitOptions
 from grls.fitting.scoring import SplitGold
 from grls.fitting.systems import FittedSystem
 from grls.fitting.work import FitWork
@@ -36,11 +36,11 @@ def query_seconds(work: FitWork, gold: SplitGold, system: FittedSystem) -> float
     return sum(info.seconds for info in infos if info is not None) / len(gold.queries)
 
 
-def tuned_fusion(usual: Fusion, runs: Sequence[Run], gold: SplitGold, k: int) -> Fusion | None:
+def tuned_fusion(usual: Fusion, runs: Sequence[Run], gold: SplitGold, options: FitOptions) -> Fusion | None:
     """The fusion with the weights that are best on a split; None: a member is better off with weight 0."""
     named = {query.id: ids for query, ids in zip(gold.queries, gold.gold(), strict=True)}
     dev = DevRuns(list(runs), named, gold.split)
-    best, _ = tune_run_weights(usual, dev, RunFusion.of(runs, DEPTH, "mean"), k)
+    best, _ = tune_run_weights(usual, dev, RunFusion.of(runs, options.depth, "mean"), options.k)
     return best if all(best.weights or ()) else None
 
 
@@ -50,7 +50,7 @@ def save_fusion(
     """Fuse the runs of the members for every split, and save them as runs."""
     for gold in golds:
         runs = [Run.load(f"{work.run(gold.split, part)}.jsonl") for part in system.parts]
-        how = RunFusion.of(runs, DEPTH, "mean")
+        how = RunFusion.of(runs, work.options.depth, "mean")
         asked = QuerySet(work.data, gold.split, corpus, gold.queries)
         files = {
             "runs": [f"{part}.jsonl" for part in system.parts]
@@ -63,5 +63,5 @@ def make_fusion_folder(work: FitWork, system: FittedSystem, fusion: Fusion) -> N
     """The folder of a fusion."""
     folder = work.member(system.folder)
     content: dict[str, Any] = {"members": [work.named(part, folder) for part in system.parts]}
-    content |= {**recorded(fusion), "depth": DEPTH}
+    content |= {**recorded(fusion), "depth": work.options.depth}
     create(folder, "fusion", content, Opening(work.options.device))

@@ -11,6 +11,9 @@ from grls.errors import ConfigError
 AUTO, NONE = "auto", "none"
 """Values of a model's option: choose one; do without."""
 
+DEPTH = 20
+"""Passages of a query that every system ranks, at least; also a cut-off of the page."""
+
 _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
@@ -34,6 +37,7 @@ class FitOptions:
             doc2query`, or an encoder-decoder of doc2query (a folder or a hub name); null: parts of sentences
             of the passages stand in for them.
         k: Recall at this cut-off on the dev queries decides which system is kept. nDCG@10 is reported, too.
+            Every system ranks as many passages, and 20 at least.
         train_split: Split of the queries to learn from.
         dev_split: Split of the queries that tune and choose.
         test_split: Split of the queries that the report compares on; if there is none, the dev queries.
@@ -80,6 +84,11 @@ class FitOptions:
         """The options as JSON values, without what is as in versions that did not have it."""
         record = asdict(self)
         return {name: value for name, value in record.items() if name != "pseudo_model" or value}
+
+    @property
+    def depth(self) -> int:
+        """Passages of a query that every system ranks, and that are fused."""
+        return max(DEPTH, self.k)
 
     @property
     def seconds(self) -> float | None:

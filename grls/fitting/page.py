@@ -8,7 +8,7 @@ from typing import Any
 
 from grls.evaluation.measures import MEASURES, measure_names
 from grls.fitting.account import account_of
-from grls.fitting.comparing import DEPTH
+from grls.fitting.options import DEPTH
 from grls.fitting.systems import FittedSystem
 from grls.fitting.work import FitWork
 from grls.io.progress import duration

@@ -218,7 +218,8 @@ class StageMaker:
         facts, systems = self.facts, self.systems(effort)
         limits = {"dev_limit": effort.dev, "test_limit": effort.test}
         whole = {"dev_limit": facts.splits[facts.dev].queries, "test_limit": facts.splits[facts.test].queries}
-        options: dict[str, Any] = {"systems": systems, "k": 100, "precision": self.machine_precision}
+        options: dict[str, Any] = {"systems": systems, "k": self.options.depth}
+        options |= {"precision": self.machine_precision}
         options |= {name: None if limits[name] == whole[name] else limits[name] for name in limits}
         test = "" if facts.test == facts.dev else f" and {counted(effort.test, 'test query')}"
         dev = counted(effort.dev, "dev query") if not test else f"{effort.dev:,} dev"

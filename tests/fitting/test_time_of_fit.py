@@ -20,6 +20,7 @@ from grls.fitting.plan import Stage
 from grls.fitting.progress import FitProgress, shown_name
 from grls.fitting.run import fit_dataset
 from grls.fitting.timing import measured_speeds
+from grls.fitting.work import FitWork
 from grls.io.progress import Progress
 
 HOUR = 3600.0
@@ -187,7 +188,8 @@ def test_a_slow_system_is_timed_on_one_query(
     system = SlowSystem(lambda count: each * count, now)
     monkeypatch.setattr(comparing, "perf_counter", lambda: now[0])
     monkeypatch.setattr(comparing, "open_system", lambda *_: system)
-    pace = comparing.timed(None, "hybrid", [""] * 9, "float32", 1000.0)  # type: ignore[arg-type]
+    work = FitWork(Path(), FitOptions(), "dev", FitProgress(Path(), False))
+    pace = comparing.timed(work, "hybrid", [""] * 9, "float32", 1000.0)  # type: ignore[list-item]
     assert system.asked == asked
     assert pace.query == each
 
