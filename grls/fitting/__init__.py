@@ -11,6 +11,7 @@ skipped and why. ``planner`` chooses it: the greatest ``effort`` whose ``stages`
 of ``pseudo`` where there are none. ``work`` is what all steps share; ``steps`` does each once: ``trainings``,
 ``folders``, ``tuning``. ``ending`` compares: ``comparing`` ranks the queries with all ``systems``, ``fusing``
 fuses them, ``scoring`` says what they are worth, ``choose`` keeps one, ``page``, ``model_card`` and
-``result`` write what came of it, with an ``account`` of what was done. ``journal`` keeps what is done, so
-that a killed run goes on; ``clock`` counts the time, and ``progress`` shows it.
+``result`` write what came of it, with an ``account`` of what was done. ``journal`` keeps what is done,
+and the plan (``kept_plan``), so that a killed run goes on; ``clock`` counts the time, and ``progress`` shows
+it.
 """

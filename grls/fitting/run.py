@@ -7,8 +7,7 @@ comparison at the end: :mod:`grls.fitting.ending`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from grls.errors import ConfigError
 from grls.fitting.clock import FitClock
 from grls.fitting.ending import FitEnding
 from grls.fitting.journal import FitJournal, refuse_other_output
+from grls.fitting.kept_plan import plan_as_revised, revision_record
 from grls.fitting.options import FitOptions
 from grls.fitting.plain import remove_copy
 from grls.fitting.plan import Plan, Stage
@@ -259,17 +259,10 @@ class _FitRun:
             return plan, stages
         name = f"plan after {last}"
         if (known := self.journal.done(name, {})) is None:
-            plan = revised_plan(plan, took, self.clock.seconds, new)
-            if new and plan.effort.level.hops:
+            revised = revised_plan(plan, took, self.clock.seconds, new)
+            if new and revised.effort.level.hops:
                 self.progress.say(f"generator: by hops, too, as the bi-encoder finds more by them ({gain})")
-            left = [asdict(stage) for stage in plan.stages if stage.key not in took]
-            self.journal.add(name, {}, 0.0, left)
-            known = left
-        stages = [Stage(**{**one, "recipes": tuple(one["recipes"])}) for one in known]
-        return _as_taught(plan, stages), stages
-
-
-def _as_taught(plan: Plan, stages: Sequence[Stage]) -> Plan:
-    """The plan of a run that goes on, whose generator goes by hops since they were measured."""
-    by_hops = any(stage.name == "generator" and stage.options["data.multistep"] for stage in stages)
-    return replace(plan, facts=replace(plan.facts, hops_win=True)) if by_hops else plan
+            known = revision_record(revised)
+            self.journal.add(name, {}, 0.0, known)
+        plan = plan_as_revised(plan, known, took)
+        return plan, [stage for stage in plan.stages if stage.key not in took]
