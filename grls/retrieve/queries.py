@@ -100,3 +100,9 @@ def joined(query: Query, evidence: Sequence[Passage]) -> str:
     """The text of a query with the titles and texts of its evidence appended."""
     parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
     return " ".join(part for part in parts if part)
+
+
+def evidence_numbers(corpus: Corpus, evidence: Sequence[Passage]) -> list[int]:
+    """The numbers of evidence, in order; passages that are not in the corpus are left out."""
+    numbers = corpus.numbers([passage.id for passage in evidence]) if evidence else []
+    return [number for number in numbers if number is not None]

@@ -41,7 +41,7 @@ from grls.retrieve.generative.within import as_generator
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
@@ -287,7 +287,7 @@ class HybridRetriever(JoinsSearch):
         candidates.
         """
         generator, before = self.generator, evidence or [()] * len(queries)
-        hidden = [[generator.done, *self._numbers(passages)] for passages in before]
+        hidden = [[generator.done, *evidence_numbers(self.corpus, passages)] for passages in before]
         if generator.spans is None:
             return self.search(queries, before, k, hidden)
         scores = generator.weigh(*self._asked(queries, before, k, hidden))
@@ -296,10 +296,6 @@ class HybridRetriever(JoinsSearch):
             [ScoredPassage(int(one.passages[n]), float(total[n])) for n in np.lexsort((-total, one.tiers))]
             for one, total in zip(scores, totals, strict=True)
         ]
-
-    def _numbers(self, passages: Sequence[Passage]) -> list[int]:
-        numbers = self.corpus.numbers([passage.id for passage in passages]) if passages else []
-        return [number for number in numbers if number is not None]
 
     def retrieve_hop(
         self,

@@ -33,6 +33,7 @@ from grls.models.base import Floats
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import log_shares
 from grls.retrieve.hybrid.weighted import WeightedSource, prior_of
+from grls.retrieve.queries import evidence_numbers
 
 ROUNDS = 8
 """Largest number of searches after the first three."""
@@ -271,14 +272,15 @@ class Pool:
         self._columns = {key: place for place, key in enumerate(columns)}
         before = evidence or [()] * len(queries)
         prior = prior_of([*columns.values()], queries, before, generator.done)
-        hidden = [[generator.done]] * len(queries)
+        # The same as in each search, or the priors' part of a score is off by a constant per query.
+        hidden = [[generator.done, *evidence_numbers(generator.corpus, passages)] for passages in before]
         self._said: Callable[[int, Ints], Floats]
         if generator.spans is None:
             scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
             self._said = _OfRows(prior.open(generator.index, scope, 1), generator.index.rows)
         else:
-            gone = sorted({*generator.removed, generator.done})
-            self._said = _OfPassages(prior, np.setdiff1d(np.arange(generator.done + 1), gone))
+            every = np.setdiff1d(np.arange(generator.done), sorted(generator.removed))
+            self._said = _OfPassages(prior, every, hidden)
         self._known = [_Known() for _ in queries]
         longest = np.cumsum(1 / np.log2(np.arange(2, max(map(len, self._gold), default=0) + 3)))
         self._ideal: Floats = np.array([longest[max(len(numbers), 1) - 1] for numbers in self._gold])
@@ -364,10 +366,12 @@ class _OfPassages:
     """Scores of priors for passages (``[n, F]``, nats), each passage for itself."""
 
     prior: Prior
-    allowed: Ints
+    every: Ints
+    hidden: Sequence[Sequence[int]]
 
     def __call__(self, query: int, numbers: Ints) -> Floats:
-        shares = [log_shares(part, query, self.allowed)[numbers] for part in self.prior.parts]
+        allowed = np.setdiff1d(self.every, self.hidden[query])
+        shares = [log_shares(part, query, allowed)[numbers] for part in self.prior.parts]
         return np.stack(shares, axis=1)
 
 

@@ -29,6 +29,7 @@ from grls.retrieve.hybrid.tuning import (
     tune_together,
 )
 from grls.retrieve.hybrid.weighted import WeightedSource
+from grls.tune.dev import DevHops, DevQueries
 
 K = 2
 
@@ -65,6 +66,11 @@ class _Small:
         self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)
         self.searched = 0
 
+    def dev(self, hops: bool) -> DevHops:
+        """The queries, or their hops with evidence."""
+        dev = DevQueries("data", "train", self.queries, self.gold, None)
+        return dev.by_hop(self.generator.corpus) if hops else dev.at_once()
+
     def search(self, setting: Setting) -> Quality:
         self.searched += 1
         found = HybridRetriever(self.generator, setting).candidates(self.queries, 3 * K)
@@ -92,16 +98,20 @@ def test_the_pool_counts_hops_as_they_are_measured(tmp_path: Path) -> None:
         assert pool.quality(setting).recall == pytest.approx(recall)
 
 
-def test_what_one_search_finds_tells_what_another_would_give_it(small: _Small) -> None:
+@pytest.mark.parametrize("hops", [False, True], ids=["at once", "by hop"])
+def test_what_one_search_finds_tells_what_another_would_give_it(small: _Small, hops: bool) -> None:
     """The scores of a second setting are those that the pool of the first one says."""
+    dev = small.dev(hops)
+    assert any(dev.evidence) == hops
     bm25, empty = small.choices
     first, second = (bm25[4], empty[1]), (bm25[6], empty[0])
     many = len(small.generator.corpus)  # all, so that both searches find the same
-    small.pool.add(first, HybridRetriever(small.generator, first).candidates(small.queries, many))
-    found = HybridRetriever(small.generator, second).candidates(small.queries, many)
-    weights = small.pool._weights(second)
-    for known, hits in zip(small.pool._known, found, strict=True):
-        assert len(hits) == many
+    pool = Pool(small.generator, dev.queries, dev.gold, 1, small.choices, dev.evidence)
+    pool.add(first, HybridRetriever(small.generator, first).candidates(dev.queries, many, dev.evidence))
+    found = HybridRetriever(small.generator, second).candidates(dev.queries, many, dev.evidence)
+    weights = pool._weights(second)
+    for known, hits, read in zip(pool._known, found, dev.evidence, strict=True):
+        assert len(hits) == many - len({passage.id for passage in read})
         for hit in hits:
             place = known.places[hit.passage]
             promised = known.own[place] + known.logs[place] @ weights
