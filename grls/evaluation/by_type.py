@@ -1,4 +1,4 @@
-"""Recall by the type of a question, where the metadata of queries have a field ``type``."""
+"""Scores by the type of a question, where the metadata of queries have a field ``type``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from grls.data.types import Query
+from grls.evaluation.hop_scores import FoundByHops
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -32,8 +33,9 @@ def scores_by_type(
     gold: Sequence[Sequence[str]],
     ks: Sequence[int],
     chains: Sequence[Sequence[str]] | None = None,
+    hops: FoundByHops | None = None,
 ) -> Mapping[str, dict[str, float | int]] | None:
-    """Recall, complete recall and, of chains, set F1 of each type; None where queries have no types.
+    """Recall, complete recall, set F1 of chains, and scores of hops, by type; None where queries have none.
 
     Args:
         queries: ``[Q]``.
@@ -41,6 +43,7 @@ def scores_by_type(
         gold: Gold passage ids of each.
         ks: Cut-offs.
         chains: Passage ids of each query's chain.
+        hops: What the hops of each query found.
     """
     report = {}
     for name, places in types_of(queries).items():
@@ -51,5 +54,5 @@ def scores_by_type(
         if chains is not None:
             own = [chains[place] for place in places]
             scores |= {"set_f1": set_f1(own, wanted)["f1"], **known_number(own, wanted)}
-        report[name] = scores
+        report[name] = scores | ({} if hops is None else hops.scores(places))
     return report or None

@@ -158,7 +158,7 @@ def evaluate_results(
     if chains is not None and run.in_hop_order:
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
-    report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages)
+    report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages, hops)
     return {section: values for section, values in report.items() if values is not None}
 
 
@@ -189,12 +189,24 @@ def format_report(report: Report) -> str:
 
 
 def _type_lines(report: Report, ks: Sequence[int]) -> list[str]:
-    """Recall and complete recall of each type of questions."""
-    lines = []
-    for name, values in report.get("by_type", {}).items():
+    """Each type of questions: recall and complete recall, then a table of what else it has."""
+    types = report.get("by_type", {})
+    if not types:
+        return []
+    lines = ["", "by type"]
+    for name, values in types.items():
         for label, prefix in ((name, "recall@"), ("  complete", "complete_recall@")):
             lines.append(f"{label:<22}" + "".join(_percent(values.get(f"{prefix}{k}")) for k in ks))
-    return ["", "by type", *lines] if lines else []
+    others = dict.fromkeys(n for values in types.values() for n in values if n != "queries" and "@" not in n)
+    last = sorted(others, key=lambda name: name.startswith("exact_"))  # after the hits of all hops
+    heads = {name: f"  {measure_label(name):>6}" for name in last}
+    if heads:
+        lines += ["", f"{'by type':<22}" + "".join(heads.values())]
+        lines += [
+            f"{name:<22}" + "".join(_percent(values.get(n)).rjust(len(head)) for n, head in heads.items())
+            for name, values in types.items()
+        ]
+    return lines
 
 
 def _chain_passages(run: Run, qrels: Qrels) -> dict[str, list[Hit]]:

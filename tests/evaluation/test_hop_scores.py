@@ -59,3 +59,13 @@ def test_a_fixed_number_of_hops_has_exact_chains_of_the_first_passages() -> None
     unknown = replace(run, info=info("fixed"))
     assert scored(unknown)["hops"] == {"H1": 1.0, "H2": 1.0}, "how long its chains are is not known"
     assert "hops" not in scored(replace(run, info=info("single")))
+
+
+def test_types_have_the_scores_of_hops_of_a_run_of_fixed_hops() -> None:
+    queries = [Query(name, name, ("f", "r"), metadata=json.dumps({"type": name})) for name in ("one", "two")]
+    run = Run.of({"one": ranked("f", "r", "x"), "two": ranked("x", "r")}, info=info("fixed", hops=2))
+    found = scored(run, queries, {"one": QRELS["q"], "two": QRELS["q"]})["by_type"]
+    shown = {
+        name: [some[m] for m in ("H1", "H2", "exact_set", "exact_chain")] for name, some in found.items()
+    }
+    assert shown == {"one": [1.0, 1.0, 1.0, 1.0], "two": [0.0, 1.0, 0.0, 0.0]}
