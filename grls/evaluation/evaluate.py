@@ -112,6 +112,7 @@ def evaluate_results(
     seen: Collection[str] | None = None,
     name: str = "the run",
     measures: Sequence[str] = MEASURES,
+    ordered: bool | None = None,
 ) -> Report:
     """Score a run in memory.
 
@@ -124,6 +125,7 @@ def evaluate_results(
         seen: Passages that are gold of a training query; None leaves out seen and unseen recall.
         name: The name of the run in the log.
         measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
+        ordered: Whether passages stand in hop order; None: as the run says.
 
     Returns:
         ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and if they
@@ -148,14 +150,15 @@ def evaluate_results(
     report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
+    ordered = run.in_hop_order if ordered is None else ordered
     paths = accepted_paths([by_id[q] for q in rankings], gold)
-    report["path_match"] = matched_paths(passages or ids, paths) if run.in_hop_order else None
+    report["path_match"] = matched_paths(passages or ids, paths) if ordered else None
     report["set"] = _set_scores(ids, passages, gold)
-    hops = found_by_hops(run, ids, passages, gold, paths)
+    hops = found_by_hops(run, ids, passages, gold, paths, ordered)
     report["hops"] = None if hops is None else hops.scores() or None
-    if chains is not None:
+    if chains is not None and run.steps == "dynamic":
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
-    if chains is not None and run.in_hop_order:
+    if chains is not None and ordered:
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
     report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages, hops)

@@ -78,7 +78,7 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
 
 
 def _example(query: Query, run: Run, qrels: Qrels) -> _Example:
-    chain = run.chains.get(query.id)
+    chain = run.chains.get(query.id) if run.steps == "dynamic" else None
     hits = without_done(chain.hits if chain else run.rankings.get(query.id, []))
     return _Example(query, hits, gold_passages(query, qrels), chain.done if chain else None)
 

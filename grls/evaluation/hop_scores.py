@@ -57,6 +57,7 @@ def found_by_hops(
     chains: Sequence[Sequence[str]] | None,
     gold: Sequence[Collection[str]],
     paths: Sequence[Accepted | None],
+    ordered: bool,
 ) -> FoundByHops | None:
     """What the hops of a run found; None where it has none, or does not say.
 
@@ -66,10 +67,11 @@ def found_by_hops(
         chains: Passage ids of each query's chain; None: the run holds no chains.
         gold: Gold passage ids.
         paths: See :func:`accepted_paths`.
+        ordered: Whether passages stand in hop order.
     """
     if chains is not None:
-        return FoundByHops(chains, gold, paths, run.in_hop_order)
-    if run.steps != "fixed" or run.info is None or not run.in_hop_order:
+        return FoundByHops(chains, gold, paths, ordered)
+    if run.steps != "fixed" or run.info is None or not ordered:
         return None
     hops = run.info.options.get("hops")
     return FoundByHops([list(one)[:hops] for one in ids], gold, paths, whole=hops is not None, most=hops)

@@ -107,9 +107,8 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
 def _measure(group: DataGroup, entry: Entry, ks: Sequence[int], measures: Sequence[str]) -> Measured:
     form = _form(entry, group.entries)
     run, ordered = _with_chains(entry, form)
-    report = evaluate_results(
-        run, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures
-    )
+    given = (group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures)
+    report = evaluate_results(run, *given, ordered=entry.run.in_hop_order)
     if ordered:
         report.pop("done_missing", None)
     for name, values in (report.pop("by_type", None) or {}).items():  # a table of each type of questions
@@ -134,7 +133,7 @@ def _form(entry: Entry, entries: Sequence[Entry]) -> Form:
         entries: All runs, with the members of an ensemble among them.
     """
     info = entry.info
-    if entry.run.chains or entry.steps == "dynamic":
+    if entry.steps == "dynamic":
         return "chain"
     if info is None:
         return "unknown"

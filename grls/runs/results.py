@@ -6,11 +6,11 @@ A line for every query, answered or not::
      "hits": [{"rank", "id", "score", "title", "text"}],
      "chain": {"done", "score", "hops": [{"id", "score"}]}}
 
-``chain`` stands where the query was answered hop by hop; its scores are those of the single hops, while the
-scores of ``hits`` are the ranking's. DONE takes no rank and is not in ``hits``. ``score_mode`` names what a
-score means: ``renormalized`` or ``full`` for a generative retriever, otherwise the name of the retriever
-(``bm25``); after ``, expected-f1``, the score of a passage is the logarithm of its probability. The module
-knows no metric.
+``chain`` stands where the query was answered hop by hop until DONE, or where hops may repeat a passage; its
+scores are those of the single hops, while the scores of ``hits`` are the ranking's. DONE takes no rank and
+is not in ``hits``. ``score_mode`` names what a score means: ``renormalized`` or ``full`` for a generative
+retriever, otherwise the name of the retriever (``bm25``); after ``, expected-f1``, the score of a passage
+is the logarithm of its probability. The module knows no metric.
 """
 
 from __future__ import annotations

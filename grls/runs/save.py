@@ -31,7 +31,8 @@ def save_retrieved(
 ) -> str:
     """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``.
 
-    A fixed number of hops is a ranking: it has no DONE to miss, so only dynamic chains are written as chains.
+    A fixed number of hops is a ranking: it has no DONE to miss. So only dynamic chains are written as chains,
+    and those that may repeat a passage, which no ranking says (but pooled ones: a ranking of several chains).
     Where an id holds white space there is no TREC run, and a warning says so: JSONL holds everything.
 
     Args:
@@ -45,7 +46,9 @@ def save_retrieved(
         What was written, in a line.
     """
     dynamic = info.steps == "dynamic"
-    written = retrieved if dynamic else (one._replace(chain=None) for one in retrieved)
+    repeats = info.options.get("repeat") is True and info.options.get("pool") is not True
+    chained = dynamic or (info.steps == "fixed" and repeats)
+    written = retrieved if chained else (one._replace(chain=None) for one in retrieved)
     write_results(f"{output}.jsonl", queries, corpus, info.score_mode, written)
     if dynamic:
         _warn_of_missing_done([one.chain.done for one in retrieved if one.chain is not None])

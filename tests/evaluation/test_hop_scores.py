@@ -3,12 +3,15 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from grls.data.corpus import Corpus
+from grls.data.dataset import write_dataset
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 from grls.evaluation.evaluate import evaluate_results
+from grls.evaluation.examples import format_examples
 from grls.runs.manifest import RunInfo
 from grls.runs.run import Run
 
@@ -69,3 +72,31 @@ def test_types_have_the_scores_of_hops_of_a_run_of_fixed_hops() -> None:
         name: [some[m] for m in ("H1", "H2", "exact_set", "exact_chain")] for name, some in found.items()
     }
     assert shown == {"one": [1.0, 1.0, 1.0, 1.0], "two": [0.0, 1.0, 0.0, 0.0]}
+
+
+def test_a_repeated_passage_takes_its_hop(tmp_path: Path) -> None:
+    """A, A, B was saved as A, B, whose second passage is a hit of no second hop."""
+    made = info("fixed", hops=3, repeat=True)
+    Run.of(chains=chained("f", "f", "r", done=False), info=made).save(tmp_path / "r", QUERIES, CORPUS)
+    run = Run.load(tmp_path / "r.jsonl")
+    assert [hit.id for hit in run.chains["q"].hits] == ["f", "f", "r"]
+    assert [hit.id for hit in run.rankings["q"]] == ["f", "r"]
+    report = scored(run)
+    assert report["hops"] == {"H1": 1.0, "H2": 0.0, "exact_set": 1.0, "exact_chain": 0.0}
+    assert report["path_match"]["path_match"] == 0.0
+    assert "done_missing" not in report, "a fixed number of hops has no DONE to miss"
+    assert "DONE" not in format_examples(run, _written(tmp_path), "test", CORPUS, 1)
+    trec = scored(Run.load(tmp_path / "r.trec"))
+    assert not trec.keys() & {"hops", "path_match"}, "a TREC run does not say where hops repeat"
+
+
+def test_pooled_chains_are_a_ranking(tmp_path: Path) -> None:
+    made = info("fixed", hops=2, repeat=True, pool=True)
+    run = Run.of({"q": ranked("f", "r", "x")}, chained("f", "f", done=False), made)
+    run.save(tmp_path / "r", QUERIES, CORPUS)
+    assert Run.load(tmp_path / "r.jsonl").chains == {}
+
+
+def _written(folder: Path) -> Path:
+    write_dataset(folder / "data", CORPUS, QUERIES, {"test": QRELS})
+    return folder / "data"
