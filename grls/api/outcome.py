@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grls.evaluation.significance import Comparison
+from grls.evaluation.significance import Comparison, shown_p
 from grls.io.counts import counted
 
 if TYPE_CHECKING:
@@ -125,7 +125,9 @@ class ExperimentTable:
             cells.append(f"{100 * row.means[name]:.1f}")
             if self.baseline is not None:
                 compared = row.differences.get(name)
-                cells += ["", ""] if compared is None else [_points(compared.difference), _p(row.p[name])]
+                cells += (
+                    ["", ""] if compared is None else [_points(compared.difference), shown_p(row.p[name])]
+                )
         return [*cells, f"{row.seconds:.4f}"]
 
     def _html_cells(self, row: SystemScores) -> Iterator[str]:
@@ -146,7 +148,3 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _points(share: float) -> str:
     text = f"{100 * share:+.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text
-
-
-def _p(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -83,6 +83,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
+def shown_p(p: float) -> str:
+    """A p value in a table; it is never 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def _p(differences: np.ndarray[Any, np.dtype[np.float64]], resamples: int, seed: int) -> float:
     # A query with equal values adds 0 however it is swapped: without it the test gives the same result,
     # faster, and more often exactly.

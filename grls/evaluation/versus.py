@@ -14,7 +14,7 @@ from grls.data.dataset import gold_passages, read_queries, read_split
 from grls.evaluation.measures import query_values
 from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.evaluation.significance import CONFIDENCE, Comparison, compare
+from grls.evaluation.significance import CONFIDENCE, Comparison, compare, shown_p
 from grls.io.counts import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
 from grls.runs.run import Run
@@ -75,5 +75,5 @@ def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:
         interval = (
             "-" if one.low is None or one.high is None else f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
         )
-        lines.append(f"{name:<22}{100 * one.difference:+8.1f}   {interval:<16} {one.p:.3f}")
+        lines.append(f"{name:<22}{100 * one.difference:+8.1f}   {interval:<16} {shown_p(one.p)}")
     return "\n".join(lines)

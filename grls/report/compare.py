@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from grls.evaluation.price import price_of_end, runs_without_end, what_ends
-from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm
+from grls.evaluation.price import Price, price_of_end, runs_without_end, what_ends
+from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm, shown_p
 from grls.io.counts import counted
 from grls.report.blocks import NONE, Cell, Table
 from grls.report.measure import Measured, MeasuredGroup
@@ -75,9 +75,10 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
         The table, or None if no run has such a run beside it.
     """
     pairs = runs_without_end([run.entry.info for run in group.runs])
-    rows = [_priced(group, group.runs[ended], group.runs[other], seed) for ended, other in pairs.items()]
-    if not rows:
+    if not pairs:
         return None
+    runs = [(group.runs[ended], group.runs[other]) for ended, other in pairs.items()]
+    prices = [_price(group, ended, other, seed) for ended, other in runs]
     heads = ("run", "beside", "ended by", "set F1 (%)", "set F1, known number (%)")
     tests = ("price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long")
     return Table(
@@ -86,24 +87,36 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
         (),
         (*heads, *tests),
         3,
-        tuple(rows),
+        tuple(_priced(*pair, price) for pair, price in zip(runs, prices, strict=True)),
         "Known number: the first n passages of the run beside it, which is of the same system and does not "
         "end, for n gold passages. Price: that F1 less set F1 as the run ended, in points, with interval and "
         'p as below "Significance". Too short, right length, too long: queries whose chain has fewer '
-        f"passages than are gold, as many, or more. Seed {seed}.",
+        f"passages than are gold, as many, or more. {_bounds(runs, prices)}Seed {seed}.",
     )
 
 
-def _priced(group: MeasuredGroup, run: Measured, other: Measured, seed: int) -> tuple[Cell, ...]:
-    what = what_ends(run.entry.info)
+def _price(group: MeasuredGroup, run: Measured, other: Measured, seed: int) -> Price:
     ended = run.retrieved if run.chains is None else run.chains
-    price = price_of_end(ended, other.retrieved, group.gold, what=what, seed=seed)
+    return price_of_end(ended, other.retrieved, group.gold, what=what_ends(run.entry.info), seed=seed)
+
+
+def _bounds(runs: Sequence[tuple[Measured, Measured]], prices: Sequence[Price]) -> str:
+    """Which prices are lower bounds, and why; empty where none is."""
+    return "".join(
+        f"The price of {run.label} is a lower bound: for {counted(price.beyond, 'query')} {other.label} has "
+        "fewer passages than are gold. "
+        for (run, other), price in zip(runs, prices, strict=True)
+        if price.beyond
+    )
+
+
+def _priced(run: Measured, other: Measured, price: Price) -> tuple[Cell, ...]:
     every = price.groups["all"]
     lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
     return (
         Cell(run.label),
         Cell(other.label),
-        Cell(what),
+        Cell(price.what),
         Cell(f"{100 * every.ended:.1f}"),
         Cell(f"{100 * every.known:.1f}"),
         *_compared(every.price, every.price.p)[:3],
@@ -120,18 +133,14 @@ def _compared(result: Comparison | None, corrected: float) -> tuple[Cell, ...]:
     return (
         Cell(_points(result.difference)),
         Cell(interval),
-        Cell(_p(result.p)),
-        Cell(_p(corrected), strong=corrected < _LEVEL),
+        Cell(shown_p(result.p)),
+        Cell(shown_p(corrected), strong=corrected < _LEVEL),
     )
 
 
 def _points(share: float) -> str:
     text = f"{100 * share:+.1f}".replace("-", "−")
     return "0.0" if text in ("+0.0", "−0.0") else text
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def overlap(

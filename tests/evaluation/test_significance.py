@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 
 from grls.errors import ConfigError, DataError
-from grls.evaluation.significance import compare, holm
+from grls.evaluation.significance import compare, holm, shown_p
+from grls.evaluation.versus import format_comparison
 
 
 def enumerated(differences):
@@ -86,3 +87,11 @@ def test_holm():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_a_small_p_is_shown_as_small_and_never_as_0() -> None:
+    assert [shown_p(p) for p in (1.0, 0.0514, 0.001, 0.00099, 0.0001)] == [
+        "1.000", "0.051", "0.001", "< 0.001", "< 0.001"
+    ]  # fmt: skip
+    compared = format_comparison({"RR": compare([1.0] * 40, [0.0] * 40)}, "base")
+    assert compared.splitlines()[-1].split()[-2:] == ["<", "0.001"]

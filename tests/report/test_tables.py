@@ -322,6 +322,19 @@ def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tm
     assert row[:3] == ["cut", "top", "the cut"]
 
 
+def test_a_price_beside_too_few_passages_is_called_a_lower_bound(data, tmp_path):
+    """The run without an end has two passages, and q1 has three gold ones."""
+    ended = write(tmp_path / "a", data, {"q1": ["f1"], "q2": ["f2"]}, "until DONE", retriever="one")
+    fixed = {"steps": "fixed", "options": {"k": 3, "hops": 2}}
+    short = write(
+        tmp_path / "b", data, {"q1": ["f1", "r1"], "q2": ["f2", "r2"]}, "two hops", retriever="one", **fixed
+    )
+    whole = write(tmp_path / "c", data, GOOD, "whole", retriever="one", steps="fixed", options={"hops": 3})
+    note = price_table(measured(ended, short)[0]).note
+    assert "The price of until DONE is a lower bound: for 1 query two hops has fewer passages than" in note
+    assert "lower bound" not in price_table(measured(ended, whole)[0]).note
+
+
 def test_members_are_known_by_their_files_where_names_are_alike(data, tmp_path):
     """Two runs of one usual name; the ensemble's second member is the second of them."""
     one = write(tmp_path / "one", data, GOOD, "hybrid", "hybrid", "single")
