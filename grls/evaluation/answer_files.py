@@ -33,7 +33,11 @@ def score_file(
     run = file.removesuffix(ENDING)
     info = read_info(f"{run}.jsonl")
     if info is not None and info.corpus not in ("", corpus.fingerprint):
-        raise DataError(f"these answers were retrieved from another corpus than {corpus.source}.", file)
+        raise DataError(
+            f"these answers were retrieved from another corpus than {corpus.source}: give the --data that "
+            "they were retrieved from, or answer again.",
+            file,
+        )
     answered = read_answers(file)
     try:
         scores = score_answers(answered, queries, qrels, corpus, ks, judge, premise)

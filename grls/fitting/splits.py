@@ -227,7 +227,11 @@ def _pseudo_queries(source: SourceData, seed: int, written: WrittenQueries | Non
         return written.queries, f"written by {written.model}"
     made = sentence_queries(source.corpus, PSEUDO, seed, {query.id for query in source.queries})
     if not made:
-        raise DataError("no passage has a sentence, so no query can be made of them.", source.folder)
+        raise DataError(
+            "no passage has a sentence, so no query can be made of them: give queries with their passages "
+            "(queries.jsonl and qrels/train.tsv).",
+            source.folder,
+        )
     lost = "" if written is None else f" (of those of {written.model} none led back to its passage)"
     return made, f"parts of sentences of the passages{lost}"
 

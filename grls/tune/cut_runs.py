@@ -54,7 +54,7 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
         DataError: The run answers no query.
     """
     if not run.rankings:
-        raise DataError("the run answers no query, so there is nothing to cut.", run.path)
+        raise DataError("the run answers no query, so there is nothing to cut: retrieve again.", run.path)
     dev.refuse_shared_queries(run)
     start = perf_counter()
     gold = list(dev.gold.values())

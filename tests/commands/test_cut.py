@@ -90,7 +90,7 @@ def test_what_cannot_be_cut_is_refused(place: Path, capsys: pytest.CaptureFixtur
     nothing = fails(
         capsys, "fuse", "cut", "empty.jsonl", "--tune", dev, "--data=data", "--tune_split=train", "--output=e"
     )
-    assert "empty.jsonl: the run answers no query" in nothing
+    assert "empty.jsonl: the run answers no query, so there is nothing to cut: retrieve again" in nothing
     replaced = fails(capsys, "fuse", "cut", run, "--tune", dev, *data, "--output=train")
     assert "would replace train.trec" in replaced
     Path("copy.trec").write_bytes(Path(run).read_bytes())

@@ -219,6 +219,14 @@ def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -
     assert len({first, second, fingerprint()}) == 3
 
 
+def test_where_no_query_can_be_made_the_error_asks_for_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits, "sentence_queries", lambda *given: [])
+    with pytest.raises(DataError, match=r"give queries with their passages \(queries\.jsonl and qrels"):
+        divided(write_fit_data(tmp_path / "data", "dev", "test"))
+
+
 def test_a_pseudo_query_is_a_part_of_a_sentence_of_its_passage() -> None:
     text = "Otters eat many kinds of fish in winter. A holt is the den of an otter by the river."
     corpus = Corpus.from_passages(
