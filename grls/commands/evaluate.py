@@ -63,14 +63,12 @@ def evaluate(
     answers = [run for run in runs if run.endswith(ENDING)]
     if answers and len(answers) < len(runs):
         raise ConfigError(f"{answers[0]} holds answers, and others are runs; score them by commands apart.")
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit must be at least 1, got {limit}.")
-    if limit is not None and not answers:
-        raise ConfigError("--limit is of answers: leave it out for runs.")
+    _refuse_wrong_limit(limit, bool(answers))
     if answers and (measures is not None or baseline is not None or price is not None or examples):
         raise ConfigError(
             "--measures, --baseline, --price and --examples are of runs; leave them out for answers."
         )
+    _refuse_without_entailment(bool(answers), autoais, device)
     if output is not None:
         refuse_unwritable(output)
     if answers:
@@ -90,6 +88,30 @@ def evaluate(
             report["prices"] = prices
     if output is not None:
         write_json(output, report)
+
+
+def _refuse_wrong_limit(limit: int | None, answers: bool) -> None:
+    """Refuse (ConfigError) a limit below 1, or of runs."""
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    if limit is not None and not answers:
+        raise ConfigError("--limit is of answers: leave it out for runs.")
+
+
+def _refuse_without_entailment(answers: bool, autoais: AutoAISOptions, device: str) -> None:
+    """Refuse (ConfigError) options of entailment where none is judged."""
+    if autoais == _AUTOAIS and device == "auto":
+        return
+    if not answers:
+        raise ConfigError(
+            "--autoais and --device are of answers, whose evidence a model judges: leave them out for runs, "
+            "or give NAME.answers.jsonl."
+        )
+    if autoais.model is None:
+        raise ConfigError(
+            "--autoais.premise, --autoais.batch_size and --device are of a model of entailment: give "
+            "--autoais.model, too, or leave them out."
+        )
 
 
 def _run(

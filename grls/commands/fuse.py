@@ -58,6 +58,11 @@ def fuse_runs(
 
     if tune.runs is not None:
         refuse_untunable(fusion)
+    elif tune != UNTUNED:
+        raise ConfigError(
+            "--tune.k and --tune.split are of runs to tune the weights on: give --tune.runs, too, or leave "
+            "them out."
+        )
     if len(runs) < 2:
         raise ConfigError(f"expected at least two runs, got {list(runs)}.")
     members = load_runs(runs)

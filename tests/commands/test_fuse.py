@@ -338,6 +338,8 @@ def test_tuning_refuses_what_does_not_belong_to_it(place, capsys):
     dev = dev_runs()
     tune = [*runs, "--fusion.method=sum"]
     assert "3 runs to tune on for 2" in refused(capsys, *tune, tuning([*dev, "x.jsonl"]))
+    for alone in ("--tune.k=5", "--tune.split=dev"):
+        assert "give --tune.runs, too, or leave them out" in refused(capsys, *tune, alone)
     told = refused(capsys, *tune, tuning(dev), "--fusion.weights=[1, 1]")
     assert "give either --fusion.weights or --tune.runs" in told
     message = refused(capsys, *runs, tuning(dev))

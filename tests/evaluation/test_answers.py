@@ -210,6 +210,8 @@ def test_the_split_is_that_of_the_manifest(
         (["--limit", "0"], "--limit must be at least 1, got 0"),
         (["--limit", "1"], "or --limit is too small"),
         (["--autoais.model", "./nowhere"], "no such folder"),
+        (["--autoais.premise", "passages"], "give --autoais.model, too"),
+        (["--device", "cpu"], "give --autoais.model, too"),
         (["--output", "/proc/nowhere/x"], "cannot write"),
     ],
 )
@@ -229,11 +231,14 @@ def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: pytest.Capt
     assert "holds answers, and others are runs" in capsys.readouterr().err
     assert main(["evaluate", both[0], "--data", str(data), "--limit=2"]) == 1
     assert "--limit is of answers" in capsys.readouterr().err
+    for option in ("--autoais.model=nli", "--autoais.batch_size=2", "--device=cpu"):
+        assert main(["evaluate", both[0], "--data", str(data), option]) == 1
+        assert "of answers, whose evidence a model judges: leave them out" in capsys.readouterr().err
     assert main(["evaluate", both[1], "--data", str(data), "--measures=RR"]) == 1
     assert "--measures, --baseline, --price and --examples are of runs" in capsys.readouterr().err
     write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))
     assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
-    assert "another corpus" in capsys.readouterr().err
+    assert "give the --data that they were retrieved from" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", [{"passages": "zz"}, {"closed": "no"}])
