@@ -1,7 +1,8 @@
 """The journal of a run, ``fit.jsonl``: what was done and what came of it, so that a killed run goes on.
 
 A record is of one step: its name, a fingerprint of all that it depends on (its options and the results before
-it), its seconds and its result. A step that has a record is not done again.
+it), its seconds and its result. A step that has a record is not done again. Beside the steps stand values of
+the first call that no step depends on.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from grls.io.resumable import GrowingFile
 
 JOURNAL = "fit.jsonl"
 _BEGIN, _END = "begin", "end"
-_CHEAP = {_BEGIN, "data"}
+PLAN = "first plan"
+"""What is kept of the plan that a run begins with."""
+_CHEAP = {_BEGIN, "data", PLAN}
 """Steps that are done anew rather than that a run with other options is refused."""
 
 _TRAINED = {"--biencoder": "biencoder dense", "--generator": "generator hybrid"}
@@ -89,6 +92,16 @@ class FitJournal:
         self._results.append(json.loads(json.dumps(result)))
         self.seconds += record["seconds"]
 
+    def keep(self, name: str, value: Any) -> None:
+        """Record a value, as JSON, that a run which goes on takes again; no step depends on it."""
+        record = {"step": name, "inputs": "", "seconds": 0.0, "result": value}
+        self._file.add([record])
+        self._known[name] = json.loads(json.dumps(record))
+
+    def kept(self, name: str) -> Any | None:
+        """The value of :meth:`keep`; None: there is none."""
+        return self._known[name]["result"] if name in self._known else None
+
     def of(self, step: str) -> float:
         """The seconds of a step."""
         return float(sum(record["seconds"] for record in self._file.records if record["step"] == step))
@@ -108,7 +121,8 @@ class FitJournal:
     @property
     def last(self) -> str | None:
         """The last step that was done of a run that goes on; None: none that would be missed."""
-        done = [step for step in self._known if step not in _CHEAP and not step.startswith("plan after ")]
+        done = [step for step, record in self._known.items() if record["inputs"] and step not in _CHEAP]
+        done = [step for step in done if not step.startswith("plan after ")]
         return done[-1] if done else None
 
     @property
@@ -157,6 +171,14 @@ def refuse_other_output(output: str | Path, settings: dict[str, Any]) -> None:
     changed = _changed(file, settings)
     if changed and not _steps_of(file) <= _CHEAP:
         raise MismatchError(f"{output} holds a run of other {changed}: {_remedy(Path(output), changed)}")
+
+
+def kept_beside(output: str | Path, settings: dict[str, Any], name: str) -> Any | None:
+    """What a run with these settings keeps under a name (:meth:`FitJournal.keep`), without a hold on it."""
+    file = Path(output) / JOURNAL
+    if not file.is_file() or _changed(file, settings):
+        return None
+    return next((record.get("result") for record in _records(file)[::-1] if record.get("step") == name), None)
 
 
 def _remedy(output: Path, changed: str) -> str:

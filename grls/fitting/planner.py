@@ -54,6 +54,8 @@ _FAST = Speeds(1e-4, 1e-4)
 _HALVINGS = 20
 _DISK = 6.0
 """GiB that a generator's checkpoints take."""
+_BEGUN = "stages/generator"
+"""The folder of a generator that a run has begun: what it fills itself is no reason to leave it out."""
 _ROW_BYTES = 100.0
 """Memory of a row of the index while it is built and searched."""
 _PACE = 0.4, 4.0
@@ -66,8 +68,7 @@ _LEFT_OUT = 0.05
 def make_plan(data: str | Path, output: str | Path, options: FitOptions, copies: bool = False) -> Plan:
     """Look at data, machine and models, measure a few steps, and choose what is done.
 
-    Measurements are kept in ``output``, so the plan of a run that goes on is the same. If there is no plan,
-    they are not kept.
+    Measurements are kept in ``output`` for the run that follows. If there is no plan, they are not kept.
 
     Args:
         data: Data set folder in BEIR's layout, with queries to learn from and dev queries.
@@ -82,7 +83,8 @@ def make_plan(data: str | Path, output: str | Path, options: FitOptions, copies:
     facts = data_facts(data, options.train_split, options.dev_split, options.test_split)
     machine = this_machine(output, options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
-    models = models_that_fit(models, machine, facts)
+    if not (Path(output) / _BEGUN).is_dir():
+        models = models_that_fit(models, machine, facts)
     _refuse_hopeless(StageMaker(facts, machine, models, _FAST, options))
 
     def enough(speeds: Speeds, spent: float) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 from grls.errors import ConfigError
 from grls.fitting.clock import FitClock
 from grls.fitting.ending import FitEnding
-from grls.fitting.journal import FitJournal, refuse_other_output
-from grls.fitting.kept_plan import plan_as_revised, revision_record
+from grls.fitting.journal import PLAN, FitJournal, kept_beside, refuse_other_output
+from grls.fitting.kept_plan import plan_again, plan_as_revised, plan_record, revision_record
 from grls.fitting.options import FitOptions
 from grls.fitting.plain import remove_copy
 from grls.fitting.plan import Plan, Stage
@@ -73,7 +73,10 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> Plan:
     divided = divide(source, options.seed)
     with scratch_folder(output) as scratch:
         write_divided(source, divided, scratch / "data")
-        plan = make_plan(scratch / "data", output, _named(options, divided))
+        kept = kept_beside(output, _settings(source, options), PLAN)
+        named = _named(options, divided)
+        plan = None if kept is None else plan_again(scratch / "data", output, named, kept)
+        plan = plan or make_plan(scratch / "data", output, named)
         return replace(plan, notes=(*divided.notes, *_of_pseudo_model(source, options)))
 
 
@@ -218,14 +221,17 @@ class _FitRun:
             self.progress.say(f"  {note}")
 
     def _plan(self, steps: FitSteps, divided: DividedData) -> Plan:
-        """The plan; what it measured is kept, so that it is the same in a run that goes on."""
-        named = _named(self.options, divided)
-        if not (self.output / TIMING).is_file():
+        """The plan, which is the same in a run that goes on."""
+        named, kept = _named(self.options, divided), self.journal.kept(PLAN)
+        if kept is None and not (self.output / TIMING).is_file():
             part = "" if self.options.seconds is None else ", which is a part of the budget"
             self.progress.say(f"Measuring how fast each model works on a sample of the data{part}.")
         try:
             with self.progress.stage("plan"):
-                plan = make_plan(steps.work.data, self.output, named, copies=True)
+                plan = None if kept is None else plan_again(steps.work.data, self.output, named, kept)
+                if plan is None:
+                    plan = make_plan(steps.work.data, self.output, named, copies=True)
+                    self.journal.keep(PLAN, plan_record(plan))
         except ConfigError:
             self.journal.forget()
             raise

@@ -1,6 +1,7 @@
 """A killed run goes on with the plan that it had, whatever has become of time and machine meanwhile."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,15 @@ from fit_helpers import fit_options, write_fit_data, write_fit_models
 from test_planner import planned
 from test_run_fit import Killed, killed_at, known, without_times
 
-from grls.fitting import planner, run
+from grls.fitting import kept_plan, planner, run
 from grls.fitting.clock import FitClock
 from grls.fitting.journal import FitJournal
 from grls.fitting.kept_plan import plan_as_revised, revision_record
+from grls.fitting.machine import Machine
 from grls.fitting.options import FitOptions
+from grls.fitting.plan import Plan
 from grls.fitting.planner import revised_plan
-from grls.fitting.run import fit_dataset
+from grls.fitting.run import fit_dataset, plan_dataset
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +103,75 @@ def test_a_journal_of_before_goes_on_with_the_stages_that_were_left() -> None:
         *(f"{o['name']} {o['system']}".strip() for o in left),
     ]
     assert again.facts == first.facts or again.facts.hops_win
+
+
+def plan_of_run(data: Path, output: Path, options: FitOptions) -> Plan:
+    """The plan of a run that is killed before its first stage."""
+    plans: list[Plan] = []
+
+    def cut_off(_: Any, steps: Any, plan: Plan) -> Any:
+        plans.append(plan)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run._FitRun, "_train", cut_off)
+        with pytest.raises(Killed):
+            fit_dataset(str(data), output, options, shown=False)
+    return plans[0]
+
+
+def stages_of(plan: Plan) -> Any:
+    return as_read([asdict(stage) for stage in plan.stages])
+
+
+def on(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (planner, kept_plan):
+        monkeypatch.setattr(module, "this_machine", lambda *_: machine, raising=False)
+
+
+BEFORE = Machine(2, False, 10.5, "", 0.0, 9.0)
+LATER = Machine(1, False, 0.1, "", 0.0, 0.5, 3.0)
+"""The checkpoints of the run have filled the disk, other work the memory, and a core is gone."""
+
+
+def test_a_run_goes_on_as_on_the_machine_of_its_first_call(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory or disk had shrunk, stages were done again, or the generator was dropped."""
+    on(BEFORE, monkeypatch)
+    first = plan_of_run(place / "data", tmp_path / "out", options)
+    assert "generator hybrid" in [stage.key for stage in first.stages]
+    on(LATER, monkeypatch)
+    monkeypatch.setattr(planner, "known_speeds", None)  # nothing is measured again
+    again = plan_of_run(place / "data", tmp_path / "out", options)
+    assert stages_of(again) == stages_of(first)
+    assert (again.models, again.effort) == (first.models, first.effort)
+    assert again.skipped == first.skipped
+    assert (again.machine.memory, again.machine.disk, again.machine.load) == (10.5, 9.0, 3.0)
+    assert stages_of(plan_dataset(str(place / "data"), tmp_path / "out", options)) == stages_of(first)
+
+
+def test_a_generator_that_a_journal_of_before_has_begun_is_not_dropped(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    on(BEFORE, monkeypatch)
+    plan_of_run(place / "data", output, options)
+    journal = output / "fit.jsonl"
+    journal.write_text("".join(line for line in journal.open() if '"first plan"' not in line))
+    (output / "stages" / "generator").mkdir(parents=True)
+    on(LATER, monkeypatch)
+    plan = plan_of_run(place / "data", output, options)
+    assert "generator hybrid" in [stage.key for stage in plan.stages]
+
+
+def test_a_plan_that_cannot_be_read_is_made_anew(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(BEFORE, monkeypatch)
+    first = plan_of_run(place / "data", tmp_path / "out", options)
+    journal = tmp_path / "out" / "fit.jsonl"
+    journal.write_text(journal.read_text().replace('"cores": 2', '"kernels": 2'))
+    assert plan_of_run(place / "data", tmp_path / "out", options).stages == first.stages
+    records = [json.loads(line) for line in journal.open()][1:]
+    assert [r["result"]["machine"].get("cores") for r in records if r["step"] == "first plan"] == [None, 2]
