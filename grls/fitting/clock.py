@@ -1,9 +1,25 @@
-"""The time of a run: what is left of its budget, and how much of it the next stage may take."""
+"""The time of a run: what is left of its budget, and how much of it the next stage may take.
+
+The seconds so far are written down now and then, so that a run which goes on after a kill has spent what it
+measured, and what the step took that was cut off.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
 from time import monotonic
+
+from grls.errors import DataError, WriteError
+from grls.io.files import read_json, write_json
+
+CLOCK = "stages/clock.json"
+"""The file in the output of a run that is not done: its seconds so far."""
+
+_WRITTEN = 15.0
+"""Seconds between two writings of it."""
 
 _ENDING = 15.0
 """Seconds that are kept for the end of a run, at most a tenth of its budget."""
@@ -61,3 +77,45 @@ class FitClock:
         if left is None:
             return None
         return max(left - later, left * estimate / max(estimate + later, 1e-9))
+
+
+def spent_seconds(output: Path) -> float:
+    """The seconds that a run had spent when it was cut off; 0: unknown."""
+    try:
+        return max(0.0, float(read_json(output / CLOCK)["seconds"]))
+    except (DataError, KeyError, OSError, OverflowError, TypeError, ValueError):
+        return 0.0
+
+
+@contextmanager
+def kept_clock(output: Path, clock: FitClock) -> Iterator[None]:
+    """The time in which a run works: its seconds are on disk until it is done.
+
+    Args:
+        output: The folder of the run.
+        clock: Its clock.
+    """
+    file, ended = output / CLOCK, Event()
+
+    def write() -> None:
+        if file.parent.is_dir():  # a run that can do nothing removes what it has made
+            with suppress(WriteError):  # a full disk: the stage says so
+                write_json(file, {"seconds": round(clock.seconds, 1)})
+
+    def write_now_and_then() -> None:
+        while not ended.wait(_WRITTEN):
+            write()
+
+    writer = Thread(target=write_now_and_then, daemon=True)
+    writer.start()
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        ended.set()
+        writer.join()
+        if done:
+            file.unlink(missing_ok=True)
+        else:
+            write()

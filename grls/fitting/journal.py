@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError, MismatchError
+from grls.fitting.clock import CLOCK
 from grls.fitting.timing import TIMING
 from grls.io.files import refuse_unwritable
 from grls.io.resumable import GrowingFile
@@ -64,6 +65,7 @@ class FitJournal:
             if not _steps_of(file) <= _CHEAP:
                 raise
             file.unlink()
+            (self.output / CLOCK).unlink(missing_ok=True)
             self._file = GrowingFile(file, settings, alone=True, fields=_FIELDS)
         self._known = {record["step"]: record for record in self._file.records}
         self._results: list[Any] = []

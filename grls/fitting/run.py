@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError
-from grls.fitting.clock import FitClock
+from grls.fitting.clock import FitClock, kept_clock, spent_seconds
 from grls.fitting.ending import FitEnding
 from grls.fitting.journal import PLAN, FitJournal, kept_beside, refuse_other_output
 from grls.fitting.kept_plan import plan_again, plan_as_revised, plan_record, revision_record
@@ -166,13 +166,18 @@ class _FitRun:
         self.options = options
         self.journal = journal
         self.progress = FitProgress(output / "stages", shown)
-        self.clock = FitClock(options.seconds, journal.seconds)
+        self.clock = FitClock(options.seconds, max(journal.seconds, spent_seconds(output)))
 
     def run(self) -> Fitted:
         """Do what is left of the run."""
         if (last := self.journal.last) is not None:
             self.progress.say(f"{self.output}: this run goes on after {shown_name(last)}.")
         self.journal.begin()
+        with kept_clock(self.output, self.clock):
+            return self._fitted()
+
+    def _fitted(self) -> Fitted:
+        """The result, once all steps are done."""
         divided = divide(self.source, self.options.seed, self._written())
         steps = self._steps(divided)
         self._data(steps, divided)
