@@ -6,6 +6,7 @@ out, and that is said; the systems without it are compared.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -28,6 +29,10 @@ _WORTHWHILE = 0.2
 
 _WHOLE = 0.5
 """The same of a stage that does all or nothing: estimates are rough, and may be twice too high."""
+
+
+_TRAINS = (trainings.BIENCODER, trainings.GENERATOR)
+"""The stages that train."""
 
 
 class FitSteps:
@@ -118,11 +123,12 @@ class FitSteps:
         work, encoder = self.work, self._model("biencoder dense")
         writer = self._model("generator hybrid")
         lacking = self._lacking(stage)
-        if lacking is None and self._too_late(stage, seconds):
+        if lacking is None and self._too_late(stage, seconds, self._begun(stage)):
             lacking = "no time is left for it"
         if lacking is not None:
             return lambda: {LEFT_OUT: lacking}, _told
         share = 1.0 if seconds is None else min(1.0, seconds / max(stage.seconds, 1e-9))
+        seconds = None if seconds is None else max(1.0, seconds)
         makers: dict[str, Callable[[], Any]] = {
             "biencoder": lambda: _tried(lambda: trainings.train_encoder(work, stage, seconds)),
             "generator": lambda: _tried(lambda: trainings.train_writer(work, stage, seconds)),
@@ -136,7 +142,25 @@ class FitSteps:
     def _tuned(self, stage: Stage, share: float) -> dict[str, Any]:
         if stage.system in folders.RANKED:
             folders.make_hops_system(self.work, stage)
-        return tuning.tune_system(self.work, stage, share)
+        return tuning.tune_system(self.work, stage, self._queries(stage, share))
+
+    def _queries(self, stage: Stage, share: float) -> int | None:
+        """The queries of a tuning: those that it was begun with, whatever time is left now."""
+        name, options = f"queries of {stage.key}", json.loads(json.dumps(dict(stage.options)))
+        kept = self.journal.kept(name)
+        if kept is not None and kept["options"] == options and self._begun(stage):
+            limit: int | None = kept["limit"]
+            return limit
+        limit = tuning.tuned_queries(self.work, stage, share)
+        if self.clock.budget is not None:
+            self.journal.keep(name, {"options": options, "limit": limit})
+        return limit
+
+    def _begun(self, stage: Stage) -> bool:
+        """Whether a training or a tuning was cut off, whose work would be lost."""
+        if stage.name == "tune":
+            return tuning.begun_tuning(self.work, stage).is_file()
+        return stage.name in _TRAINS and trainings.begun_training(self.work, stage.name).is_dir()
 
     def _model(self, key: str) -> str | None:
         model: str | None = self.results.get(key, {}).get("model")
@@ -158,14 +182,15 @@ class FitSteps:
             return f"there is no {of}"
         return None
 
-    def _too_late(self, stage: Stage, seconds: float | None) -> bool:
+    def _too_late(self, stage: Stage, seconds: float | None, begun: bool = False) -> bool:
         """Whether a stage has so little time that it is not worth beginning.
 
-        Trainings and tuning do less in less time; other stages do all or nothing.
+        Trainings and tuning do less in less time; other stages do all or nothing. One that was begun goes on
+        while there is time: it may need little more.
         """
-        if seconds is None:
+        if seconds is None or (begun and not self.clock.is_up):
             return False
-        elastic = stage.name in ("biencoder", "generator", "tune")
+        elastic = stage.name in (*_TRAINS, "tune")
         return self.clock.is_up or seconds < max(
             1.0 if elastic else 0.0, (_WORTHWHILE if elastic else _WHOLE) * stage.seconds
         )

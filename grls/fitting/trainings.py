@@ -95,6 +95,11 @@ def _measured_on(work: FitWork, queries: int, by_hop: bool, passages: int | None
     return on + (f", in {passages:,} of {every:,} passages" if passages and passages < every else "")
 
 
+def begun_training(work: FitWork, name: str) -> Path:
+    """The folder of the checkpoints of a training; it is there once the first one is."""
+    return work.stage(name) / "checkpoints"
+
+
 def _trained(work: FitWork, output: Path, run: Training) -> dict[str, Any]:
     """Go on with a training, or begin it anew if there is nothing to go on with."""
     steps: list[int] = []
