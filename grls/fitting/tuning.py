@@ -116,7 +116,7 @@ def gain_of_hops(result: dict[str, Any]) -> str | None:
     Hops are chosen only where a single step is worse by more than one standard error (:mod:`grls.tune.hops`).
     """
     gains = [one for one in result.get("choices", ()) if one["what"].partition(",")[0].endswith(" hops")]
-    clear = [one for one in gains if one["after"] - one["before"] >= _CLEAR]
+    clear = [one for one in gains if round(one["after"] - one["before"], 4) >= _CLEAR]
     return (
         " and ".join(
             f"{one['measure']} {100 * one['before']:.1f} -> {100 * one['after']:.1f}" for one in clear

@@ -19,6 +19,9 @@ def tuned(before: float, after: float, what: str) -> dict[str, object]:
 def test_hops_win_where_they_were_chosen_and_bring_much() -> None:
     assert gain_of_hops(tuned(0.79, 1.0, "2 hops, temperature 0.5")) == "recall@5 79.0 -> 100.0"
     assert gain_of_hops(tuned(0.79, 0.82, "2 hops")) is None
+    for before in range(0, 96):  # five points are enough, whatever the floats say
+        assert gain_of_hops(tuned(before / 100, (before + 5) / 100, "2 hops")), before
+    assert gain_of_hops(tuned(0.8, 0.8499, "2 hops")) is None
     assert gain_of_hops(tuned(0.79, 0.79, "a single step")) is None
     assert gain_of_hops({"left_out": "no time is left for it"}) is None
 
