@@ -1,17 +1,20 @@
 """Recall on the dev queries, by which the best epoch is chosen.
 
 The library's exact evaluation over the corpus, or over a sample of it. With ``by_hop`` every gold passage is
-a hop: its query has the gold passages before it as evidence, and those that are left are right. So a
-bi-encoder that is to go hop by hop is judged by all of its hops, not by the first one alone.
+a hop: its query has the gold passages before it as evidence, and those that are left are right. The evidence
+is hidden, as in the search. So a bi-encoder that is to go hop by hop is judged by all of its hops, not by the
+first one alone.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import torch
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+from torch import Tensor
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
@@ -44,10 +47,50 @@ class _Asked(NamedTuple):
     Attributes:
         texts: Name -> text of a query, with its evidence.
         gold: Name -> ids of the right passages.
+        evidence: Name -> ids of the passages of the evidence.
     """
 
     texts: dict[str, str]
     gold: dict[str, set[str]]
+    evidence: dict[str, set[str]]
+
+
+class HopEvaluator(InformationRetrievalEvaluator):
+    """The library's evaluation, where each query cannot find its evidence.
+
+    Args:
+        compare: ``[q, d]`` and ``[p, d]`` embeddings -> ``[q, p]`` scores.
+        evidence: Name of a query -> ids of the passages that are hidden from it.
+        options: The options of the library's evaluation, without the score functions.
+    """
+
+    def __init__(
+        self, compare: Callable[[Tensor, Tensor], Tensor], evidence: Mapping[str, set[str]], **options: Any
+    ):
+        super().__init__(**options, score_functions={"dot": self._scores})
+        self.evidence = evidence
+        self._compare = compare
+        place = {passage: number for number, passage in enumerate(self.corpus_ids)}
+        self._hidden = torch.tensor(
+            [(row, place[p]) for row, name in enumerate(self.queries_ids) for p in evidence[name]],
+            dtype=torch.long,
+        ).reshape(-1, 2)
+        self._scored = 0
+
+    def compute_all_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The library's measures."""
+        self._scored = 0
+        measures: dict[str, Any] = super().compute_all_metrics(*args, **kwargs)
+        return measures
+
+    def _scores(self, queries: Tensor, passages: Tensor) -> Tensor:
+        """The scores of all queries with the next passages; those of the evidence are the least."""
+        scores = self._compare(queries, passages)
+        first, self._scored = self._scored, self._scored + len(passages)
+        rows, columns = self._hidden.T
+        here = (columns >= first) & (columns < self._scored)
+        scores[rows[here], columns[here] - first] = -torch.inf
+        return scores
 
 
 def dev_metric(k: int) -> str:
@@ -57,7 +100,7 @@ def dev_metric(k: int) -> str:
 
 def dev_evaluator(
     encoder: BiEncoderModel, dev: Split, options: BiEncoderOptions, multistep: bool
-) -> InformationRetrievalEvaluator:
+) -> HopEvaluator:
     """The evaluation after each epoch.
 
     Args:
@@ -79,7 +122,9 @@ def dev_evaluator(
     by_hop = options.by_hop and multistep
     asked = _by_hop(encoder, queries, gold, passages) if by_hop else _at_once(queries, gold)
     k = [options.k]
-    return InformationRetrievalEvaluator(
+    return HopEvaluator(
+        encoder.scores,
+        asked.evidence,
         queries={**asked.texts},
         corpus={name: passage_text(passage) for name, passage in passages.items()},
         relevant_docs=asked.gold,
@@ -87,14 +132,15 @@ def dev_evaluator(
         batch_size=max(options.batch_size, 32),
         name=_DEV,
         write_csv=False,
-        score_functions={"dot": encoder.scores},
     )  # fmt: skip
 
 
 def _at_once(queries: Sequence[Query], gold: Mapping[str, Sequence[str]]) -> _Asked:
     """Every gold passage from the query alone."""
     return _Asked(
-        {query.id: query.text for query in queries}, {query.id: set(gold[query.id]) for query in queries}
+        {query.id: query.text for query in queries},
+        {query.id: set(gold[query.id]) for query in queries},
+        {query.id: set() for query in queries},
     )
 
 
@@ -105,13 +151,14 @@ def _by_hop(
     passages: Mapping[str, Passage],
 ) -> _Asked:
     """The gold passages that are left, from the query and those before them."""
-    asked = _Asked({}, {})
+    asked = _Asked({}, {}, {})
     for query in queries:
         names = list(gold[query.id])
         for hop in range(len(names)):
             evidence = [passages[name] for name in names[:hop]]
             asked.texts[f"{query.id} {hop}"] = encoder.query_text(query.text, evidence)
             asked.gold[f"{query.id} {hop}"] = set(names[hop:])
+            asked.evidence[f"{query.id} {hop}"] = set(names[:hop])
     return asked
 
 

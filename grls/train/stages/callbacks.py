@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 class ConstrainedRecall(L.Callback):
     """Measures retrieval on dev at the end of each validation.
 
-    Logs ``dev_recall`` (single-step recall@k of the gold passages) and, with ``hops``, ``dev_f1`` (set F1 of
-    dynamic multi-step retrieval).
+    Logs ``dev_recall`` (recall@k of the gold passages from the query alone; with ``--data.by_hop``, at every
+    hop) and, with ``hops``, ``dev_f1`` (set F1 of dynamic multi-step retrieval).
 
     Args:
         k: Cut-off of recall.
@@ -104,29 +104,31 @@ class ConstrainedRecall(L.Callback):
         parts = (module.model, data.codec, data.corpus, data.index)
         retriever = GenerativeRetriever(*parts, options, spans=data.spans, rescore_input=data.rescore_input)
         hybrid = None if data.priors is None else data.priors.beside(retriever)
-        if hybrid is None:
-            scores = {"dev_recall": self._recalls(retriever, data, trainer)}
-        else:
-            scores = {"dev_recall": self._hybrid_recalls(hybrid, data, trainer)}
+        scores = {"dev_recall": self._recalls(retriever, hybrid, data, trainer)}
         if self.hops:
             scores["dev_f1"] = self._f1s(hybrid or retriever, data, trainer)
         log_means(trainer, module, scores)
         module.model.train(training)
 
-    def _recalls(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
+    def _recalls(
+        self,
+        retriever: GenerativeRetriever,
+        hybrid: HybridRetriever | None,
+        data: StageData,
+        trainer: L.Trainer,
+    ) -> list[float]:
+        """Recall of each input; neither DONE nor its evidence is retrieved, as in the search."""
         inputs = data.dev_inputs()[trainer.global_rank :: trainer.world_size]
-        rankings = retriever.search([i.source for i in inputs], self.k, [[retriever.done]] * len(inputs))
+        hidden = [[retriever.done, *i.evidence] for i in inputs]
+        if hybrid is None:
+            rankings = retriever.search([i.source for i in inputs], self.k, hidden)
+        else:
+            queries = [i.query for i in inputs if i.query is not None]
+            evidence = [data.corpus.passages(i.evidence) for i in inputs]
+            rankings = hybrid.search(queries, evidence, self.k, hidden)
         return [
             recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
             for hits, i in zip(rankings, inputs, strict=True)
-        ]
-
-    def _hybrid_recalls(self, hybrid: HybridRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
-        queries, qrels = data.dev_queries()
-        mine = queries[trainer.global_rank :: trainer.world_size]
-        return [
-            recall_at([h.id for h in hits], frozenset(gold_passages(query, qrels)), self.k)
-            for hits, query in zip(hybrid.retrieve(mine, self.k), mine, strict=True)
         ]
 
     def _f1s(

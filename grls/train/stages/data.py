@@ -40,10 +40,14 @@ class DevInput(NamedTuple):
     Attributes:
         source: Model input, token ids.
         gold: Ids of the gold passages.
+        query: The query, which priors read; None: the stage has no queries.
+        evidence: Numbers of the passages of the evidence, in order; they are not retrieved again.
     """
 
     source: list[int]
     gold: frozenset[str]
+    query: Query | None = None
+    evidence: tuple[int, ...] = ()
 
 
 class StageData(FitData):
@@ -223,8 +227,8 @@ class RetrieveData(StageData):
         done: Learn DONE after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         mix: Examples that are mixed in: pseudo-queries, passages to memorise.
-        by_hop: Measure dev recall at every hop, with the gold passages before it as evidence (if hops are
-            learned); false: from the query alone.
+        by_hop: Measure dev recall at every hop, with the gold passages before it as evidence, which is not
+            retrieved again (if hops are learned); false: from the query alone.
         kwargs: The options of :class:`StageData`.
     """
 
@@ -309,13 +313,17 @@ class RetrieveData(StageData):
         for query, tokens in zip(queries, texts, strict=True):
             gold = gold_passages(query, qrels)
             for hop in range(len(gold) if self.by_hop and self.multistep else 1):
-                source = self.codec.model_input(tokens, self._evidence(query, gold[:hop]))
-                inputs.append(DevInput(source, frozenset(gold[hop:])))
+                evidence = self._numbers(gold[:hop])
+                source = self.codec.model_input(tokens, self._read(query, evidence))
+                inputs.append(DevInput(source, frozenset(gold[hop:]), query, evidence))
         return inputs
 
-    def _evidence(self, query: Query, names: Sequence[str]) -> list[TokenIds]:
-        numbers = [number for number in self.corpus.numbers(names) if number is not None] if names else []
-        return self.codec.excerpts(query.text, self.corpus.passages(numbers)) if numbers else []
+    def _numbers(self, names: Sequence[str]) -> tuple[int, ...]:
+        found = self.corpus.numbers(names) if names else []
+        return tuple(number for number in found if number is not None)
+
+    def _read(self, query: Query, evidence: Sequence[int]) -> list[TokenIds]:
+        return self.codec.excerpts(query.text, self.corpus.passages(evidence)) if evidence else []
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:  # noqa: D102
         return self._dev

@@ -1,15 +1,23 @@
 """Hops in training: what each reads of its evidence, when hops are learned, and what dev asks."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from train_helpers import write_chain_parts
 
 from grls.data.dataset import gold_passages
+from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.models.load.language import CausalLM
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.appending import written_after
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
+from grls.train.chains.prior import LearnBeside
+from grls.train.stages.callbacks import ConstrainedRecall
 
 
 @pytest.fixture(scope="module")
@@ -56,5 +64,34 @@ def test_dev_asks_for_what_is_left_at_every_hop(root: Path) -> None:
         gold = gold_passages(query, qrels)
         for hop in range(len(gold)):
             assert inputs[place + hop].gold == frozenset(gold[hop:])
+            assert data.corpus.ids(inputs[place + hop].evidence) == gold[:hop]
         place += len(gold)
     assert len(opened(root, dev_split="train").dev_inputs()) == len(queries)
+
+
+@pytest.mark.parametrize("prior", [None, LearnBeside(["bm25"], weights=[1.0])])
+def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
+    root: Path, prior: LearnBeside | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search reads the evidence, its priors too, and does not find it again; so the choice of the epoch."""
+    data = opened(root, by_hop=True, dev_split="train", prior=prior, evidence_words=2)
+    module, logs = RetrieveChains(CausalLM(str(root / "llama"))), {}
+    monkeypatch.setattr(module, "log", lambda name, value, **_: logs.update({name: float(value)}))
+    strategy = SimpleNamespace(reduce=lambda sums, reduce_op: sums)
+    here = {"sanity_checking": False, "global_rank": 0, "world_size": 1}
+    trainer: Any = SimpleNamespace(datamodule=data, strategy=strategy, **here)
+    ConstrainedRecall(k=5, beams=20).on_validation_epoch_end(trainer, module)
+
+    generator = GenerativeRetriever(
+        module.model, data.codec, data.corpus, data.index, SearchOptions(beams=20)
+    )
+    retriever = generator if data.priors is None else data.priors.beside(generator)
+    recalls = []
+    for query in data.dev_queries()[0]:
+        gold = gold_passages(query, data.dev_queries()[1])
+        for hop in range(len(gold)):
+            evidence = data.corpus.passages([n for n in data.corpus.numbers(gold[:hop]) if n is not None])
+            (found,) = written_after(retriever, [query], [evidence], 5, None)
+            assert not {*gold[:hop]} & {hit.id for hit in found.hits}
+            recalls.append(recall_at([hit.id for hit in found.hits], frozenset(gold[hop:]), 5))
+    assert logs["dev_recall"] == pytest.approx(np.mean(recalls))
