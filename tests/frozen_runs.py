@@ -469,18 +469,26 @@ def tuning(place: Place) -> Any:
     grid = ["--grid.k=2", "--grid.prior_weights=[0.5, 2]", "--grid.prior_temperatures=[1, 4]"]
     grid += ["--grid.empty_weights=[0.3]", "--grid.rescore_passages=3", "--grid.rescore_weights=[0.5, 4]"]
     printed = called("tune", hybrid, *data, *grid)
-    chains = place.folder / "tuned-chains"
-    hops = {"steps": "dynamic", "max": 4}
-    write_spec(chains, "hops", {"retriever": relative(place.sequence, chains), "hops": hops})
-    printed += called("tune", chains, *data, "--grid.done_biases=[0, 2.5, 3]")
-    scores, spec, ended = reached(printed), read_spec(hybrid), read_spec(chains)["hops"]
+    scores, spec = reached(printed), read_spec(hybrid)
     weights = [[prior[key] for prior in spec["priors"]] for key in ("weight", "temperature")]
     rescore = [spec["search"][key] for key in ("rescore", "rescore_weight")]
     return {
         "hybrid": [scores["priors"], [*weights, spec["empty_weight"]]],
         "rescore": [scores["rescoring"], rescore],
-        "dynamic": [scores["chains"], [ended["done_bias"], ended.get("choose", "likeliest"), 4]],
+        "dynamic": _tuned_end(place, "far", [2.5, 3], data),
+        "dynamic-near": _tuned_end(place, "near", [0, 2.5, 3], data),
     }
+
+
+def _tuned_end(place: Place, name: str, biases: Sequence[float], data: Sequence[str]) -> list[Any]:
+    """Where chains end, by the biases that are tried: 0 is what the folder has."""
+    folder = place.folder / f"tuned-chains-{name}"
+    hops = {"steps": "dynamic", "max": 4}
+    write_spec(folder, "hops", {"retriever": relative(place.sequence, folder), "hops": hops})
+    printed = called("tune", folder, *data, f"--grid.done_biases={list(biases)}")
+    ended = read_spec(folder)["hops"]
+    chosen = [ended.get("done_bias", 0.0), ended.get("choose", "likeliest"), 4]
+    return [reached(printed)["chains"], chosen]
 
 
 RUNS: dict[str, Callable[[Place], Any]] = {

@@ -25,7 +25,7 @@ from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
 from grls.tune.chains import inner
 from grls.tune.onward import Model, cross_validated, learn_onward
-from grls.tune.step import TuneChoice, Tuning, earlier_choices
+from grls.tune.step import TuneChoice, Tuning, earlier_choices, paired_error
 
 
 class TriedHops(NamedTuple):
@@ -92,17 +92,11 @@ def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
     Among equals complete recall decides, then what was tried first.
     """
     best = max(tried, key=lambda one: (one.recall, one.complete))
-    near = [one for one in tried if best.recall - one.recall <= _standard_error(best, one) + 1e-9]
+    near = [
+        one for one in tried if best.recall - one.recall <= paired_error(best.recalls, one.recalls) + 1e-9
+    ]
     fewest = min(one.hops for one in near)
     return max((one for one in near if one.hops == fewest), key=lambda one: (one.recall, one.complete))
-
-
-def _standard_error(first: TriedHops, second: TriedHops) -> float:
-    """Of the mean of the paired differences."""
-    differences = np.subtract(first.recalls, second.recalls)
-    if len(differences) < 2:
-        return 0.0
-    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 def _measured(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from grls.data.types import Hit
 from grls.retrieve.base import Retriever
 from grls.retrieve.options import stored_search
@@ -49,6 +51,14 @@ def tell_price(known: float, ended: float, what: str) -> None:
     """
     price = f"set F1 {100 * known:5.1f} with the known number of passages: price of {what}"
     print(f"  {price} {100 * (known - ended):+.1f} points", flush=True)
+
+
+def paired_error(first: Sequence[float], second: Sequence[float]) -> float:
+    """The standard error of the mean difference of two settings, query by query; 0 below two queries."""
+    differences = np.subtract(first, second)
+    if len(differences) < 2:
+        return 0.0
+    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 @dataclass
