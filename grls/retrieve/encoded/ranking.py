@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from grls.data.filters import Allow, Numbers
-from grls.data.types import Hit, Query
+from grls.data.types import Hit, Passage, Query
 from grls.io.progress import Progress
 from grls.models.base import Floats
 from grls.retrieve.encoded.retriever import EncodedRetriever
@@ -51,22 +51,35 @@ class RanksByScores(EncodedRetriever):
             ConfigError: k is below 1.
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
-        check_counts(k=k)
         listed = queries_of(queries)
-        texts = self.texts(listed)
-        among = self.among(listed, allow)
+        return self.retrieve_after(listed, [()] * len(listed), k, allow)
+
+    def retrieve_after(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
+    ) -> list[list[Hit]]:
+        """The top-k passages given evidence; where the text is too long, the oldest evidence is left out.
+
+        Raises:
+            ConfigError: k is below 1.
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        check_counts(k=k)
+        texts = self.texts(queries, evidence)
+        among = self.among(queries, evidence, allow)
         asked = self.encode(texts)
         rankings: dict[int, list[Hit]] = {}
-        with Progress(len(listed), self.kind, "queries", shown=self.progress or None) as bar:
+        with Progress(len(queries), self.kind, "queries", shown=self.progress or None) as bar:
             for places, numbers in among:
                 for first in range(0, len(places), self.batch_size):
                     batch = places[first : first + self.batch_size]
                     best = self.best(asked, batch, k, numbers)
                     rankings |= {q: self.ids_with(*one) for q, one in zip(batch, best, strict=True)}
                     bar.update(len(batch))
-        return [rankings[query] for query in range(len(listed))]
+        return [rankings[query] for query in range(len(queries))]
 
-    def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
+    def among(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
+    ) -> list[tuple[list[int], Numbers | None]]:
         """Groups of queries, by place, with the numbers of their allowed passages; None: all."""
         within = reachable(queries, allow, self.corpus)
         groups = [

@@ -41,6 +41,7 @@ from grls.retrieve.encoded.encode import encoded_passages
 from grls.retrieve.encoded.ranking import RanksByScores
 from grls.retrieve.encoded.retriever import refuse_generative
 from grls.retrieve.encoded.shards import PART, Encoding, shard_size
+from grls.retrieve.hops.appending import found_after
 from grls.retrieve.multi_vector.encode import LateTexts
 from grls.retrieve.multi_vector.search import MaxSimSearch
 from grls.retrieve.multi_vector.shards import encode_vectors, join_vectors
@@ -267,12 +268,17 @@ class MultiVectorRetriever(RanksByScores):
         with PartTimer("encoder"):
             return self.encoder.encode(texts, "query", self.batch_size)
 
-    def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
+    def among(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
+    ) -> list[tuple[list[int], Numbers | None]]:
         """The allowed passages of each query: those that the first retriever proposes, if there is one."""
         if self._first is None:
-            return super().among(queries, allow)
+            return super().among(queries, evidence, allow)
         first, passages = self._first
-        proposed = first.retrieve(queries, passages, allow)
+        if any(evidence):
+            proposed = [step.hits for step in found_after(first, queries, evidence, passages, allow)]
+        else:
+            proposed = first.retrieve(queries, passages, allow)
         numbers = [self.corpus.numbers([hit.id for hit in hits]) for hits in proposed]
         sets = [np.array(sorted(cast(list[int], ids)), dtype=np.int64) for ids in numbers]
         return [([query], allowed) for query, allowed in enumerate(sets)]

@@ -22,12 +22,13 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
-from grls.retrieve.base import FindsChains, ScoresAll, TakesEvidence, WritesChains
+from grls.retrieve.base import FindsChains, HopHits, ScoresAll, TakesEvidence, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build, kind_of_model
 from grls.retrieve.encoded.folder import all_usable, usable
 from grls.retrieve.encoded.ranking import top
 from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.appending import found_after
 from grls.retrieve.multi_vector import search
 from grls.retrieve.multi_vector.encode import LateTexts
 from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
@@ -410,6 +411,22 @@ def test_what_a_first_retriever_proposes_is_ranked(root: Path, tmp_path: Path) -
     late.save_pretrained(tmp_path / "deeper" / "r")
     assert json.loads((tmp_path / "deeper" / "r" / "grls.json").read_text())["retriever"] == "../../sparse"
     assert opened(tmp_path / "deeper" / "r").retrieve(QUERIES, 10) == expected
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "behind sparse"])
+def test_a_hop_reads_the_newest_evidence_where_all_is_too_long(kind: str, root: Path, tmp_path: Path) -> None:
+    """As a prior does: the query and the newest passage stay, whoever proposes the passages."""
+    long, newest = Passage("old", "badger quick " * 40), Passage("new", "the heron is calm .")
+    one = opened(root / kind.replace("behind sparse", "multi-vector"))
+    if kind.startswith("behind"):
+        one = one.behind(opened(root / "sparse"), 4)
+    query, shorter = QUERIES[0], Query("a", f"{QUERIES[0].text} {newest.text}")
+    (step,) = found_after(one, [query], [[long, newest]], 10)
+    assert step == HopHits(one.retrieve([shorter], 10)[0], None)
+    assert step.hits != one.retrieve([query], 10)[0]
+    said = one.scores([query], [[long, newest]])(np.array([0]))[0]
+    numbers = one.corpus.numbers([hit.id for hit in step.hits])
+    assert said[numbers] == pytest.approx([hit.score for hit in step.hits], abs=1e-4)
 
 
 def test_a_first_retriever_in_the_folder_is_not_lost(root: Path, tmp_path: Path) -> None:
