@@ -34,17 +34,17 @@ class Sets:
     """The chains of one query after a hop, those of the same passages as one."""
 
     def __init__(self) -> None:
-        self._chains: dict[frozenset[str], RankedChain] = {}
+        self._likeliest: dict[frozenset[str], RankedChain] = {}
+        self._weights: dict[frozenset[str], float] = {}
         self.total = 0.0
 
     def add(self, chain: RankedChain) -> None:
         """Add a chain; chains of the same passages are merged into the likeliest order."""
         key = frozenset(chain.ids)
-        known = self._chains.get(key)
-        if known is not None:
-            likelier = max(known, chain, key=lambda one: one.weight)
-            chain = likelier._replace(weight=known.weight + chain.weight)
-        self._chains[key] = chain
+        self._weights[key] = self._weights.get(key, 0.0) + chain.weight
+        known = self._likeliest.get(key)
+        if known is None or chain.weight > known.weight:
+            self._likeliest[key] = chain
 
     def likeliest(self, count: int, per_first: int | None) -> list[RankedChain]:
         """The likeliest chains, scaled to the weight ``total`` of all chains.
@@ -53,7 +53,8 @@ class Sets:
             count: Largest number of chains.
             per_first: Largest number of chains with the same first passage; None: no limit.
         """
-        chains = sorted(self._chains.values(), key=lambda chain: -chain.weight)
+        merged = [one._replace(weight=self._weights[key]) for key, one in self._likeliest.items()]
+        chains = sorted(merged, key=lambda chain: -chain.weight)
         best = limit_per_first(chains, lambda chain: chain.ids[0], per_first)[:count]
         kept = sum(chain.weight for chain in best)
         if not kept > 0:

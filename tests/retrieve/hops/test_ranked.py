@@ -17,6 +17,7 @@ from grls.retrieve.base import Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.ranked_chains import RankedChain, Sets
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.registry import create, load_retriever
 
@@ -112,6 +113,16 @@ def test_orders_of_one_set_are_one_chain_in_the_likelier_order() -> None:
     retriever = ScriptedHops(table)
     assert ranked(retriever, max=3) == pytest.approx({"a": 1.0, "b": 1.0, "c": 1.0})
     assert "ba" not in retriever.asked
+
+
+def test_of_three_orders_the_likeliest_one_is_kept_and_not_the_first() -> None:
+    """The third is likelier than each of the others, though not than both together."""
+    sets = Sets()
+    for order, weight in (("abc", 0.2), ("bac", 0.15), ("cab", 0.3)):
+        sets.add(RankedChain(0, tuple(order), weight))
+    sets.total = 0.65
+    (kept,) = sets.likeliest(2, None)
+    assert (kept.ids, kept.weight) == (("c", "a", "b"), pytest.approx(0.65))
 
 
 def test_a_set_has_the_probability_of_all_its_orders() -> None:
