@@ -128,7 +128,7 @@ def main(
     cpu = torch.device("cpu")
     low = has_bfloat16(cpu) if precision == "auto" else precision == "bfloat16"
     steps = list(steps_of(data, model, batch_size, evidence_words, batches))
-    theirs, ours = (sum(spent) for spent in compare(model, steps, low, repeats))
+    rival, ours = (sum(spent) for spent in compare(model, steps, low, repeats))
     hops = repeats * batches * batch_size
     padding = sum(step.padding for step in steps) / len(steps)
     computed = "bfloat16" if low else "float32"
@@ -139,9 +139,9 @@ def main(
         [
             [
                 "hops a second",
-                f"{hops / theirs:.1f}",
+                f"{hops / rival:.1f}",
                 f"{hops / ours:.1f}",
-                f"{theirs / ours:.2f}",
+                f"{rival / ours:.2f}",
                 f">= {TARGET}",
             ]
         ],
