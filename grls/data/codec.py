@@ -218,7 +218,7 @@ class Codec:
                 raise DataError(
                     f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
                     "--limits.query (of grls index; --data.max_query_tokens in training), or accept the "
-                    "cut with --truncate_queries true."
+                    "cut with --search.truncate_queries true (--data.truncate_queries in training)."
                 )
             log.warning("%sits end %r is cut.", what, _shorten(cut))
             result[n] = tokens[:limit]

@@ -131,7 +131,7 @@ def _early(e: Explanation) -> str:
     return (
         f"Its whole score is {number(e.complete)}, the worst passage returned has "
         f"{number(min(r.complete for r in e.results))}; but the search compared scores up to the unique "
-        f"prefix ({number(e.score)}). {_left(e)} Use --early_stop false, or renormalized scores."
+        f"prefix ({number(e.score)}). {_left(e)} Use --search.early_stop false, or renormalized scores."
     )
 
 

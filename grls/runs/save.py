@@ -94,7 +94,7 @@ def _warn_of_missing_done(done: Sequence[bool]) -> None:
     if missing > len(done) / 2:
         log.warning(
             "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
-            "with it (--data.done true; a bi-encoder with --done true)? If it was, let `grls tune` "
+            "with it (--data.done true; a bi-encoder with --fit.done true)? If it was, let `grls tune` "
             "find hops.done_bias, or raise --hops.max.",
             missing,
             len(done),

@@ -97,7 +97,7 @@ class CudaGraphs:
                 raise
             raise ConfigError(
                 f"a step of the search cannot be captured as a CUDA graph ({str(error).splitlines()[0]}); "
-                "search without --compile."
+                "search without --search.compile."
             ) from error
         return partial(self._replay, graph)
 

@@ -105,7 +105,7 @@ def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
         if special:
             raise ConfigError(
                 f"the marker {marker!r} holds {special[0]!r}, a special token of the model, which stands for "
-                "no text; choose another marker with --markers."
+                "no text; choose another marker (the option markers)."
             )
 
 
@@ -122,7 +122,7 @@ def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
         written = tokenizer(marker, add_special_tokens=False)["input_ids"]
     if tokenizer.unk_token_id in written or tokenizer.decode(written).strip() != marker:
         raise ConfigError(
-            f"the tokenizer cannot write the marker {marker!r}; choose another marker with --markers."
+            f"the tokenizer cannot write the marker {marker!r}; choose another marker (the option markers)."
         )
     return tuple(written)
 

@@ -311,7 +311,7 @@ class EncodedRetriever(ABC):
             if not self.truncate_queries:
                 raise DataError(
                     f"{what} Shorten it, raise --limits.input (of grls index), or accept the cut with "
-                    "--truncate_queries true."
+                    "--search.truncate_queries true."
                 )
             self._cut += 1
             if self._cut <= _NAMED:

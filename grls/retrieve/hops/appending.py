@@ -103,9 +103,10 @@ class AppendingMultistep:
             and self.retriever.learned_done is False
         ):
             log.warning(
-                "the model was not trained with DONE (an encoder as it is, or --done false or --multistep "
-                "false in training), so where a chain ends is chance: train it with `grls train biencoder` "
-                "--multistep true --done true and index it again, or choose --hops.steps fixed."
+                "the model was not trained with DONE (an encoder as it is, or --fit.done false or "
+                "--fit.multistep false in training), so where a chain ends is chance: train it with `grls "
+                "train biencoder` --fit.multistep true --fit.done true and index it again, or choose "
+                "--hops.steps fixed."
             )
 
     def retrieve(self, queries: Sequence[Query | str], allow: Allow = None) -> list[Chain]:

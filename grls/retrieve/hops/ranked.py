@@ -4,9 +4,9 @@ Legend: C chains kept a query, S a set of evidence passages, d a passage, n hits
 
 Chains answer "which passages together?". For a ranking the best chain has too few passages. To rank all its
 passages before those of the second chain is wrong: a passage in many chains is likelier than the last passage
-of the best chain. With p(d | S) the probability of the next hop, a softmax over the scores of the n = 20 best
-hits (divided by a temperature) and DONE (if the retriever scores the probability of DONE itself, the hits
-share what it leaves),
+of the best chain. With p(d | S) the probability of the next hop, a softmax over the scores of the n best hits
+(divided by a temperature) and DONE (if the retriever scores the probability of DONE itself, the hits share
+what it leaves),
 
     P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
 
@@ -18,7 +18,8 @@ words), over chains instead of single passages. An onward model (:mod:`grls.retr
 place of DONE: it says what a hop leaves to its hits, and ends the hops of a query. ``per_first`` limits the
 kept chains that begin with the same passage (:mod:`grls.retrieve.hops.diverse`).
 
-n does not depend on the number k of passages that are asked for, so neither does P(d), and a ranking for a
+n is 20 in the first hop, and in hop h 20 to 19 + h: of 19 + h passages those of the evidence are left out.
+It does not depend on the number k of passages that are asked for, so neither does P(d), and a ranking for a
 smaller k is the beginning of that for a larger one. Where k exceeds the passages of all hops, those that a
 single step ranks next follow (:mod:`grls.retrieve.hops.tail`).
 """
@@ -71,7 +72,7 @@ from grls.retrieve.joins import Plan, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
 
 _HITS = 20
-"""Number of hits of a chain in a hop, among which probability is shared out."""
+"""Number of hits in the first hop, among which probability is shared out; each further hop has one more."""
 
 _CHAINS = 5
 """Default number of chains kept for a query."""
@@ -192,7 +193,8 @@ class RankedHops:
 
         Returns:
             Hits with the score P(d), between 0 and 1 except for the share of dropped chains. It is the same
-            for every k. Passages that no hop has among its 20 best stand last, in the order of a single step.
+            for every k. Passages that are not among the best (20, in hop h up to 19 + h) of any hop stand
+            last, in the order of a single step.
         """
         return self.retrieve_by_hops(queries, k, allow)[-1]
 

@@ -150,8 +150,8 @@ class BiEncoderExamples:
         several = any(len(chain) > 1 for chains in self.chains for chain in chains)
         if not several:
             log.warning(
-                "every query has one gold passage, so neither hops nor DONE are trained (--multistep true "
-                "trains them)."
+                "every query has one gold passage, so neither hops nor DONE are trained (--fit.multistep "
+                "true trains them, of a reranker --hops.multistep)."
             )
         return several
 

@@ -23,7 +23,7 @@ GENERATOR = (
     "32-true"
 )
 """Remedy for a stage of ``grls train``."""
-RERANKER = "--learning_rate"
+RERANKER = "--fit.learning_rate"
 """Remedy for ``grls train reranker``."""
 
 

@@ -294,7 +294,7 @@ def test_damaged_numbers_are_refused(kind: str, root: Path, tmp_path: Path) -> N
 def test_queries_that_are_too_long_or_empty(kind: str, root: Path, caplog: Any) -> None:
     retriever = opened(root / kind)
     long = [Query("x", "calm " * 70)]
-    with pytest.raises(DataError, match=r"query 'x' has 7\d tokens, the limit is 64.*--truncate_queries"):
+    with pytest.raises(DataError, match=r"query 'x' has 7\d tokens, the limit is 64.*--search.truncate"):
         retriever.retrieve(long, 1)
     with pytest.raises(DataError, match="query 'x' is empty"):
         retriever.retrieve([Query("x", " ")], 1)
