@@ -6,8 +6,10 @@ release's test file have no gold passages, so ``dev.json`` is our test split whe
 held out of training. Without ``dev.json`` all three splits come from ``train.json``.
 
 The supporting facts of a compositional question are in retrieval order: its second paragraph is named in the
-first one. Of a comparison the release's order is kept, too, though any order is right. The answers "yes" and
-"no" stand only in the metadata: a passage does not answer a question because it holds the word "yes".
+first one. Of a comparison any order is right, and its metadata says so (``any_order``). A bridge comparison
+is ordered in part: each of its two pairs is, and the pairs are in any order. The release's order is kept for
+it, so a chain that begins with the other pair counts as one in another order. The answers "yes" and "no"
+stand only in the metadata: a passage does not answer a question because it holds the word "yes".
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 
 TRAIN, TEST = "train.json", "dev.json"
-KINDS = ("compositional", "comparison", "inference", "bridge_comparison")
+COMPARISON = "comparison"
+KINDS = ("compositional", COMPARISON, "inference", "bridge_comparison")
 
 
 class Question(NamedTuple):
@@ -152,12 +155,13 @@ def _gold(record: dict[str, Any], titles: set[str], file: Path, place: str) -> t
 
 def _query(question: Question, find: common.Finder) -> Query:
     texts = dict(question.context)
+    free: dict[str, Any] = {"any_order": True} if question.kind == COMPARISON else {}
     return Query(
         id=question.id,
         text=question.text,
         evidence=find((texts[title], title) for title in question.gold),
         answers=() if question.answer.lower() in ("yes", "no") else (question.answer,),
-        metadata=common.metadata(type=question.kind, answer=question.answer),
+        metadata=common.metadata(type=question.kind, answer=question.answer, **free),
     )
 
 

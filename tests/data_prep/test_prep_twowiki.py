@@ -5,8 +5,9 @@ import json
 import pytest
 from prep_helpers import fails, load
 
-from data_prep.twowiki import prepare
+from data_prep.twowiki import KINDS, prepare
 from grls.data.corpus import Corpus
+from grls.data.dataset import free_order
 
 PARAGRAPHS = {
     "Mill Lane": ["Mill Lane is a film.", "Ada Reed directed it."],
@@ -51,7 +52,15 @@ def test_evidence_in_the_order_of_the_supporting_facts(tmp_path):
     assert [titles[p] for p in bridge.evidence] == ["Mill Lane", "Ada Reed"]
     assert [titles[p] for p in compared.evidence] == ["York", "Mill Lane"]
     assert (bridge.answers, compared.answers) == (("York",), ())
-    assert json.loads(compared.metadata) == {"type": "comparison", "answer": "yes"}
+    assert json.loads(compared.metadata) == {"type": "comparison", "answer": "yes", "any_order": True}
+    assert "any_order" not in json.loads(bridge.metadata)
+
+
+def test_any_order_is_right_of_comparisons_alone(tmp_path):
+    asked = [question(kind, f"{kind}?", type=kind) for kind in KINDS]
+    prepare(write(tmp_path / "raw", train=TRAIN, dev=asked), tmp_path / "out", dev_share=0.1)
+    free = {query.id: free_order(query) for query in load(tmp_path / "out")[1]["test"]}
+    assert free == {kind: kind == "comparison" for kind in KINDS}
 
 
 def test_a_sample_of_one_file_is_split_in_three(tmp_path):
