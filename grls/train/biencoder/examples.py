@@ -2,8 +2,9 @@
 
 An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. Beside the texts it names
 the passages that must not be negatives: other gold passages of the query. Hard negatives of a hop are drawn
-from a ranking of passages for the query with the evidence of that hop. The module knows nothing of vectors or
-retrievers.
+from a ranking of passages for the query with the evidence of that hop. Where the evidence varies from epoch
+to epoch, each passage that may come first has a ranking of its own for the second hop; those of later hops
+have the evidence in the order of the file. The module knows nothing of vectors or retrievers.
 """
 
 from __future__ import annotations
@@ -66,6 +67,20 @@ class Pair(NamedTuple):
     gold: tuple[int, ...]
 
 
+class _Mined(NamedTuple):
+    """What a ranking of passages is mined for.
+
+    Attributes:
+        query: Index of the query.
+        hop: The hop.
+        first: The evidence of the second hop; empty: the evidence is that of the file.
+    """
+
+    query: int
+    hop: int = 0
+    first: str = ""
+
+
 class BiEncoderExamples:
     """The pairs of all training queries.
 
@@ -120,7 +135,7 @@ class BiEncoderExamples:
         chain = self._chain(query, epoch)
         before = [self._passages[p] for p in chain[:hop]] if self.options.multistep else []
         right = DONE_ID if hop == len(chain) else chain[hop]
-        names = [right, *self._drawn_negatives(query, hop, epoch)]
+        names = [right, *self._drawn_negatives(query, hop, epoch, chain[0])]
         gold = self._gold[query]
         return Pair(
             self.encoder.query_text(self.queries[query].text, before),
@@ -160,14 +175,18 @@ class BiEncoderExamples:
 
     def _chain(self, query: int, epoch: int) -> list[str]:
         """The gold passages of a query in the order of this epoch, the same for all of its hops."""
-        shuffle = self.options.shuffle or free_order(self.queries[query])
-        return drawn_chain(self.chains[query], shuffle, f"{self.options.seed}-{epoch}-{query}")
+        seed = f"{self.options.seed}-{epoch}-{query}"
+        return drawn_chain(self.chains[query], self._shuffles(query), seed)
 
-    def _drawn_negatives(self, query: int, hop: int, epoch: int) -> list[str]:
+    def _shuffles(self, query: int) -> bool:
+        return self.options.shuffle or free_order(self.queries[query])
+
+    def _drawn_negatives(self, query: int, hop: int, epoch: int, first: str) -> list[str]:
         if not self._negatives:
             return []
         rng = random.Random(f"{self.options.seed}-{epoch}-{query}-{hop}")
-        mined = self._negatives[query, hop if self.options.multistep else 0]
+        place = _Mined(query, hop, first if hop == 1 else "") if self.options.multistep else _Mined(query)
+        mined = self._negatives[place]
         return rng.sample(mined, self.options.hard_negatives)
 
     def _key(self, passage: str) -> int:
@@ -199,19 +218,32 @@ class BiEncoderExamples:
         numbers = [n for n in corpus.numbers(new) if n is not None] if new else []
         self._passages.update({p.id: p for p in corpus.passages(numbers)} if numbers else {})
 
-    def _mine(self, corpus: Corpus, miner: Miner | None) -> dict[tuple[int, int], list[str]]:
-        """Ids of wrong passages by query and hop, hardest first, each text once; without hops, of hop 0."""
-        hops = [(query, hop) for query, hop in self.places if hop == 0 or self.options.multistep]
+    def _mine(self, corpus: Corpus, miner: Miner | None) -> dict[_Mined, list[str]]:
+        """Ids of wrong passages of each ranking, hardest first, each text once; without hops, of hop 0."""
+        hops = [
+            _Mined(query, hop, first)
+            for query, hop in self.places
+            if hop == 0 or self.options.multistep
+            for first in (self._firsts(query) if hop == 1 else [""])
+        ]
         rankings: list[list[str]] = [[] for _ in hops]
         if miner is not None:
-            asked = [self.queries[query] for query, _ in hops]
-            evidence = [[self._passages[p] for p in self.chains[query][0][:hop]] for query, hop in hops]
+            asked = [self.queries[one.query] for one in hops]
+            names = [[one.first] if one.first else self.chains[one.query][0][: one.hop] for one in hops]
+            evidence = [[self._passages[name] for name in before] for before in names]
             rankings = miner(asked, evidence, self.options.ranked + max(map(len, self._gold)))
         self._add(corpus, (passage for ranking in rankings for passage in ranking))
         return {
-            place: self._wrong(corpus, place[0], ranking)
+            place: self._wrong(corpus, place.query, ranking)
             for place, ranking in zip(hops, rankings, strict=True)
         }
+
+    def _firsts(self, query: int) -> list[str]:
+        """The passages with which a chain of an epoch may begin."""
+        chains = self.chains[query]
+        return list(
+            dict.fromkeys(p for chain in chains for p in (chain if self._shuffles(query) else chain[:1]))
+        )
 
     def _wrong(self, corpus: Corpus, query: int, ranking: Sequence[str]) -> list[str]:
         least = self.options.hard_negatives

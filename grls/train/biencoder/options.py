@@ -25,7 +25,8 @@ class PairOptions:
         evidence_words: Largest number of words of each evidence passage in a query: its first sentence and
             the sentences nearest to the question. 0: the whole passage. The model stores it for retrieval.
         hard_negatives: Number of hard negatives of a hop, drawn from a retriever's ranking for the query with
-            the evidence of that hop. The passages of the other examples in a batch are negatives in any case.
+            the evidence of that hop (from the third hop on in the order of the file, also where the order is
+            drawn). The passages of the other examples in a batch are negatives in any case.
         seed: Seed of dropout, of the order of examples and of all draws of an epoch.
     """
 

@@ -1,5 +1,6 @@
 """Pairs of a bi-encoder: which passage is right, which are wrong, and which must not count as wrong."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -169,6 +170,37 @@ def test_refusals(data: Path, encoder: BiEncoderModel) -> None:
         BiEncoderExamples([Query("q", "?", ("none",))], {}, corpus, encoder, PairOptions())
     with pytest.raises(ConfigError, match="hard_negatives must be at least 0"):
         PairOptions(hard_negatives=-1)
+
+
+def asked_for(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int) -> list[list[str]]:
+    """A miner that finds other passages after each evidence."""
+    found = {"": ("lynx-calm", "lynx-quick"), "otter-calm": ("heron-calm", "heron-quick")}
+    other = ["badger-calm", "badger-quick"]
+    return [[*found.get(" ".join(passage.id for passage in before), other)][:k] for before in evidence]
+
+
+@pytest.mark.parametrize("free", ["order", "shuffle", "proofs"])
+def test_negatives_of_the_second_hop_come_from_the_evidence_that_it_reads(
+    data: Path, encoder: BiEncoderModel, free: str
+) -> None:
+    """Where another passage may come first, there is a ranking for it, too."""
+    corpus = Corpus.read(data)
+    known = {"order": {"any_order": True}, "shuffle": {}, "proofs": {"proofs": [["r0", "otter-calm"]]}}
+    query = TWO_HOPS._replace(evidence=("otter-calm", "r0"), metadata=json.dumps(known[free]))
+    options = PairOptions(hard_negatives=2, shuffle=free == "shuffle")
+    made = BiEncoderExamples(
+        [query], {query.id: {"otter-calm": 1, "r0": 1}}, corpus, encoder, options, asked_for
+    )
+    seen = set()
+    for epoch in range(12):
+        pair = made.draw(1, epoch)
+        after_fact = "the otter is calm" in pair.query
+        seen.add(after_fact)
+        wrong = "heron" if after_fact else "badger"
+        assert sorted(pair.passages[1:]) == [f"the {wrong} is calm .", f"the {wrong} is quick ."]
+        assert sorted(made.draw(0, epoch).passages[1:]) == ["the lynx is calm .", "the lynx is quick ."]
+        assert len(made.draw(2, epoch).passages) == 3
+    assert seen == {True, False}
 
 
 def naive_false_negatives(pairs: list[Pair]) -> list[list[bool]]:
