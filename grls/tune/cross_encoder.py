@@ -1,9 +1,13 @@
-"""How many passages a cross-encoder reads, and what its logits count beside the first retriever's scores."""
+"""How many passages a cross-encoder reads, and what its logits count beside the first retriever's scores.
+
+Both hold in every hop. So if the folder ranks by hops, every gold passage is a hop with the gold passages
+before it as evidence, and the first hit counts, as for priors (:mod:`grls.tune.priors`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,6 +19,8 @@ from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.rescore import rank_again
 from grls.retrieve.spec import MANIFEST, made
 from grls.tune.chains import ends_chains
+from grls.tune.dev import DevHops
+from grls.tune.hops import ranks_by_hops
 from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
 
 _TOGETHER = 32
@@ -29,48 +35,57 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
 
     Of settings of equal quality the one that reads fewer passages is taken, then that of the smaller weight.
     """
-    grid, k = tuning.grid, tuning.grid.k
+    grid, by_hop = tuning.grid, ranks_by_hops(tuning)
+    opened: Callable[[], Any] = cache(tuning.open)
+    dev = tuning.dev.by_hop(opened().corpus) if by_hop else tuning.dev.at_once()
+    k = 1 if by_hop else grid.k
     named = {name: tuning.spec[name] for name in ("passages", "weight") if name in tuning.spec}
     stored = made(Rereading, named, tuning.folder / MANIFEST, "rescored")
-    readings = _readings(tuning, max(k, stored.passages, *grid.cross_encoder_passages))
+    most = k + max(map(len, dev.evidence))  # the search finds evidence again, and leaves it out at the end
+    depth = max(most, stored.passages, *grid.cross_encoder_passages)
+    readings = _readings(tuning, opened, dev, depth)
     weights: list[float | None] = [0.0, *sorted(grid.cross_encoder_weights)]
     weights += [] if ends_chains(tuning) else [None]  # logits alone compare with no DONE
     best: list[tuple[Quality, int, float, Rereading]] = []
     for passages in sorted(set(grid.cross_encoder_passages)):
         settings = [Rereading(passages, weight) for weight in weights]
-        tried = [(_quality(tuning, readings, one), -passages, -_order(one), one) for one in settings]
+        tried = [(_quality(dev, k, readings, one), -passages, -_order(one), one) for one in settings]
         best.append(max(tried, key=lambda one: one[:3]))
         print(f"  recall@{k} {100 * best[-1][0].recall:5.1f}  {_shown(best[-1][3])}", flush=True)
     quality, _, _, chosen = max(best, key=lambda one: one[:3])
-    before = _quality(tuning, readings, stored).recall
+    before = _quality(dev, k, readings, stored).recall
     changes = {"passages": chosen.passages, "weight": chosen.weight}
-    return TuneChoice(changes, f"recall@{k}", before, quality.recall, _shown(chosen))
+    name = f"recall@{k}{' of a hop' if by_hop else ''}"
+    return TuneChoice(changes, name, before, quality.recall, _shown(chosen))
 
 
-def _readings(tuning: Tuning, depth: int) -> list[Reading]:
-    """The first passages of every dev query, read by the cross-encoder."""
-    queries = tuning.dev.queries
-    opened = cache(tuning.open)
+def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: int) -> list[Reading]:
+    """The first passages of every dev query or hop, read by the cross-encoder."""
+    queries = dev.queries
     readings: list[Reading] = []
     with Progress(len(queries), "tune with", "queries", shown=None) as bar:
         for start in range(0, len(queries), _TOGETHER):
-            asked = queries[start : start + _TOGETHER]
+            part = slice(start, start + _TOGETHER)
+            asked, after = queries[part], dev.evidence[part] if dev.hops else None
 
-            def read(asked: Sequence[Query] = asked) -> list[Any]:
-                retriever: Any = opened()
-                return [[as_pairs(hits), logits] for hits, logits in retriever.read(asked, depth)]
+            def read(asked: Sequence[Query] = asked, after: Any = after) -> list[Any]:
+                return [[as_pairs(hits), logits] for hits, logits in opened().read(asked, depth, after)]
 
             of = {"step": "cross-encoder", "passages": depth, "queries": [start, start + len(asked)]}
+            of |= {"hops": len(queries)} if dev.hops else {}
             readings += [(as_hits(pairs), logits) for pairs, logits in tuning.journal.measured(of, read)]
             bar.update(len(asked))
     return readings
 
 
-def _quality(tuning: Tuning, readings: Sequence[Reading], how: Rereading) -> Quality:
-    """The quality of the rankings with a number of passages and a weight."""
+def _quality(dev: DevHops, k: int, readings: Sequence[Reading], how: Rereading) -> Quality:
+    """The quality of the rankings with a number of passages and a weight, without the evidence."""
     rankings = [rank_again(hits, logits[: how.passages], how.weight) for hits, logits in readings]
-    k = tuning.grid.k
-    return tuning.dev.quality([[hit.id for hit in hits[:k]] for hits in rankings], k)
+    hidden = [{passage.id for passage in evidence} for evidence in dev.evidence]
+    left = [
+        [hit.id for hit in hits if hit.id not in gone] for hits, gone in zip(rankings, hidden, strict=True)
+    ]
+    return dev.quality([ids[:k] for ids in left], k)
 
 
 def _order(how: Rereading) -> float:

@@ -135,3 +135,30 @@ def test_what_cannot_be_tried_is_refused(place: Path, capsys: pytest.CaptureFixt
     ):
         assert says in fails(capsys, *TUNE, f"--grid.cross_encoder_{option}")
     assert read_spec("r") == before
+
+
+def test_where_hops_are_ranked_the_weight_is_that_of_every_hop(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cross-encoder reads the evidence of a hop, and what it finds of it does not count."""
+    queries, qrels = read_split("data", "train")
+    gold = {query.text: gold_passages(query, qrels) for query in queries}
+    texts = {passage.id: passage.text for passage in Corpus.read("data")}
+    asked: set[str] = set()
+
+    def knows(_: Any, pairs: Any, *__: Any) -> Any:
+        """The evidence is best, then the gold passage that comes next."""
+        asked.update(query for query, _ in pairs)
+        logits = []
+        for query, text in pairs:
+            names = next(own for start, own in gold.items() if query.startswith(start))
+            hop = sum(texts[name] in query for name in names)
+            logits.append(200.0 * (text in query) + 100.0 * (hop < len(names) and text == texts[names[hop]]))
+        return np.array(logits)
+
+    monkeypatch.setattr(PairScorer, "logits", knows)
+    update_spec("r", {"hops": {"steps": "ranked", "max": 2}})
+    given = ["--grid.cross_encoder_passages=[10]", "--grid.cross_encoder_weights=[9]", "--grid.k=2"]
+    assert main([*TUNE, *given, "--grid.hops=[1, 2]", "--grid.hop_temperatures=[1]"]) == 0
+    assert re.search(r"^rescoring: recall@1 of a hop [\d.]+ -> 100.0 ", capsys.readouterr().out, re.MULTILINE)
+    assert sum(query not in gold for query in asked) >= sum(len(own) > 1 for own in gold.values())

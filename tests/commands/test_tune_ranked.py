@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from llama_small import write_llama
@@ -15,6 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
+from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.retriever import as_hybrid
 from grls.retrieve.registry import Opening, load_retriever
@@ -75,3 +77,39 @@ def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path) ->
     (alone,) = hybrid.candidates(hops.queries[:1], 50)
     assert [hit.passage for hit in alone] == [hit.passage for hit in first]
     assert [hit.score for hit in alone] == pytest.approx([hit.score for hit in first], abs=1e-4)
+
+
+def test_the_weight_of_rescoring_is_tuned_on_every_hop(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The generator reads each hop's evidence, as the search does, and does not find it again."""
+    data = folder.parent / "data"
+    loaded = CausalLM(str(folder.parent / "llama")).load()
+    made = GenerativeRetriever.assemble(
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), span_words=3, rescore_input=RescoreInput(8)
+    )
+    made.save_pretrained(tmp_path / "r")
+    queries, qrels = read_split(data, "train")
+    gold = [gold_passages(query, qrels) for query in queries]
+    numbers = [made.corpus.numbers(names) for names in gold]
+    left = [own[hop:] for own in numbers for hop in range(len(own))]
+    asked = []
+
+    def knows(_: object, inputs: list[list[int]], passages: list[list[int]]) -> list[np.ndarray]:
+        """The passages before a hop are best, then those that are left."""
+        if len(inputs) != len(left):
+            return [np.zeros(len(own)) for own in passages]
+        asked.append(inputs)
+        every = [own for own in numbers for _ in own]
+        return [
+            np.array([100.0 * (n in right) + 200.0 * (n in own and n not in right) for n in row])
+            for row, right, own in zip(passages, left, every, strict=True)
+        ]
+
+    monkeypatch.setattr(GenerativeRetriever, "rescore", knows)
+    command = ["tune", str(tmp_path / "r"), f"--data={data}", "--split=train", "--device=cpu", "--grid.k=2"]
+    grid = ["--grid.rescore_passages=20", "--grid.rescore_weights=[4]", "--grid.hops=[1, 2]"]
+    assert main([*command, *grid, "--grid.hop_temperatures=[1]", "--hops.steps=ranked"]) == 0
+    gains = {step: (measure, *rest) for step, measure, *rest in GAIN.findall(capsys.readouterr().out)}
+    assert (gains["rescoring"][0], gains["rescoring"][2]) == ("recall@1 of a hop", "100.0")
+    assert len({tuple(row) for row in asked[0]}) == len(left)  # a hop reads its evidence

@@ -206,15 +206,22 @@ class RescoredRetriever:
         """The fingerprints of the first retriever and of the cross-encoder."""
         return f"{self.retriever.fingerprint()} {self.encoder.fingerprint()}"
 
-    def read(self, queries: Sequence[Query], passages: int) -> list[tuple[list[Hit], list[float]]]:
-        """The first passages of each query's ranking as the first retriever scores them, and their logits.
+    def read(
+        self, queries: Sequence[Query], passages: int, evidence: Sequence[Sequence[Passage]] | None = None
+    ) -> list[tuple[list[Hit], list[float]]]:
+        """The first retriever's hits of each query, or of the hop after its evidence, and their logits.
 
         Raises:
             ConfigError: ``passages`` is below 1.
             DataError: See :meth:`retrieve`.
         """
-        rankings = self.retriever.retrieve(queries, passages)
-        return list(zip(rankings, self._reread.logits(queries, rankings), strict=True))
+        if evidence is None:
+            rankings = self.retriever.retrieve(queries, passages)
+            return list(zip(rankings, self._reread.logits(queries, rankings), strict=True))
+        find = first_hop if isinstance(self, RescoredHops) else found_after
+        rankings = [step.hits for step in find(self.retriever, queries, evidence, passages)]
+        logits = self._reread.logits(self._asked(queries, evidence), rankings, queries)
+        return list(zip(rankings, logits, strict=True))
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
@@ -253,11 +260,14 @@ class RescoredRetriever:
         rankings: Sequence[Sequence[Hit]],
     ) -> list[list[Hit]]:
         """The rankings by the new scores, once the cross-encoder has read the evidence behind each query."""
-        asked = [
+        return self._reread(self._asked(queries, evidence), rankings, queries)
+
+    def _asked(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> list[Query]:
+        """The queries as the cross-encoder reads them, with their evidence."""
+        return [
             query._replace(text=self.encoder.query_text(query.text, passages))
             for query, passages in zip(queries, evidence, strict=True)
         ]
-        return self._reread(asked, rankings, queries)
 
     @property
     def runner(self) -> RunsPlans | None:
