@@ -28,8 +28,8 @@ class ChainData(RetrieveData):
         teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
             corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``; null: no teacher.
         teacher_share: Share of the teacher in the targets (0 to 1).
-        teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: the
-            default of its kind.
+        teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: 0.05
+            for a bi-encoder, and for other kinds their default temperature as priors (2 for BM25).
         teacher_passages: Number of the teacher's best passages in the targets.
         teach_memories: Use the inputs of memorised passages (``mix.memorise``) as queries for the teacher,
             and for the prior, which otherwise has no effect on them.
@@ -50,7 +50,7 @@ class ChainData(RetrieveData):
         data: str,
         teacher: str | None = None,
         teacher_share: float = 0.5,
-        teacher_temperature: float | None = 0.05,
+        teacher_temperature: float | None = None,
         teacher_passages: int = 100,
         teach_memories: bool = False,
         branches: int = 0,

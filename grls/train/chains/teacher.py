@@ -11,11 +11,15 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.corpora import remedy_of_other_corpus
+from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.appending import found_after
 from grls.retrieve.hybrid.priors import RetrieverPrior
 from grls.retrieve.registry import Opening, load_named
 from grls.train.chains.examples import HopExample
+
+_BIENCODER = 0.05
+"""The usual temperature of a bi-encoder as the teacher: differences of cosines are small."""
 
 _REMEMBERED = 20_000
 """Hops whose opinions are cached, about 10 KB each; a chain in the order of its file is scored once."""
@@ -31,8 +35,8 @@ class RetrieverTeacher:
     Args:
         folder: A retriever folder (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``.
         corpus: The corpus of the generator; the retriever must have the same.
-        temperature: Temperature of the softmax, by which scores are divided; well below 1 for cosines, whose
-            differences are small; None: the default temperature of the retriever's kind.
+        temperature: Temperature of the softmax, by which scores are divided; None: 0.05 for a bi-encoder, and
+            for other kinds their default temperature as priors (2 for BM25).
         passages: Number of passages in an opinion.
         device: Device of the teacher's encoder.
 
@@ -45,7 +49,7 @@ class RetrieverTeacher:
         self,
         folder: str,
         corpus: Corpus,
-        temperature: float | None = 0.05,
+        temperature: float | None = None,
         passages: int = 100,
         device: str = "auto",
     ):
@@ -63,7 +67,8 @@ class RetrieverTeacher:
                 f"{remedy_of_other_corpus(self.retriever.corpus, corpus)}."
             )
         self.corpus = corpus
-        self.temperature = scoring.temperature if temperature is None else temperature
+        usual = _BIENCODER if self.retriever.kind == DenseRetriever.kind else scoring.temperature
+        self.temperature = usual if temperature is None else temperature
         self.passages = passages
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 

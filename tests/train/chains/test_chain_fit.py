@@ -199,6 +199,16 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
         Teaching(data.index, 10, share=1.5)
 
 
+def test_the_usual_temperature_of_a_teacher_is_that_of_its_kind(root: Path) -> None:
+    """Scores of BM25 divided by a bi-encoder's temperature leave one passage."""
+    data = ChainData(str(root / "data"))
+    data.read(RetrieveChains(_generator(root)))
+    assert data.teacher_temperature is None
+    usual = {name: RetrieverTeacher(name, data.corpus) for name in (str(root / "dense"), "bm25")}
+    assert [teacher.temperature for teacher in usual.values()] == [0.05, 2.0]
+    assert RetrieverTeacher("bm25", data.corpus, temperature=0.5).temperature == 0.5
+
+
 def test_a_causal_model_needs_chain_data(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
