@@ -77,6 +77,14 @@ def test_an_example_is_a_hop_with_its_evidence(root: Path) -> None:
     assert hops(root, evidence_words=2)[1].prefix == f"{QUESTION} the otter"
 
 
+def test_there_is_no_gain_over_a_first_candidate_that_is_right(root: Path) -> None:
+    """The first candidate of a hop is no retriever's choice, so its gain was never above 0."""
+    (file,) = (root / "out" / "logs").glob("version_0/metrics.csv")
+    header = file.read_text().splitlines()[0].split(",")
+    assert "dev_loss" in header
+    assert "dev_gain" not in header
+
+
 def test_each_epoch_draws_anew_and_free_orders_change(root: Path) -> None:
     found = hops(root, shuffle=True)
     drawn = [[found[n + epoch * len(found)] for n in range(len(found))] for epoch in range(3)]

@@ -29,7 +29,7 @@ class RerankerModule(L.LightningModule):
 
     Args:
         reranker: The reranker to train.
-        corpus: The passages; None: examples hold texts of passages in place of ids.
+        corpus: The passages; None: examples are hops, with texts of passages in place of ids.
         options: Of these, the learning rate is that of AdamW after 10 % linear warm-up; it decays to zero.
             Dropout is a function of (seed, batch number): a resumed run repeats an uninterrupted one.
     """
@@ -92,11 +92,15 @@ class RerankerModule(L.LightningModule):
         return loss
 
     def validation_step(self, batch: list[RerankExample], batch_idx: int) -> None:
-        """Log ``dev_loss``, and ``dev_gain``: gain of its choice over the retriever's (nats a stride)."""
+        """Log ``dev_loss``, and ``dev_gain``: gain of its choice over the retriever's (nats a stride).
+
+        Of hops there is no gain: their first candidate is the right passage, no retriever's choice.
+        """
         values = self._within(self._logits, batch).split([len(example.passages) for example in batch])
         shares: Any = self.trainer.val_dataloaders.batch_sampler  # type: ignore[union-attr]
         size = summed(len(batch), self.device) // shares.copies(batch_idx)
-        for name, measure in (("dev_loss", rerank_loss), ("dev_gain", choice_gain)):
+        gain = {} if self._corpus is None else {"dev_gain": choice_gain}
+        for name, measure in {"dev_loss": rerank_loss, **gain}.items():
             mean = _mean(values, batch, measure).to(self.device)
             self.log(name, averaged(weighed(mean, len(batch))), sync_dist=True, batch_size=size)
 
