@@ -26,7 +26,14 @@ STATE = "trainer_state.json"
 FILES = "fingerprints"
 """Key of the data's fingerprints in the settings."""
 
-_LATER = {"strategy": "ddp", "lora_rank": 0, "lora_dropout": 0.0}
+_LATER = {
+    "strategy": "ddp",
+    "lora_rank": 0,
+    "lora_dropout": 0.0,
+    "evidence_words": 0,
+    "by_hop": False,
+    "dev_passages": None,
+}
 """Settings that the logs of earlier versions lack, and what they were then."""
 
 _FREE = {"device", "log_every", "gradient_checkpointing"}

@@ -77,6 +77,19 @@ def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp
     assert logged(tmp_path / "run", "dev_recall@1") == logged(trained, "dev_recall@1")
 
 
+def test_a_run_of_an_earlier_version_goes_on(place: Path, trained: Path, tmp_path: Path) -> None:
+    """Its settings lack what was no option then."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(run / "model")
+    logs = json.loads((run / "logs.json").read_text())
+    later = ["evidence_words", "by_hop", "dev_passages", "strategy", "lora_rank", "lora_dropout"]
+    assert not {*later} - {*logs["settings"]}
+    logs["settings"] = {name: value for name, value in logs["settings"].items() if name not in later}
+    (run / "logs.json").write_text(json.dumps(logs))
+    train(place, run, "--resume=true")
+    assert (run / "model").exists()
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(
     resume: bool, place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
