@@ -17,6 +17,7 @@ from grls.data.language import guess
 from grls.data.types import Passage, Query
 from grls.data.words import count
 from grls.errors import DataError
+from grls.fitting.splits import DEV, TUNE
 from grls.io.counts import counted
 
 _SAMPLE = 2000
@@ -73,7 +74,8 @@ class DataFacts:
         titles: Share of passages with a title.
         language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
         query_language: The same of the queries.
-        splits: The splits by name, those that are missing left out.
+        splits: The splits by name, those that are missing left out; where one half of the dev queries tunes,
+            both halves.
         train: Name of the split to learn from.
         dev: Name of the split that tunes and chooses.
         test: Name of the split that the report compares on: the dev split if there is no test split.
@@ -98,6 +100,12 @@ class DataFacts:
     def hops(self) -> bool:
         """Whether the data ask for hops."""
         return self.splits[self.train].several >= _ASKS
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """The splits whose queries every system ranks: those that tune, choose and are reported on."""
+        chooses = DEV if DEV in self.splits and self.dev == TUNE else self.dev
+        return tuple(dict.fromkeys((self.dev, chooses, self.test)))
 
     @property
     def few(self) -> bool:
@@ -158,7 +166,8 @@ def data_facts(data: str | Path, train: str, dev: str, test: str) -> DataFacts:
             needed has no query with a gold passage.
     """
     corpus = Corpus.read(data)
-    wanted = [train, dev] + ([test] if (Path(data) / "qrels" / f"{test}.tsv").is_file() else [])
+    reported = test if (Path(data) / "qrels" / f"{test}.tsv").is_file() else dev
+    wanted = (train, dev, *((DEV,) if dev == TUNE else ()), reported)
     read = {name: read_split(data, name, corpus) for name in dict.fromkeys(wanted)}
     gold = {name: _gold(data, name, *split) for name, split in read.items()}
     facts = {name: _split_facts(read[name][0], gold[name]) for name in read}
@@ -175,7 +184,7 @@ def data_facts(data: str | Path, train: str, dev: str, test: str) -> DataFacts:
         splits=facts,
         train=train,
         dev=dev,
-        test=wanted[-1],
+        test=reported,
         unseen=_unseen(gold[train].values(), gold[dev].values()),
     )
 

@@ -74,9 +74,9 @@ class StageTimes:
         return free is not None and free < _LOW_MEMORY
 
     def is_cheap(self, system: str, effort: Effort) -> bool:
-        """Whether ranking the dev and test queries with a system takes a small part of the budget."""
+        """Whether ranking all queries that are compared with a system takes a small part of the budget."""
         facts, budget = self.facts, self.options.seconds
-        queries = sum(facts.splits[split].queries for split in {facts.dev, facts.test})
+        queries = sum(facts.splits[split].queries for split in facts.ranked)
         return budget is None or queries * self._query(system, effort) <= _ALONE * budget
 
     def tune_words(self, effort: Effort) -> float:
@@ -124,8 +124,8 @@ class StageTimes:
         return self.opened(seconds)
 
     def compare(self, effort: Effort, systems: list[str]) -> float:
-        """Of ranking the dev and test queries with all systems."""
-        queries = effort.dev + (effort.test if self.facts.test != self.facts.dev else 0)
+        """Of ranking the queries that tune, choose and are reported on with all systems."""
+        queries = sum(ranked_queries(self.facts, effort).values())
         seconds = sum(self._query(system, effort) for system in systems) * queries
         return self.opened(seconds + self.facts.passages * self.speeds.bm25_passage)
 
@@ -180,6 +180,15 @@ class StageTimes:
     def _writer(self) -> WriterSpeeds:
         assert self.speeds.writer is not None
         return self.speeds.writer
+
+
+def ranked_queries(facts: DataFacts, effort: Effort) -> dict[str, int]:
+    """Split -> its queries that are ranked with every system; where a half tunes, as many choose."""
+    whole = {split: facts.splits[split].queries for split in facts.ranked}
+    most = {split: effort.dev if effort.dev < whole[facts.dev] else count for split, count in whole.items()}
+    if facts.test != facts.dev:
+        most[facts.test] = effort.test
+    return {split: min(most[split], count) for split, count in whole.items()}
 
 
 def ranked_inputs(hops: int, chains: int) -> int:

@@ -6,7 +6,7 @@ a stage has. How long it takes: :mod:`grls.fitting.stage_times`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ from grls.fitting.models import BaseModel, BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.plan import Stage
 from grls.fitting.speeds import Speeds
-from grls.fitting.stage_times import BEAMS, RESCORED, StageTimes
+from grls.fitting.stage_times import BEAMS, RESCORED, StageTimes, ranked_queries
 from grls.io.counts import counted
 
 _WORD_TEMPERATURES = [1.0, 0.5, 0.25]
@@ -221,10 +221,8 @@ class StageMaker:
         options: dict[str, Any] = {"systems": systems, "k": self.options.depth}
         options |= {"precision": self.machine_precision}
         options |= {name: None if limits[name] == whole[name] else limits[name] for name in limits}
-        test = "" if facts.test == facts.dev else f" and {counted(effort.test, 'test query')}"
-        dev = counted(effort.dev, "dev query") if not test else f"{effort.dev:,} dev"
-        what = f"rank {dev}{test} with every system"
-        return Stage("compare", what, options, self.times.compare(effort, systems))
+        counts = ranked_queries(facts, effort)
+        return Stage("compare", ranked_what(counts), options, self.times.compare(effort, systems))
 
     def _fusion(self, effort: Effort, systems: Sequence[str]) -> Stage:
         options = {"members": systems, "fusion.method": "sum", "fusion.normalization": "min-max"}
@@ -264,6 +262,19 @@ class StageMaker:
 
 _NAMES = {"dense": "the bi-encoder", "bm25": "BM25"}
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
+
+
+def ranked_what(counts: Mapping[str, int], systems: str = "every system") -> str:
+    """What a comparison does, for people.
+
+    Args:
+        counts: Split -> number of its queries.
+        systems: What they are ranked with.
+    """
+    *more, last = counts
+    before = ", ".join(f"{counts[split]:,} {split}" for split in more)
+    queries = counted(counts[last], f"{last} query")
+    return f"rank {before}{' and ' if before else ''}{queries} with {systems}"
 
 
 def encoder_recipes(facts: DataFacts) -> tuple[str, ...]:

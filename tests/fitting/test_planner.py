@@ -17,6 +17,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.plan import Plan
 from grls.fitting.planner import MARGIN, chosen_plan, make_plan, models_that_fit
 from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
+from grls.fitting.stage_times import StageTimes
 
 CPU = Machine(2, True, 16.0, "", 0.0, 60.0)
 MODELS = BaseModels(
@@ -343,3 +344,29 @@ def test_a_handful_of_queries_trains_nothing() -> None:
     assert skipped(plan)["training of the bi-encoder"] == skipped(plan)["generator"] == why
     enough = replace(data, splits={**data.splits, data.train: split(8)})
     assert "biencoder dense" in keys(planned(None, enough))
+
+
+def halved() -> DataFacts:
+    splits = {"train": split(280), "tune": split(150), "dev": split(151), "test": split(160)}
+    return facts(splits=splits, dev="tune")
+
+
+def test_where_a_half_of_dev_tunes_the_comparison_is_of_both_halves() -> None:
+    """Its estimate and its line left the half that chooses out."""
+    whole = next(stage for stage in planned(None, halved()).stages if stage.name == "compare")
+    assert whole.what == "rank 150 tune, 151 dev and 160 test queries with every system"
+    alone = facts(splits={"train": split(280), "dev": split(150), "test": split(151 + 160)})
+    same = next(stage for stage in planned(None, alone).stages if stage.name == "compare")
+    assert whole.seconds == same.seconds
+    part = next(stage for stage in planned("30m", halved()).stages if stage.name == "compare")
+    dev, test = part.options["dev_limit"], part.options["test_limit"]
+    assert dev < 150
+    assert part.what == f"rank {dev} tune, {dev} dev and {test} test queries with every system"
+
+
+def test_a_cheap_system_is_cheap_over_both_halves() -> None:
+    effort = planned(None, halved()).effort
+    one = StageTimes(halved(), CPU, SPEEDS, FitOptions(budget="1000h"))
+    seconds = (150 + 151 + 160) * one._query("bm25-hops", effort)
+    for budget, cheap in ((0.98 * 20 * seconds, False), (1.02 * 20 * seconds, True)):
+        assert replace(one, options=FitOptions(budget=f"{budget}s")).is_cheap("bm25-hops", effort) == cheap
