@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from grls.api.naming import named_as_called
 from grls.api.options import options_of
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
-from grls.api.training_data import given_splits
+from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
 from grls.data.inputs.corpora import corpus_of
 from grls.data.inputs.folders import write_splits
 from grls.data.inputs.values import existing_path
@@ -123,5 +124,8 @@ def _fitted(
     else:
         data, name = held.path / "data", "Python objects"
         passages = corpus_of(corpus)
-        write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test))
+        names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
+        write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test, names))
+        train, dev, test = USUAL_NAMES
+        chosen = replace(chosen, train_split=train, dev_split=dev, test_split=test)
     return fit_dataset(str(data), place.path, chosen, name=name)

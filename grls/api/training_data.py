@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grls.api.temporary import temporary_folder
 from grls.data.corpus import Corpus
@@ -15,7 +15,7 @@ from grls.data.inputs.folders import write_splits
 from grls.data.inputs.gold import Gold, gold_of
 from grls.data.inputs.held_out import hold_out
 from grls.data.inputs.values import existing_path, short_repr
-from grls.errors import DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import sha256
 
 DATA = "data"
@@ -63,8 +63,25 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingDat
     return TrainingData(passages, splits["train"], splits["dev"])
 
 
+class SplitNames(NamedTuple):
+    """What the splits of a data set folder are called there."""
+
+    train: str = "train"
+    dev: str = "dev"
+    test: str = "test"
+
+
+USUAL_NAMES = SplitNames()
+
+
 def given_splits(
-    corpus: Any, passages: Corpus, queries: Any, gold: Any, dev: Any, test: Any = None
+    corpus: Any,
+    passages: Corpus,
+    queries: Any,
+    gold: Any,
+    dev: Any,
+    test: Any = None,
+    names: SplitNames = USUAL_NAMES,
 ) -> dict[str, Gold]:
     """The splits that a user has: ``train``, ``dev`` and ``test`` -> queries with their gold passages.
 
@@ -75,32 +92,47 @@ def given_splits(
         gold: See :func:`training_data`.
         dev: See :func:`training_data`.
         test: The same for the split ``test``.
+        names: What the splits are called in a data set folder, where nothing else is given.
 
     Returns:
         The splits; those of a data set folder where nothing else is given. None at all without queries.
 
     Raises:
+        ConfigError: A split of a folder is named, and there is no folder, or the split is given otherwise.
         DataError: Something is malformed, or there is gold, or there are dev queries, without queries to
             learn from.
     """
     folder = _set_folder(corpus if queries is None else queries)
+    _refuse_names(names, folder, (gold, dev, test))
     asked = folder or queries
     splits: dict[str, Gold] = {}
     if asked is not None:
-        judged = gold is None and folder is not None and has_qrels(folder)
-        splits["train"] = gold_of("train" if judged else gold, asked, passages)
+        named = names.train != USUAL_NAMES.train
+        judged = gold is None and folder is not None and (named or has_qrels(folder))
+        splits["train"] = gold_of(names.train if judged else gold, asked, passages)
     elif gold is not None or dev is not None:
         raise DataError(
             f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "
             "queries, too, or the folder of a data set.",
             "queries",
         )
-    for name, value in (("dev", dev), ("test", test)):
-        there = folder is not None and (folder / "qrels" / f"{name}.tsv").is_file()
-        part = name if value is None and there else value
+    for name, called, value in (("dev", names.dev, dev), ("test", names.test, test)):
+        there = folder is not None and (called != name or (folder / "qrels" / f"{name}.tsv").is_file())
+        part = called if value is None and there else value
         if part is not None:
             splits[name] = _renamed(_part(name, part, asked, passages), splits, name)
     return splits
+
+
+def _refuse_names(names: SplitNames, folder: Path | None, given: tuple[Any, ...]) -> None:
+    for usual, called, value in zip(USUAL_NAMES, names, given, strict=True):
+        if called == usual or (folder is not None and value is None):
+            continue
+        instead = f"{'gold' if usual == 'train' else usual} is given, too"
+        raise ConfigError(
+            f"{usual}_split={called!r} names a split of a data set folder, and "
+            f"{'the queries are of none' if folder is None else instead}: leave {usual}_split out."
+        )
 
 
 def _set_folder(value: Any) -> Path | None:

@@ -113,6 +113,46 @@ def test_queries_of_a_folder_keep_its_splits_apart(tmp_path: Path) -> None:
         assert read_split(made.output / "data", split)[1] == read_split(data, split)[1]
 
 
+def renamed_splits(folder: Path) -> Path:
+    data = write_fit_data(folder)
+    for usual, name in (("train", "training"), ("dev", "validation")):
+        (data / "qrels" / f"{usual}.tsv").rename(data / "qrels" / f"{name}.tsv")
+    return data
+
+
+def test_splits_of_a_folder_have_names_of_their_own_beside_dev_and_test(tmp_path: Path) -> None:
+    """They were looked for in the data that the call writes, which has the usual names."""
+    data = renamed_splits(tmp_path / "data")
+    names = {"train_split": "training", "dev_split": "validation"}
+    made = grls.fit(data, output=tmp_path / "out", test="test", **names, **ALONE)
+    for split, name in (("train", "training"), ("dev", "validation"), ("test", "test")):
+        assert read_split(made.output / "data", split) == read_split(data, name)
+    assert not any("pseudo" in note or "split off" in note for note in made.run.notes)
+    with pytest.raises(DataError, match="'other' is no file; the data set has the splits"):
+        grls.fit(data, output=tmp_path / "other", test="test", **names | {"dev_split": "other"}, **ALONE)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (
+            {"queries": QUERIES, "gold": GOLD, "dev_split": "d"},
+            "dev_split='d' .* of none: leave dev_split",
+        ),
+        ({"test_split": "t", "test": "test"}, "test_split='t' .* test is given, too: leave test_split out"),
+        (
+            {"train_split": "t", "gold": "training"},
+            "train_split='t' .* gold is given, too: leave",
+        ),
+    ],
+)
+def test_a_split_is_named_once(tmp_path: Path, given: dict[str, Any], complaint: str) -> None:
+    corpus = CORPUS if "queries" in given else renamed_splits(tmp_path / "data")
+    with pytest.raises(ConfigError, match=complaint):
+        grls.fit(corpus, output=tmp_path / "out", **given, **ALONE)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
