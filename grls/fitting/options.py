@@ -16,7 +16,8 @@ DEPTH = 20
 
 _BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
-_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+_DEVICE = re.compile(r"auto|cpu|mps|cuda(:0)?")
+_OTHER_GPU = re.compile(r"cuda:(\d+)")
 _PRECISIONS = ("float32", "bfloat16", "auto")
 _TEXTS = ("biencoder", "generator", "train_split", "dev_split", "test_split", "device", "precision")
 _INSTEAD = dict.fromkeys(("biencoder", "generator"), f"; {NONE!r} does without one, {AUTO!r} chooses")
@@ -42,7 +43,8 @@ class FitOptions:
         dev_split: Split of the queries that tune and choose.
         test_split: Split of the queries that the report compares on; if there is none, the dev queries.
         seed: Seed of all trainings.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+        device: ``cpu``, ``cuda`` or ``mps``; ``auto`` takes a GPU if there is one. Of several GPUs it is the
+            first that is visible; CUDA_VISIBLE_DEVICES chooses it.
         precision: ``float32`` or ``bfloat16``, in training and in search. ``auto``: bfloat16 where the
             processor has instructions for it.
 
@@ -76,9 +78,20 @@ class FitOptions:
         if self.k < 1:
             raise ConfigError(f"k must be at least 1, got {self.k}.")
         if not _DEVICE.fullmatch(self.device):
-            raise ConfigError(f"device: expected auto, cpu, cuda, cuda:1, … or mps, got {self.device!r}.")
+            expected = "expected auto, cpu, cuda or mps"
+            raise ConfigError(f"device: {expected}, got {self.device!r}.{self._of_other_gpu()}")
         if self.precision not in _PRECISIONS:
             raise ConfigError(f"precision: expected one of {', '.join(_PRECISIONS)}, got {self.precision!r}.")
+
+    def _of_other_gpu(self) -> str:
+        """How another GPU than the first is chosen, where that is wanted."""
+        match = _OTHER_GPU.fullmatch(self.device)
+        if match is None:
+            return ""
+        return (
+            " Trainings take the first GPU that is visible: set the environment variable "
+            f"CUDA_VISIBLE_DEVICES={match[1]}, and give cuda."
+        )
 
     def record(self) -> dict[str, Any]:
         """The options as JSON values, without what is as in versions that did not have it."""

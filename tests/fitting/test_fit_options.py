@@ -42,10 +42,16 @@ def test_a_cut_off_is_positive() -> None:
         ("k", True, "k: expected a whole number, got True"),
         ("seed", "a", "seed: expected a whole number"),
         ("dev_split", None, "dev_split: expected a text, got None"),
-        ("device", "gpu", "device: expected auto, cpu, cuda, .* got 'gpu'"),
+        ("device", "gpu", "device: expected auto, cpu, cuda or mps, got 'gpu'"),
+        ("device", "cuda:1", r"got 'cuda:1'\. Trainings .* CUDA_VISIBLE_DEVICES=1, and give cuda\.$"),
         ("precision", "half", "precision: expected one of float32, bfloat16, auto, got 'half'"),
     ],
 )
 def test_values_of_a_wrong_kind(option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         FitOptions(**{option: value})
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "mps"])
+def test_a_device_that_the_trainings_take(device: str) -> None:
+    assert FitOptions(device=device).device == device
