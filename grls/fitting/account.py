@@ -22,15 +22,18 @@ class Account(NamedTuple):
 def account_of(content: dict[str, Any]) -> Account:
     """What a run did, from what stands in its ``fit.json``: the plan, and the seconds of steps."""
     plan, seconds = content["plan"], content["step_seconds"]
+    left_out = plan["left_out"]
     done, skipped = [], [(one["name"], one["why"]) for one in plan["skipped"]]
     for stage in plan["stages"]:
         key = f"{stage['name']} {stage['system']}".strip()
-        if key in plan["left_out"]:
-            skipped.append((stage["what"], plan["left_out"][key]))
-        elif stage["name"] == "fusion" and not content["weights"]:
-            skipped.append((stage["what"], "none is better than its members"))
+        if key in left_out:
+            skipped.append((stage["what"], left_out[key]))
         else:
-            done.append((stage["what"], _time(stage["name"], key, seconds)))
+            what = content["compared"] if stage["name"] == "compare" else stage["what"]
+            done.append((what, _time(stage["name"], key, seconds)))
+    for key, why in left_out.items():
+        step, _, system = key.partition(" ")
+        skipped += [(f"rank queries with {system}", why)] if step == "compare" else []
     skipped += [(name, f"one hop is best, which is {of}") for name, of in content["same"].items()]
     return Account(done, skipped)
 

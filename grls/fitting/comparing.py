@@ -8,7 +8,7 @@ is too slow even for the least of them is left out.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -121,6 +121,25 @@ def affordable(paces: dict[str, Pace], counts: dict[str, int], seconds: float) -
     if reported:
         shared[TEST] = max(least[TEST], min(reported, fits - sum(shared.values())))
     return Share(systems, shared)
+
+
+def dropped(names: Sequence[str], paces: Mapping[str, Pace], kept: Sequence[str]) -> dict[str, str]:
+    """System -> why there is no time to compare it.
+
+    Args:
+        names: The systems.
+        paces: How fast they are, those that were timed.
+        kept: Those that there is time for.
+    """
+
+    def why(name: str) -> str:
+        if name not in paces:
+            return "the time was up before it was timed"
+        pace = paces[name]
+        shown = f"{pace.opening:.0f} s to open it, {pace.query:.1f} s a query"
+        return f"too slow for the time that was left ({shown})"
+
+    return {name: why(name) for name in names if name not in kept}
 
 
 def sampled_split(work: FitWork, split: str, count: int) -> str:

@@ -22,6 +22,7 @@ from grls.fitting.page import write_page
 from grls.fitting.plan import Plan, Stage
 from grls.fitting.result import Fitted, write_result
 from grls.fitting.splits import DEV, TEST, DividedData, SourceData
+from grls.fitting.stages import ranked_what
 from grls.fitting.steps import LEFT_OUT, FitSteps
 from grls.fitting.systems import ALIKE, FittedSystem, fusions, single_systems
 from grls.fitting.work import section, stage_tree
@@ -85,6 +86,9 @@ class FitEnding:
         shared = self.steps.step("share", {"systems": names}, lambda: self._share(names), limited=True)
         self.splits: dict[str, str] = shared["splits"]
         names = shared["systems"]
+        self.dropped: dict[str, str] = shared.get("dropped", {})
+        for name, why in self.dropped.items():
+            self.work.progress.say(f"{name}: not compared: {why}")
         each = compare.seconds / max(1, len(names))
         self.work.progress.expect({f"compare {name}": each for name in names} | {"report": 10.0})
         for name in names:
@@ -97,9 +101,9 @@ class FitEnding:
                 lambda result, name=name: LEFT_OUT in result or self._ranked(name),  # type: ignore[misc]
                 limited=name != names[0],
             )
-        names = [name for name in names if LEFT_OUT not in self.steps.results[f"compare {name}"]]
+        self.compared = [name for name in names if LEFT_OUT not in self.steps.results[f"compare {name}"]]
         self.golds = {split: comparing.read_gold(self.work, name) for split, name in self.splits.items()}
-        return list(names)
+        return self.compared
 
     def _ranked(self, name: str) -> bool:
         files = [self.work.run(split, name) for split in self.splits.values()]
@@ -116,14 +120,15 @@ class FitEnding:
         }
         later = sum(stage.seconds for name, stage in self.stages.items() if name != "compare")
         seconds = self.steps.clock.allowance(compare.seconds, later)
-        share = comparing.Share(list(names), counts)
+        share, paces = comparing.Share(list(names), counts), dict[str, comparing.Pace]()
         if seconds is not None:
             begun = self.steps.clock.seconds
             paces = self._paces(names, seconds)
             left = seconds - (self.steps.clock.seconds - begun)
             share = comparing.affordable(paces, counts, left)
         splits = {name: comparing.sampled_split(self.work, name, n) for name, n in share.counts.items()}
-        return {"systems": share.systems, "splits": splits}
+        dropped = comparing.dropped(names, paces, share.systems)
+        return {"systems": share.systems, "splits": splits, "dropped": dropped}
 
     def _paces(self, names: Sequence[str], seconds: float) -> dict[str, comparing.Pace]:
         """How fast the systems are; those that there is no time to ask are missing, the first one apart."""
@@ -139,13 +144,14 @@ class FitEnding:
     def _fuse(self, names: Sequence[str], corpus: Corpus) -> list[FittedSystem]:
         """Fuse systems; returns the fusions that no member does without."""
         self.weights: dict[str, Fusion] = {}
+        self.not_fused: dict[str, str] = {}
         stage = self.stages.get("fusion")
-        if stage is None or len(names) < 2:
+        if stage is None:
             return []
         usual = section(Fusion, stage_tree(stage), "fusion")
         tune = self.golds[self.divided.tune]
-        made = []
-        for system in fusions(names, self._weaker(names)):
+        made, tried = [], fusions(names, self._weaker(names))
+        for system in tried:
             runs = [system_run(self.work, tune.split, one) for one in single_systems(system.parts)]
             fusion = tuned_fusion(usual, runs, tune, self.work.options)
             if fusion is not None:
@@ -153,7 +159,9 @@ class FitEnding:
                 self.weights[system.name] = fusion
                 made.append(system)
         if not made:
-            self.work.progress.say("fusion: none is better than its members")
+            why = "none is better than its members" if tried else "there was nothing to fuse"
+            self.not_fused[stage.key] = why
+            self.work.progress.say(f"fusion: {why}")
         return made
 
     def _weaker(self, names: Sequence[str]) -> list[str]:
@@ -226,7 +234,10 @@ class FitEnding:
 
     def _of_run(self, kept: FittedSystem) -> dict[str, Any]:
         """What was kept and why, what was done and how long it took, and what was left out."""
-        left_out = {key: result[LEFT_OUT] for key, result in self.steps.results.items() if LEFT_OUT in result}
+        counts = {split: len(gold.queries) for split, gold in self.golds.items()}
+        left_out = self._left_out()
+        every = not any(key.startswith("compare ") for key in left_out)
+        systems = "every system" if every else counted(len(self.compared), "system")
         return {
             "kept": kept.name,
             "why": self.choice.why,
@@ -238,9 +249,18 @@ class FitEnding:
                 "skipped": [asdict(one) for one in self.plan.skipped],
                 "left_out": left_out,
             },
+            "compared": ranked_what(counts, systems),
             "step_seconds": self.steps.journal.step_seconds(),
             "seconds": round(self.steps.clock.seconds, 1),
         }
+
+    def _left_out(self) -> dict[str, str]:
+        """Step -> why it was not done. A system whose tuning was not done may be compared untuned."""
+        left_out = {key: result[LEFT_OUT] for key, result in self.steps.results.items() if LEFT_OUT in result}
+        untuned = {key for name in self.compared if (key := f"tune {name}") in left_out}
+        left_out |= {key: f"untuned: {left_out[key]}" for key in untuned}
+        left_out |= {f"compare {name}": why for name, why in self.dropped.items()}
+        return left_out | self.not_fused
 
     def _base_models(self, kept: FittedSystem) -> list[str]:
         """The names of the models that the kept system begins with."""
