@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol, runtime_checkable
+
 from grls.errors import ConfigError
 from grls.retrieve.base import DecodesPassages, Retriever, ScoresAll, TakesEvidence
+
+
+@runtime_checkable
+class RescoresHops(TakesEvidence, Protocol):
+    """A retriever that adds to the scores of the hops of another one, in their unit."""
+
+    retriever: Retriever
+    rereading: Any
 
 
 def usual_temperature(retriever: Retriever) -> float:
@@ -12,6 +22,8 @@ def usual_temperature(retriever: Retriever) -> float:
     Raises:
         ConfigError: The retriever has none.
     """
+    if isinstance(retriever, RescoresHops):
+        return usual_temperature(retriever.retriever)
     if isinstance(retriever, ScoresAll):
         return retriever.temperature
     if isinstance(retriever, DecodesPassages):  # its scores are log-probabilities, of spans divided by T

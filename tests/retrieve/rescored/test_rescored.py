@@ -28,7 +28,9 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hops.temperature import usual_temperature
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.rescore import rank_again
@@ -316,6 +318,21 @@ def test_hops_until_done_with_a_retriever_that_takes_evidence(
     )
     assert [len(chains[0].hits) for chains in never] == [3, 3]
     assert [(len(chains[0].hits), chains[0].done) for chains in at_once] == [(1, True)] * 2
+
+
+def test_ranked_hops_have_the_temperature_of_the_first_retriever(
+    data: Path, dense: Path, scorer: PairScorer
+) -> None:
+    """The scores stay in its unit: cosines of a bi-encoder, log-probabilities of a generator."""
+    first = load_retriever(dense, CPU)
+    assert isinstance(first, DenseRetriever)
+    for one in (first, small_retriever(data)):
+        ranked = RankedHops(over(one, scorer, Rereading(3, 0.5)), HopOptions("ranked"))
+        assert ranked.temperature == usual_temperature(one)
+    first.embeddings = first.embeddings / np.linalg.norm(first.embeddings, axis=1, keepdims=True)
+    assert usual_temperature(over(first, scorer, Rereading(3, 0.02))) == 0.05
+    with pytest.raises(ConfigError, match=r"set hops\.temperature"):
+        usual_temperature(over(first, scorer, Rereading(3)))
 
 
 def test_evidence_may_be_cut_and_the_query_may_not(data: Path, dense: Path, scorer: PairScorer) -> None:
