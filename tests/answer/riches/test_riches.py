@@ -389,7 +389,7 @@ def test_a_special_token_is_no_marker(folder: Path, marker: str) -> None:
     tokenizer.chat_template = "{% for m in messages %}<|turn|>{{ m.content }}{% endfor %}"
     corpus = Corpus.from_passages(PASSAGES)
     for markers in ((marker, "»"), ("«", marker)):
-        expected = rf"marker {re.escape(repr(marker))} holds .*, a special token .*--markers"
+        expected = rf"marker {re.escape(repr(marker))} holds .*, a special token .*the option markers"
         with pytest.raises(ConfigError, match=expected):
             TextMarkers(tokenizer, *markers)
         with pytest.raises(ConfigError, match=expected):
