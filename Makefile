@@ -6,7 +6,7 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
-  bench-riches bench-train bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve \
+  bench-riches bench-train bench-biencoder bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve \
   faults fuzz-files lock audit sbom clean
 
 install: $(VENV)/.installed
@@ -90,6 +90,10 @@ bench-riches: install
 
 bench-train: install
 	$(BIN)/python -m benchmarks.train
+
+# needs the extra local-models and data/hotpotqa
+bench-biencoder: install
+	$(BIN)/python -m benchmarks.biencoder --data data/hotpotqa
 
 # needs a CUDA GPU
 bench-device: install

@@ -90,7 +90,7 @@ def _table(metrics: Mapping[str, Mapping[str, float]], kept: str, took: Mapping[
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A time of a query, for people; two digits of what is below ten milliseconds."""
+    """A time of a query, for people; with a tenth below ten milliseconds."""
     if seconds is None:
         return "-"
     return f"{1000 * seconds:,.1f}" if seconds < 0.00995 else f"{1000 * seconds:,.0f}"

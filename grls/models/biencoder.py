@@ -160,11 +160,6 @@ class BiEncoderModel(TextEncoder):
         network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
         return cls(network, max_tokens, stages)
 
-    def embed(self, features: dict[str, Any]) -> Tensor:
-        """Embeddings ``[n, d]`` of the result of :meth:`features`, on the model's device, with gradients."""
-        embedding: Tensor = self.model(self.on_device(features))["sentence_embedding"]
-        return embedding
-
     def on_device(self, features: dict[str, Any]) -> dict[str, Any]:
         """The result of :meth:`features` on the model's device."""
         device = self.model.device

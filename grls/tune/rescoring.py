@@ -18,6 +18,7 @@ from grls.retrieve.base import Under, WritesChains
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.within import generator_within
+from grls.retrieve.queries import evidence_numbers
 from grls.tune.dev import DevHops
 from grls.tune.hops import ranks_by_hops
 from grls.tune.step import TuneChoice, Tuning
@@ -72,8 +73,7 @@ def _read(
     opened: WritesChains, generator: GenerativeRetriever, dev: DevHops, count: int, k: int
 ) -> list[Any]:
     """The k best passages of each input, and the log-odds of the first ``count`` of them."""
-    known = [generator.corpus.numbers([passage.id for passage in own]) for own in dev.evidence]
-    before = [tuple(number for number in own if number is not None) for own in known]
+    before = [tuple(evidence_numbers(generator.corpus, own)) for own in dev.evidence]
     under = [Under(n, own, (opened.done, *own)) for n, own in enumerate(before)]
     rankings = opened.next_hop(dev.queries, None)(under, 0, k)
     asked = zip(dev.queries, generator.encode(dev.queries), before, strict=True)

@@ -102,7 +102,7 @@ def test_it_has_the_parameters_of_the_generator(t5: Loaded, warm: Loaded) -> Non
 def test_gradients_reach_encoder_and_decoder(t5: Loaded) -> None:
     biencoder = BiEncoderModel.from_generator(t5)
     t5.model.zero_grad()
-    biencoder.embed(biencoder.features(TEXTS, "query")).sum().backward()
+    biencoder.model(biencoder.features(TEXTS, "query"))["sentence_embedding"].sum().backward()
     named = dict(t5.model.named_parameters())
     without = {name for name, p in named.items() if p.grad is None}
     assert without == set()
@@ -116,7 +116,7 @@ def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoderModel
         for role, encode in (("query", sentence.encode_queries), ("passage", sentence.encode_passages)):
             model.eval()
             with torch.no_grad():
-                by_hand = sentence.embed(sentence.features(TEXTS, role)).numpy()
+                by_hand = model(sentence.features(TEXTS, role))["sentence_embedding"].numpy()
             assert encode(TEXTS) == pytest.approx(by_hand, abs=1e-5)
         assert sentence.encode_queries(["otter"]) == pytest.approx(model.encode(["is the otter"]), abs=1e-5)
         assert sentence.encode_passages(["otter"]) == pytest.approx(model.encode(["the otter"]), abs=1e-5)
@@ -347,7 +347,8 @@ def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
         assert opened.dimension == settings.get("truncate_dim", 16)
         with torch.no_grad():  # as training sees it
             parts = [
-                opened.embed(opened.features(*some)) for some in ((asked, "query"), (PASSAGES, "passage"))
+                opened.model(opened.features(*some))["sentence_embedding"]
+                for some in ((asked, "query"), (PASSAGES, "passage"))
             ]
         assert np.allclose(opened.scores(*parts).numpy(), expected, atol=1e-5)
 

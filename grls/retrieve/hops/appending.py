@@ -35,7 +35,7 @@ from grls.retrieve.base import (
 from grls.retrieve.hops.diverse import limit_per_first
 from grls.retrieve.hops.steps import AskedHop, Steps, as_decodings, hits_and_done, planned, walked
 from grls.retrieve.joins import Plan
-from grls.retrieve.queries import check_counts, joined, queries_of
+from grls.retrieve.queries import check_counts, evidence_numbers, joined, queries_of
 
 log = logging.getLogger(__name__)
 
@@ -284,8 +284,7 @@ def written_after(
     corpus, done = retriever.corpus, retriever.done
     chains = []
     for place, passages in enumerate(evidence):
-        numbers = corpus.numbers([passage.id for passage in passages]) if passages else []
-        known = tuple(number for number in numbers if number is not None)
+        known = tuple(evidence_numbers(corpus, passages))
         chains.append(Under(place, known, known or (done,)))
     longest = max((len(passages) for passages in evidence), default=0)
     rankings = retriever.next_hop(queries, allow)(chains, longest, k + 1)
