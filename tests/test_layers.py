@@ -249,42 +249,6 @@ def test_the_walk_sees_every_kind_of_import() -> None:
     assert imports(tree) == [("grls.a", []), ("grls.b", ["x"]), ("grls", ["c"])]
 
 
-LONGEST_FILE = 400
-LONGEST_BODY = 40
-"""Lines of a function without its signature and docstring."""
-
-
-def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
-
-
-@pytest.mark.parametrize("file", FILES, ids=module_name)
-def test_files_and_functions_stay_short(file: Path) -> None:
-    lines = len(file.read_text(encoding="utf-8").splitlines())
-    place = file.relative_to(ROOT)
-    assert lines <= LONGEST_FILE, (
-        f"{place} has {lines} lines, the most is {LONGEST_FILE}: move one of its duties to a file of its own"
-    )
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    functions = [node for node in ast.walk(parsed(file)) if isinstance(node, kinds)]
-    long = {node.name: body_lines(node) for node in functions if body_lines(node) > LONGEST_BODY}
-    assert long == {}, (
-        f"{place}: these functions have bodies of more than {LONGEST_BODY} lines; move a step of each to a "
-        "function of its own"
-    )
-
-
-def test_body_lines_leave_out_signature_and_docstring() -> None:
-    def lines(source: str) -> int:
-        function = ast.parse(source).body[0]
-        assert isinstance(function, ast.FunctionDef)
-        return body_lines(function)
-
-    assert lines("def f(\n    a,\n):\n    '''What.\n\n    How.\n    '''\n    a = 1\n\n    return a\n") == 3
-    assert lines("def f():\n    '''What.'''\n") == 0
-
-
 def duty(node: ast.ClassDef | ast.FunctionDef) -> str | None:
     """The file of a training folder that a class or function belongs to; None: any."""
     if isinstance(node, ast.FunctionDef):
