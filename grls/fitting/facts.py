@@ -43,7 +43,6 @@ class SplitFacts:
         most_gold: Largest number of gold passages of a query.
         several: Share of queries with several gold passages.
         ordered: Share of those whose gold passages stand in retrieval order.
-        answers: Share of queries with a short answer.
         words: Mean number of words of a query.
     """
 
@@ -52,7 +51,6 @@ class SplitFacts:
     most_gold: int
     several: float
     ordered: float
-    answers: float
     words: float
 
     @property
@@ -70,42 +68,28 @@ class DataFacts:
     Args:
         passages: Number of passages.
         words: Mean number of words of a passage, its title included.
-        long_words: Words of a long passage: nine of ten have no more.
-        titles: Share of passages with a title.
         language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
-        query_language: The same of the queries.
         splits: The splits by name, those that are missing left out; where one half of the dev queries tunes,
             both halves.
         train: Name of the split to learn from.
         dev: Name of the split that tunes and chooses.
         test: Name of the split that the report compares on: the dev split if there is no test split.
         unseen: Share of the dev split's gold passages that are gold of no training query.
-        hops_win: Whether the bi-encoder was measured to find clearly more by hops than in a single step.
     """
 
     passages: int
     words: float
-    long_words: int
-    titles: float
     language: str | None
-    query_language: str | None
     splits: dict[str, SplitFacts]
     train: str
     dev: str
     test: str
     unseen: float
-    hops_win: bool = False
 
     @property
     def hops(self) -> bool:
         """Whether the data ask for hops."""
         return self.splits[self.train].several >= _ASKS
-
-    @property
-    def ranked(self) -> tuple[str, ...]:
-        """The splits whose queries every system ranks: those that tune, choose and are reported on."""
-        chooses = DEV if DEV in self.splits and self.dev == TUNE else self.dev
-        return tuple(dict.fromkeys((self.dev, chooses, self.test)))
 
     @property
     def few(self) -> bool:
@@ -116,16 +100,6 @@ class DataFacts:
     def rows(self) -> float:
         """Rows of the index of all spans: one for each word."""
         return self.passages * self.words
-
-    @property
-    def writer_hops(self) -> bool:
-        """Whether the generator goes by hops.
-
-        With short passages it does where the bi-encoder was measured to find clearly more by hops. Until that
-        is known it does not, to save time: on EntailmentBank and StrategyQA's facts one search whose passages
-        are rescored found as much (docs/results/entailmentbank.md, "EntailmentBank, hop by hop, rescored").
-        """
-        return self.hops and (self.hops_win or not self.short)
 
     @property
     def most_hops(self) -> int:
@@ -171,16 +145,12 @@ def data_facts(data: str | Path, train: str, dev: str, test: str) -> DataFacts:
     read = {name: read_split(data, name, corpus) for name in dict.fromkeys(wanted)}
     gold = {name: _gold(data, name, *split) for name, split in read.items()}
     facts = {name: _split_facts(read[name][0], gold[name]) for name in read}
-    queries = [query.text for query in read[train][0]]
     sample = _sampled(corpus)
-    lengths = sorted(count(f"{passage.title} {passage.text}") for passage in sample)
+    lengths = [count(f"{passage.title} {passage.text}") for passage in sample]
     return DataFacts(
         passages=len(corpus),
         words=sum(lengths) / len(lengths),
-        long_words=lengths[(9 * len(lengths)) // 10],
-        titles=sum(bool(passage.title) for passage in sample) / len(sample),
         language=guess(passage.text for passage in sample),
-        query_language=guess(queries),
         splits=facts,
         train=train,
         dev=dev,
@@ -212,7 +182,6 @@ def _split_facts(queries: Sequence[Query], gold: dict[str, list[str]]) -> SplitF
         most_gold=max(counts),
         several=len(several) / len(judged),
         ordered=len(ordered) / len(several) if several else 0.0,
-        answers=sum(bool(query.answers) for query in judged) / len(judged),
         words=sum(count(query.text) for query in islice(judged, _SAMPLE)) / min(len(judged), _SAMPLE),
     )
 

@@ -250,3 +250,39 @@ def hub_answers() -> bool:
         return True
     except OSError:
         return False
+
+
+COPY = "stages/base-generator"
+"""The folder of the plain weights of a generator whose file is compressed (GGUF), in the output of a run.
+Reading such a file takes long, so it is read once; the copy goes when the generator is trained."""
+
+_CONFIG = "config.json"
+
+
+def compressed_file(name: str) -> Path | None:
+    """The compressed file of a model; None: it has none."""
+    try:
+        folder, options = language_source(name)
+    except ConfigError:  # who opens it says so
+        return None
+    return Path(folder) / options["gguf_file"] if options else None
+
+
+def make_copy(name: str, output: Path) -> None:
+    """Write the plain weights of a model whose file is compressed, unless they are there."""
+    if compressed_file(name) is None or (output / COPY / _CONFIG).is_file():
+        return
+    from grls.io.files import atomic_folder
+    from grls.models.load.language import PretrainedLM
+    from grls.models.load.saving import write_network
+
+    loaded = PretrainedLM(name).load()
+    with atomic_folder(output / COPY, _CONFIG) as folder:
+        write_network(loaded.model, folder)
+        loaded.tokenizer.save_pretrained(folder)
+
+
+def opened_name(name: str, output: Path) -> str:
+    """What a model is opened by: the copy if there is one, or else its name."""
+    there = (output / COPY / _CONFIG).is_file() and compressed_file(name) is not None
+    return str(output / COPY) if there else name

@@ -33,8 +33,7 @@ from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
 from grls.data.types import Query
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
-from grls.fitting.pseudo import sentence_queries
-from grls.fitting.query_writer import WrittenQueries
+from grls.fitting.pseudo import PSEUDO, WrittenQueries, sentence_queries
 from grls.io.counts import counted
 
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
@@ -44,9 +43,6 @@ _DEV_MOST = 200
 
 _LARGE = 300
 """Dev queries from which one half tunes and the other chooses; of fewer, all do both."""
-
-PSEUDO = 2000
-"""Passages that pseudo-queries are written for, at most."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +173,6 @@ def _refuse_empty(corpus: Corpus) -> None:
             "them a text.",
             corpus.source,
         )
-
-
-def lacks_training(source: SourceData) -> bool:
-    """Whether pseudo-queries have to stand in for training queries."""
-    return TRAIN not in source.qrels
 
 
 def divide(source: SourceData, seed: int, written: WrittenQueries | None = None) -> DividedData:

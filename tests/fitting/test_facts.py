@@ -32,12 +32,10 @@ def test_sizes_lengths_and_languages(tmp_path: Path) -> None:
         write(tmp_path / "data", rows, [(Query("d0", "who is it"), ["p2"])]), "train", "dev", "test"
     )
     assert facts.passages == 4
-    assert (facts.words, facts.long_words) == (10.25, 11)
-    assert facts.titles == 0.25
+    assert facts.words == 10.25
     assert facts.language == "en"
     assert facts.splits["train"].queries == 2
     assert facts.splits["train"].words == 5.0
-    assert facts.splits["train"].answers == 0.0
     assert not facts.hops
     assert facts.most_hops == 1
     assert facts.short
@@ -53,7 +51,6 @@ def test_several_ordered_gold_passages_ask_for_hops(tmp_path: Path) -> None:
     assert (train.gold, train.most_gold) == (2.0, 3)
     assert train.several == pytest.approx(2 / 3)
     assert train.ordered == 0.5
-    assert train.answers == pytest.approx(1 / 3)
     assert facts.hops
     assert facts.most_hops == 3
 
