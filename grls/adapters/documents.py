@@ -9,8 +9,8 @@ from grls.data.types import Hit
 
 
 def metadata_of_hit(hit: Hit) -> dict[str, Any]:
-    """The metadata of a hit with its title as ``title``, if it has one."""
-    return titled(hit.metadata, hit.title)
+    """The metadata of a hit with its title as ``title``, if it has one, and in a chain its hop as ``hop``."""
+    return titled(hit.metadata, hit.title) | ({} if hit.hop is None else {"hop": hit.hop})
 
 
 def titled(metadata: Mapping[str, Any], title: str) -> dict[str, Any]:

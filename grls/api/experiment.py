@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from grls.api.outcome import ExperimentTable, SystemScores
+from grls.api.searching import Searching
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
@@ -128,9 +129,10 @@ def _depth(measures: Sequence[str], k: int | None) -> int:
 def _searched(name: str, system: SearchesTexts, gold: Gold, k: int) -> tuple[dict[str, list[str]], float]:
     """Query id -> passage ids, best first, and the seconds a query."""
     texts = [query.text for query in gold.queries]
-    system.search(texts[:1], k)
+    search = system.rankings if isinstance(system, Searching) else system.search
+    search(texts[:1], k)
     begun = time.perf_counter()
-    results = list(system.search(texts, k))
+    results = list(search(texts, k))
     seconds = time.perf_counter() - begun
     if len(results) != len(texts):
         raise DataError(

@@ -18,6 +18,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
+from grls.retrieve.hops.pool import search
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, load_retriever
 
@@ -93,7 +94,7 @@ class Searching:
         where: str | None = None,
         allow: Collection[str] | None = None,
     ) -> list[Hit] | list[list[Hit]]:
-        """The best passages of a query, or of each of several.
+        """The best passages of a query, or of each of several; with ``fixed`` and ``dynamic`` hops the chain.
 
         Args:
             queries: A query, or a list of queries. Many at once are much faster than one after another.
@@ -102,15 +103,17 @@ class Searching:
             allow: Ids of the passages that may be found; None: all.
 
         Returns:
-            Hits with text and title, best first; for a list of queries one list each, in their order.
+            Hits with text and title, best first; for a list of queries one list each, in their order. Of a
+            chain they are in the order of hops, with the number of each hop (``hop``) and the score of the
+            chain up to it.
 
         Raises:
             ConfigError: ``k`` is no positive number, or a filter cannot be read.
             DataError: A query is empty, or an allowed passage is not in the corpus.
         """
         check_counts(k=k)
-        rankings = self._rankings(_listed(queries), k, filter_of(where, allow))
-        found = with_texts(rankings, self.corpus)
+        hits = self._search(_listed(queries), k, filter_of(where, allow))
+        found = with_texts(hits, self.corpus)
         return found[0] if isinstance(queries, str | Query) else found
 
     @overload
@@ -148,8 +151,8 @@ class Searching:
         """
         check_counts(k=k)
         allowed = filter_of(where, allow)
-        rankings = await self._batches.ask(self._rankings, _listed(queries), k, allowed)
-        found = with_texts(rankings, self.corpus)
+        hits = await self._batches.ask(self._search, _listed(queries), k, allowed)
+        found = with_texts(hits, self.corpus)
         return found[0] if isinstance(queries, str | Query) else found
 
     def stream(
@@ -180,9 +183,19 @@ class Searching:
         """The hops; it holds the searcher, and so its folder."""
         yield from stream_hops(self.retriever, query, allow, self.turn)
 
-    def _rankings(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
+    def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
+        """The rankings of queries that measures read: chains are pooled, and hits have no texts.
+
+        Raises:
+            ConfigError: ``k`` is no positive number.
+            DataError: A query is empty.
+        """
         with self.turn:
-            return self.retriever.retrieve(queries, k, allow)
+            return self.retriever.retrieve(_listed(queries), k)
+
+    def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
+        with self.turn:
+            return search(self.retriever, queries, k, allow)
 
 
 def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:

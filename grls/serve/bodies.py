@@ -69,15 +69,18 @@ class HitBody(Body):
 
 
 class FoundHitBody(HitBody):
-    """A passage of a ranking."""
+    """A passage of a ranking, or of a chain."""
 
+    hop: int | None = Field(
+        None, description="The hop that found it, from 1 (fixed and dynamic hops); null: this is a ranking."
+    )
     metadata: dict[str, Any] | None = Field(
         None, description="Its metadata, which filters compare; null: the request does not ask for them."
     )
 
 
 class ResultBody(Body):
-    """The hits of a query, best first."""
+    """The hits of a query, best first; of fixed and dynamic hops the best chain, in the order of hops."""
 
     query: str
     hits: list[FoundHitBody]

@@ -126,3 +126,8 @@ def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
         HaystackRetriever(searcher).run("stone", filters={"field": "meta.year", "operator": "~", "value": 1})
     with pytest.raises(DataError, match="nowhere"):
         HaystackRetriever(str(tmp_path / "nowhere")).warm_up()
+
+
+def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
+    chain = HaystackRetriever(searcher.hops(max=2, steps="fixed")).run("green ponds")["documents"]
+    assert [document.meta["hop"] for document in chain] == [1, 2]

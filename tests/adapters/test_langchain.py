@@ -90,3 +90,9 @@ def test_bad_input_is_refused(searcher: Searcher) -> None:
         LangChainRetriever(searcher=searcher, k=0).invoke("stone")
     with pytest.raises(ConfigError, match=r"no passage of .* has the metadata field 'yaer'"):
         LangChainRetriever(searcher=searcher, where="yaer>2000").invoke("stone")
+
+
+def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
+    chain = LangChainRetriever(searcher=searcher.hops(max=2, steps="fixed")).invoke("green ponds")
+    assert [document.metadata["hop"] for document in chain] == [1, 2]
+    assert all("hop" not in d.metadata for d in LangChainRetriever(searcher=searcher).invoke("green ponds"))

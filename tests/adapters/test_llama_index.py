@@ -69,3 +69,8 @@ def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
 def test_bad_input_is_refused(searcher: Searcher) -> None:
     with pytest.raises(ConfigError, match="k must be at least 1"):
         LlamaIndexRetriever(searcher, k=0)
+
+
+def test_a_chain_has_the_hop_of_each_node(searcher: Searcher) -> None:
+    chain = LlamaIndexRetriever(searcher.hops(max=2, steps="fixed")).retrieve("green ponds")
+    assert [node.node.metadata["hop"] for node in chain] == [1, 2]

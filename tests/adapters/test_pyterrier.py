@@ -73,3 +73,15 @@ def test_bad_input_is_refused(searcher: Searcher) -> None:
         PyTerrierRetriever(searcher, k=0)
     with pytest.raises(pt.validate.InputValidationError):
         PyTerrierRetriever(searcher)(TOPICS.drop(columns="query"))
+
+
+def test_a_chain_has_the_hop_of_each_result_and_a_passage_once(searcher: Searcher) -> None:
+    for repeat in (False, True):
+        hops = PyTerrierRetriever(searcher.hops(max=3, steps="fixed", repeat=repeat))
+        results = hops(TOPICS)
+        assert list(results.columns)[-1] == "hop"
+        assert list(hops(TOPICS[:0]).columns) == list(results.columns)
+        first = results[results["qid"] == "a"]
+        assert len(first) == first["docno"].nunique()
+        assert first["hop"].tolist() == sorted(first["hop"])
+        assert first["score"].is_monotonic_decreasing

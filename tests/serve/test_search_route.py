@@ -62,8 +62,11 @@ def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
     from grls.retrieve.hops.retriever import hop_by_hop
 
     retriever = hop_by_hop(grls.load(kinds / "bm25").retriever, HopOptions(steps="fixed", max=2))
-    (hits,) = retriever.retrieve(["otter"], 4)
-    assert [hit["id"] for hit in answer["results"][0]["hits"]] == [hit.id for hit in hits]
+    ((chain, *_),) = retriever.retrieve_chains(["otter"])  # type: ignore[attr-defined]
+    found = answer["results"][0]["hits"]
+    assert [(hit["id"], hit["hop"]) for hit in found] == [(chain.hits[0].id, 1), (chain.hits[1].id, 2)]
+    ranking = client.post("/v1/search", json={"query": "otter", "k": 4}).json()["results"][0]["hits"]
+    assert {hit["hop"] for hit in ranking} == {None}
     single = client.post(
         "/v1/search", json={"query": "otter", "hops": {"steps": "single"}, "retriever": "hops"}
     )

@@ -29,9 +29,10 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
 
 
 def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
-    """A ranking, as it is sent; metadata are read only where they are asked for."""
+    """A ranking or chain, as it is sent; metadata are read only where they are asked for."""
     bodies = [
-        FoundHitBody(**dict(hit_body(hit)), metadata=dict(hit.metadata) if metadata else None) for hit in hits
+        FoundHitBody(**dict(hit_body(hit)), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
+        for hit in hits
     ]
     return ResultBody(query=query, hits=bodies)
 
