@@ -336,6 +336,26 @@ def test_clients_that_do_not_come_back_are_awaited_once(monkeypatch: pytest.Monk
     worker.close()
 
 
+@pytest.mark.parametrize("member", ["bm25", "generative"])
+def test_readers_of_answers_get_the_pooled_chains_and_searches_the_best_one(kinds: Path, member: str) -> None:
+    single = grls.load(kinds / member, device="cpu").retriever
+    retriever = hop_by_hop(single, HopOptions("fixed", max=2, chains=2, branch=2))
+    allowed = Only(frozenset(single.corpus.ids(range(5))))
+    worker = Worker("test", 50, 50, lambda *_: None)
+    jobs = [
+        SearchJob(["is the otter quick ?"], BatchKey(retriever, 4, allowed, pooled))
+        for pooled in (True, False)
+    ]
+    for job in jobs:
+        worker.submit(job)
+    (pooled,), (chain,) = (job.future.result(60) for job in jobs)
+    worker.close()
+    (expected,) = retriever.retrieve(["is the otter quick ?"], 4, allowed)
+    assert [hit.id for hit in pooled] == [hit.id for hit in expected]
+    assert [(hit.id, hit.hop) for hit in chain] == [(expected[0].id, 1), (expected[1].id, 2)]
+    assert len(pooled) > 2
+
+
 def test_requests_join_a_search_that_runs(kinds: Path) -> None:
     """A generator's search takes what comes in meanwhile: of any k within its beams, and of any filter."""
     retriever = grls.load(kinds / "generative", device="cpu").retriever
