@@ -18,7 +18,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
-from grls.retrieve.hops.pool import search
+from grls.retrieve.hops.pool import search_hits
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, load_retriever
 
@@ -195,7 +195,7 @@ class Searching:
 
     def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
         with self.turn:
-            return search(self.retriever, queries, k, allow)
+            return search_hits(self.retriever, queries, k, allow)
 
 
 def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:

@@ -21,7 +21,7 @@ from grls.api.texts import with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.retrieve.base import Retriever
-from grls.retrieve.hops.pool import plan_search, search
+from grls.retrieve.hops.pool import plan_search, search_hits
 from grls.retrieve.joins import JoiningPlan, LetsJoin, Plan, RunsPlans, runner_of
 from grls.serve.worker import Job, JobQueue, deliver, deliver_error
 
@@ -122,7 +122,7 @@ class SearchJob:
 
     def _found(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
-        find = retriever.retrieve if pooled else partial(search, retriever)
+        find = retriever.retrieve if pooled else partial(search_hits, retriever)
         return with_texts(find(queries, k, allow), retriever.corpus)
 
 

@@ -21,7 +21,7 @@ from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.parts import PARTS, PartCounts
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.pool import search
+from grls.retrieve.hops.pool import search_hits
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.joins import RunsPlans
 from grls.serve.jobs import BatchKey, CallJob, JoiningJobs, SearchJob
@@ -63,7 +63,7 @@ def offline(searchers: dict[str, Any], body: dict[str, Any]) -> list[list[tuple[
         retriever = hop_by_hop(retriever, HopOptions(**body["hops"]))
     queries = [body["query"]] if isinstance(body["query"], str) else body["query"]
     return [
-        [(hit.id, hit.score) for hit in search(retriever, [one], body["k"], body.get("allow"))[0]]
+        [(hit.id, hit.score) for hit in search_hits(retriever, [one], body["k"], body.get("allow"))[0]]
         for one in queries
     ]
 

@@ -2,7 +2,7 @@
 
 A search returns the chain. Measures, fusions and readers of answers read rankings: multi-step retrieval with
 chain beams finds more passages than its best chain holds, and recall at k needs k passages. So
-:meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains, and :func:`search` returns the best one.
+:meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains, and :func:`search_hits` returns the best one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:
     return [Hit(passage, 1.0 / rank) for rank, passage in enumerate(ids[:k], 1)]
 
 
-def hop_hits(chain: Chain) -> list[Hit]:
+def numbered_hits(chain: Chain) -> list[Hit]:
     """The passages of a chain, each with its hop; one that two hops found stands there twice.
 
     Scores are those of :func:`~grls.runs.trec.chain_ranking`: the sum of the scores of the hops so far, made
@@ -44,7 +44,7 @@ def hop_hits(chain: Chain) -> list[Hit]:
     return [FullHit.in_hop(hit.id, score, hop) for hop, (hit, score) in hops]
 
 
-def search(
+def search_hits(
     retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
 ) -> list[list[Hit]]:
     """What a search returns for each query: at most k passages of the best chain, or else of the ranking.
@@ -61,16 +61,16 @@ def search(
     check_counts(k=k)
     if not returns_chain(retriever):
         return retriever.retrieve(queries, k, allow)
-    return [hop_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
+    return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
 
 
 def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-    """:func:`search` of one query, for a search that others join."""
+    """:func:`search_hits` of one query, for a search that others join."""
     if not returns_chain(cast(Retriever, retriever)):
         return (yield from retriever.plan(query, k, allow))
     states: list[SoFar] = []
     yield from cast(PlansWalks, retriever).plan_walk(query, allow, states.append)
-    return hop_hits(states[-1].chains()[0][0])[:k]
+    return numbered_hits(states[-1].chains()[0][0])[:k]
 
 
 def returns_chain(retriever: Retriever) -> TypeGuard[FindsChains]:

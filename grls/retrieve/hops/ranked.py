@@ -195,8 +195,8 @@ class RankedHops:
 
         Returns:
             Hits with the score P(d) to nine digits, between 0 and 1 except for the share of dropped chains.
-            It is the same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of any hop stand
-            last, in the order of a single step.
+            It is the same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of
+            any hop stand last, in the order of a single step.
         """
         return self.retrieve_by_hops(queries, k, allow)[-1]
 

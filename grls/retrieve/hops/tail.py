@@ -18,7 +18,7 @@ _CERTAIN = 1e-9
 """Probabilities are certain where all of them together lack no more of their number than this."""
 
 
-def rounded(probability: float) -> float:
+def to_nine_digits(probability: float) -> float:
     """A probability to nine digits: what sums in another order, or of other batches, differ by is no rank."""
     return float(f"{probability:.9g}")
 
@@ -52,7 +52,7 @@ def after_hops(mass: Mapping[str, float], beyond: Sequence[Hit], k: int) -> list
         k: Largest number of hits.
     """
     certain = math.fsum(mass.values()) >= len(mass) - _CERTAIN
-    scores = {name: 1.0 if certain else rounded(value) for name, value in mass.items()}
+    scores = {name: 1.0 if certain else to_nine_digits(value) for name, value in mass.items()}
     ranked = [Hit(*pair) for pair in sorted(scores.items(), key=lambda pair: -pair[1])[:k]]
     more = [hit for hit in beyond if hit.id not in mass][: k - len(ranked)]
     if not more:
