@@ -55,9 +55,7 @@ MAX_SEQUENCE = (1 << 16) - 1
 TokenIds = npt.NDArray[np.int64]
 
 
-def add_special_tokens(
-    tokenizer: PreTrainedTokenizerBase, markers: Sequence[str] = SPECIAL_TOKENS
-) -> int:
+def add_special_tokens(tokenizer: PreTrainedTokenizerBase, markers: Sequence[str] = SPECIAL_TOKENS) -> int:
     """Add the missing markers to a tokenizer; returns how many were added."""
     known = tokenizer.get_vocab()
     missing = [token for token in markers if token not in known]

@@ -8,7 +8,6 @@ prints is hidden. The module does not know the programs.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
@@ -18,6 +17,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.options import How
+from grls.data.dataset import turns_of
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.evaluation.metrics.answer_f1 import answer_scores
@@ -44,27 +44,14 @@ def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
 
 
 def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
-    """The inputs of a program: the question and, if asked for, the conversation before it.
-
-    ``metadata.history`` of a query is a list of turns, each a string or a list of strings (a question and its
-    reply); a query without it has no history.
+    """The inputs of a program: the question and, if asked for, the conversation before it, a text a line.
 
     Raises:
-        DataError: ``metadata.history`` is no such list.
+        DataError: ``metadata.history`` is no list of turns (:func:`grls.data.dataset.turns_of`).
     """
     if not history:
         return {"question": query.text}
-    turns = json.loads(query.metadata).get("history", [])
-    said = (
-        [[turn] if isinstance(turn, str) else turn for turn in turns] if isinstance(turns, list) else [None]
-    )
-    if not all(isinstance(turn, list) and all(isinstance(text, str) for text in turn) for turn in said):
-        raise DataError(
-            f"metadata.history of the query {query.id!r} is no list of turns; expected strings, or lists of "
-            "them."
-        )
-    lines = [" ".join(text.split()) for turn in said if turn for text in turn]
-    return {"question": query.text, "history": "\n".join(lines)}
+    return {"question": query.text, "history": "\n".join(text for turn in turns_of(query) for text in turn)}
 
 
 def right(example: Any, prediction: Any, trace: Any = None) -> bool:
