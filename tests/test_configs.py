@@ -125,6 +125,7 @@ def test_every_config_is_run_here() -> None:
     read = {word.removeprefix("configs/")[:-5] for word in words if word.startswith("configs/")}
     others = {"fusion", "sparse", "multi-vector"}  # in test_ensemble.py and test_encoded.py
     others |= {f"prepare/{name}" for name in MADE}
+    others |= {f"paper/dsp-{name}" for name in PROGRAMS}
     others |= {f"single-step/{stage}" for stage in ("biencoder", "chains")}  # in test_single_step_recipe
     assert shipped == trained | named | read | others
 
@@ -204,6 +205,37 @@ def test_the_papers_window_of_ralm(workplace: Path) -> None:
     used = json.loads((workplace / "runs/ralm.json").read_text())["settings"]
     window = ("stride", "query_tokens", "documents", "document_tokens", "window", "cut", "candidates")
     assert [used[name] for name in window] == [4, 32, 1, 256, 1024, 1, 16]
+
+
+PROGRAMS = {
+    "openqa": {"k": 7, "written_queries": 0, "branches": 20, "labeled": 13, "keep": "passage"},
+    "multihop": {
+        "k": 5,
+        "rounds": 2,
+        "written_queries": 10,
+        "branches": 5,
+        "summary": "likeliest",
+        "passages": 5,
+    },
+    "conversational": {"written_queries": 10, "fuse_question": True, "keep": "overlap"},
+}
+"""What arXiv 2212.14024 says of its programs."""
+
+
+@pytest.mark.skipif(find_spec("dspy") is None, reason="the extra dsp is not installed")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_papers_programs(name: str, workplace: Path) -> None:
+    small(workplace / "data" / "mine")
+    language_model(workplace, "data/mine")
+    given = ["--model=lm", "--data=data/mine", "--retriever=bm25", f"--output=runs/{name}", "--device=cpu"]
+    few = ["--limit=1", "--dsp.demonstrations.examples=2", *FEW["dsp"]]
+    assert main(["answer", "dsp", name, f"--config=configs/paper/dsp-{name}.yaml", *given, *few]) == 0
+    header, record = map(json.loads, Path(f"runs/{name}.trace.jsonl").read_text().splitlines())
+    used = header["settings"]["demonstrations"] | header["settings"]
+    assert {option: used[option] for option in PROGRAMS[name]} == PROGRAMS[name]
+    assert (used["how"], used["count"], used["temperature"]) == ("bootstrap", 3, 0.7)
+    runs = [step for step in record["trace"] if step["kind"] == "branch"]
+    assert len(runs) == (used["branches"] if used["branches"] > 1 else 0)
 
 
 @pytest.mark.parametrize("name", sets_with("riches"))
@@ -398,7 +430,11 @@ FEW = {
     "riches": ["--search.max_new_tokens=6", "--search.beams=2"],
     "direct": ["--reader.max_new_tokens=6"],
     "follow-up": ["--reader.max_new_tokens=6"],
-    "dsp": ["--dsp.calls.max_new_tokens=6", "--dsp.calls.attempts=1"],
+    "dsp": [
+        "--dsp.calls.max_new_tokens=6",
+        "--dsp.calls.attempts=1",
+        "--dsp.demonstrations.examples=2",
+    ],
 }
 """What makes ``grls answer`` quick, by its names."""
 

@@ -212,10 +212,10 @@ def turns_of(query: Query) -> list[list[str]]:
     Raises:
         DataError: ``metadata.history`` is no such list.
     """
-    history = json.loads(query.metadata).get("history", [])
-    turns = (
-        [[turn] if isinstance(turn, str) else turn for turn in history] if isinstance(history, list) else [0]
-    )
+    history: Any = json.loads(query.metadata).get("history", [])
+    turns: list[Any] = [None]
+    if isinstance(history, list):
+        turns = [[turn] if isinstance(turn, str) else turn for turn in history]
     if not all(isinstance(turn, list) and all(isinstance(text, str) for text in turn) for turn in turns):
         raise DataError(
             f"metadata.history of the query {query.id!r} is no list of turns; expected strings, or lists of "

@@ -228,14 +228,14 @@ def _correctness(answers: list[Answered], queries: Sequence[Query]) -> Scores:
     asked = [(one, query) for one, query in zip(answers, queries, strict=True) if query.answers]
     if not asked:
         return {"asked": 0, "exact_match": None, "f1": None}
-    answers, accepted = [one.answer for one, _ in asked], [query.answers for _, query in asked]
-    scores: Scores = {"asked": len(asked), **answer_f1(answers, accepted)}
+    written, accepted = [one.answer for one, _ in asked], [query.answers for _, query in asked]
+    scores: Scores = {"asked": len(asked), **answer_f1(written, accepted)}
     try:
         said = [[*(turn[0] for turn in turns_of(query)), query.text] for _, query in asked]
     except DataError:  # the set has another meaning for `history`, so it holds no conversations
         return scores
     if any(len(questions) > 1 for questions in said):
-        scores |= novel_f1(answers, accepted, said)
+        scores |= novel_f1(written, accepted, said)
     return scores
 
 
