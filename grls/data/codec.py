@@ -1,10 +1,12 @@
 """How text becomes model input and model output.
 
 A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and writes one passage
-(``title <TITLE> text`` if the passage has a title), or DONE when the chain is complete. The special tokens
-follow "Generative Retrieval for Long Sequences" (arXiv 2204.13596), appendix A.3. The paper also closes each
-part: ``<QUESTION> … </QUESTION> <EVIDENCE> … </EVIDENCE>``, and ``<TITLE> … </TITLE>`` before a text. Here a
-part ends at the next marker or at the end of the sequence.
+(``title <TITLE> text`` if the passage has a title), or DONE when the chain is complete. A part ends at the
+next marker or at the end of the sequence. The special tokens follow "Generative Retrieval for Long Sequences"
+(arXiv 2204.13596), appendix A.3, which also closes each part: ``<QUESTION> query </QUESTION> <EVIDENCE>
+passage </EVIDENCE> …``, with ``<TITLE> title </TITLE>`` before a text. A tokenizer that has the closing
+markers (option ``closing_markers`` of a training) gives its texts this form; it is saved with the model, so
+that all who read and write for the model agree.
 
 A causal language model continues its input. So its input ends with the marker ``<EVIDENCE>``, which opens the
 next passage, and the input of one hop is a prefix of the next hop's input.
@@ -41,6 +43,8 @@ EVIDENCE = "<EVIDENCE>"
 TITLE = "<TITLE>"
 DONE = "<DONE>"
 SPECIAL_TOKENS = (QUESTION, EVIDENCE, TITLE, DONE)
+CLOSING_MARKERS = ("</QUESTION>", "</EVIDENCE>", "</TITLE>")
+"""The markers that end a query, an evidence passage and a title, in a tokenizer that has all of them."""
 
 DONE_ID = "DONE"
 """The passage id of DONE in hits and runs; no passage of a corpus may have it."""
@@ -51,10 +55,10 @@ MAX_SEQUENCE = (1 << 16) - 1
 TokenIds = npt.NDArray[np.int64]
 
 
-def add_special_tokens(tokenizer: PreTrainedTokenizerBase) -> int:
+def add_special_tokens(tokenizer: PreTrainedTokenizerBase, markers: Sequence[str] = SPECIAL_TOKENS) -> int:
     """Add the missing markers to a tokenizer; returns how many were added."""
     known = tokenizer.get_vocab()
-    missing = [token for token in SPECIAL_TOKENS if token not in known]
+    missing = [token for token in markers if token not in known]
     return int(tokenizer.add_tokens(missing, special_tokens=True)) if missing else 0
 
 
@@ -114,6 +118,7 @@ class Codec:
 
     Attributes:
         cut_passages: How many passages so far were longer than the limit and were cut.
+        closes: Whether each part also ends with a marker: the tokenizer has ``CLOSING_MARKERS``.
 
     Raises:
         ConfigError: The tokenizer lacks an end token or the special tokens.
@@ -144,11 +149,17 @@ class Codec:
             int(vocabulary[token]) for token in SPECIAL_TOKENS
         )
         self.end = _end_token(tokenizer)
-        self._barred = controls(tokenizer) | {self.end, self.question, self.evidence, self.title, self.done}
+        closing = [int(vocabulary[token]) for token in CLOSING_MARKERS if token in vocabulary]
+        self.closes = len(closing) == len(CLOSING_MARKERS)
+        self._query_end, self._evidence_end, self._title_end = (
+            ([token] for token in closing) if self.closes else ([], [], [])
+        )
+        self._markers = {self.question, self.evidence, self.title, self.done, *closing}
+        self._barred = controls(tokenizer) | {self.end} | self._markers
         self._before, self._after = wrapping(tokenizer)
         if causal:
             self._after = [self.evidence]
-        around = 1 + len(self._before) + len(self._after)
+        around = 1 + len(self._before) + len(self._query_end) + len(self._after)
         self._longest_query = min(self.limits.query, self.limits.input - around)
         if self._longest_query < 1:
             raise ConfigError(
@@ -175,10 +186,16 @@ class Codec:
         titles = dict(zip(titled, self.texts([passages[i].title for i in titled]), strict=True))
         rows = []
         for i, body in enumerate(bodies):
-            ids = [*titles[i], self.title, *body] if i in titles else body
+            ids = self.titled(titles[i], body) if i in titles else body
             self.cut_passages += len(ids) > self.limits.passage
             rows.append(np.array([*ids[: self.limits.passage], self.end], dtype=np.int64))
         return rows
+
+    def titled(self, title: Sequence[int], body: Sequence[int]) -> list[int]:
+        """Token ids of a title and of the text that it belongs to, with its markers."""
+        if self.closes:
+            return [self.title, *title, *self._title_end, *body]
+        return [*title, self.title, *body]
 
     def excerpts(self, question: str, passages: Sequence[Passage]) -> list[TokenIds]:
         """Token sequences of evidence passages for a question: whole passages, or excerpts of them.
@@ -225,18 +242,19 @@ class Codec:
         return result
 
     def model_input(self, query: Sequence[int], evidence: Sequence[npt.ArrayLike] = ()) -> list[int]:
-        """One encoder input: ``<QUESTION> query <EVIDENCE> passage …``.
+        """One encoder input: ``<QUESTION> query <EVIDENCE> passage …``, or closed as the module says.
 
         Args:
             query: Token ids of the query.
             evidence: Token sequences of the passages retrieved so far (:meth:`excerpts`; end tokens are
                 dropped).
         """
-        head = [*self._before, self.question, *query]
+        head = [*self._before, self.question, *query, *self._query_end]
         room = self.limits.input - len(head) - len(self._after)
         parts: list[list[int]] = []
         for row in reversed(evidence):
-            tokens = [self.evidence, *(int(t) for t in np.asarray(row) if t != self.end)]
+            passage = (int(t) for t in np.asarray(row) if t != self.end)
+            tokens = [self.evidence, *passage, *self._evidence_end]
             if len(tokens) > room:
                 break
             room -= len(tokens)
@@ -251,10 +269,9 @@ class Codec:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of a model input, with a space in place of each marker."""
-        markers = {self.question, self.evidence, self.title, self.done}
         parts: list[list[int]] = [[]]
         for token in tokens:
-            if token in markers:
+            if token in self._markers:
                 parts.append([])
             else:
                 parts[-1].append(token)

@@ -146,7 +146,7 @@ class Analyzer:
             text: The text.
             least: The least number of letters of a word.
         """
-        stop = _content_stop(self.language)
+        stop = function_words(self.language)
         content: dict[str, str] = {}
         for word in _split(unicodedata.normalize("NFC", text), False, least):
             folded = fold(word, self._turkish)
@@ -315,7 +315,8 @@ def _stop(language: str) -> frozenset[str]:
 
 
 @cache
-def _content_stop(language: str) -> frozenset[str]:
+def function_words(language: str) -> frozenset[str]:
+    """The function words of English and of a language, folded; of English alone if it has no list."""
     english = frozenset(_listed("EN_PLUS"))
     return english | _folded(_listed(_LISTS[language]), language) if language in _LISTS else english
 

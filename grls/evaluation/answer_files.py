@@ -62,7 +62,8 @@ def split_of_answers(files: list[str]) -> str:
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:
     """Lines of a Markdown table, a row a file; values in percent except counts, quotes and seconds."""
-    shares = {"f1": "F1", "exact_match": "EM", "autoais": "AutoAIS"}
+    novel = {"novel_f1": "novel-F1"} if any("novel_f1" in row for row in rows) else {}
+    shares = {"f1": "F1", **novel, "exact_match": "EM", "autoais": "AutoAIS"}
     cutoffs = dict.fromkeys(name for row in rows for name in row if name.startswith("hits@"))
     columns = {**{name: name.capitalize() for name in cutoffs}, **shares}
     header = [first, *columns.values(), "quotes a query", "not closed", "no answer", "s a query"]

@@ -154,9 +154,9 @@ def _with_titles(
     if not any(titles):
         return bodies
     heads = _words(titles, words) if codec is None else codec.texts(titles)
-    marker = words.setdefault("\0 title", len(words)) if codec is None else codec.title
+    marker = words.setdefault("\0 title", len(words))
     return [
-        [*head, marker, *body] if title else body
+        body if not title else [*head, marker, *body] if codec is None else codec.titled(head, body)
         for title, head, body in zip(titles, heads, bodies, strict=True)
     ]
 

@@ -11,7 +11,7 @@ from small_data import small_tokenizer, write_small
 
 import grls.index.rows
 from grls.cli import main
-from grls.data.codec import Codec, Limits
+from grls.data.codec import CLOSING_MARKERS, Codec, Limits, add_special_tokens
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.index.corpus_check import Finding, check_corpus, format_check
@@ -77,6 +77,18 @@ def test_counts_with_a_tokenizer(codec: Codec) -> None:
     assert "c < a" in pairs
     assert "h" in found["changed by the tokenizer's round trip"].examples
     assert not {"a", "c", "i"} & set(found["changed by the tokenizer's round trip"].examples)
+
+
+@pytest.mark.parametrize("markers", [(), CLOSING_MARKERS])
+def test_lengths_are_those_of_what_retrieval_writes(markers: tuple[str, ...], tmp_path: Path) -> None:
+    """With titles, and with markers that close them."""
+    tokenizer = small_tokenizer(write_small(tmp_path / "data"))
+    add_special_tokens(tokenizer, markers)
+    codec = Codec(tokenizer)
+    title, body = codec.texts(["lynx", "the otter is calm ."])
+    report = check_corpus(Corpus.from_passages(PASSAGES[-1:]), codec)
+    assert report.longest == len(title) + len(body) + 1 + bool(markers)
+    assert report.longest == len(codec.passages(PASSAGES[-1:])[0]) - 1
 
 
 words = st.lists(st.sampled_from("xyz"), max_size=5).map(" ".join)
