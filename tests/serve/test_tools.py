@@ -272,6 +272,12 @@ def test_over_http(serving: Serving, tmp_path: Path) -> None:
         refused = called(f"{address}/mcp", "search", query="alert", filter="year>2001")
         assert "filter: there is no such field" in refused.content[0].text
         assert httpx.get(f"{address}/metrics").text.count('route="/mcp"')
+        call = {"name": "search", "arguments": {"query": "alert", "k": float("nan")}}
+        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        said = httpx.post(f"{address}/mcp", content=content, headers=headers).json()["result"]
+        assert said["isError"]
+        assert "k: expected a whole number of at least 1, got NaN." in said["content"][0]["text"]
     own = serving_of({"hostile": tmp_path / "one"})
     with behind_socket(own, AccessOptions(keys=str(tmp_path / "keys")), tools=True) as address:
         assert httpx.post(f"{address}/mcp", json={}).status_code == 401

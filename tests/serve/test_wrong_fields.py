@@ -82,6 +82,8 @@ def test_every_tool(serving: Serving) -> None:
             for tool in (await client.list_tools()).tools:
                 needed = {name: NEEDED[name] for name in tool.input_schema["required"]}
                 for name, fields in wrong(tool.input_schema, tool.input_schema):
+                    if any(isinstance(one, float) and not math.isfinite(one) for one in fields.values()):
+                        continue  # this client would send null
                     result = await client.call_tool(tool.name, needed | fields)
                     assert result.is_error, (tool.name, fields)
                     assert name in result.content[0].text, (tool.name, fields)
