@@ -234,7 +234,7 @@ class Corpus:
         if taken:
             raise DataError(
                 f"the passage id {taken[0]!r} is used already; every passage needs a different id. To "
-                "replace a passage, remove it in the same call; of a generative retriever, merge as well.",
+                "replace a passage, remove it in the same call.",
                 passages.source,
             )
         corpus = Corpus(joined_tables(self.table, passages.table), self.source)

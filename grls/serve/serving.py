@@ -85,27 +85,27 @@ def serving(request: Request) -> Serving:
     return cast(Serving, request.app.state.serving)
 
 
-def asked(state: Serving, body: Filtered) -> tuple[Version, Retriever, Filter | None]:
-    """The version, its retriever for the hops, and the filter of a request.
+def asked(state: Serving, body: Filtered, hops: HopsBody | None) -> tuple[Version, Retriever, Filter | None]:
+    """The version, its retriever for the hops (None: as its folder says), and the filter of a request.
 
     Raises:
         RefusalError: The retriever is unknown, or a limit is exceeded.
         ConfigError: The filter cannot be read, or the retriever cannot retrieve in this way.
     """
     version = state.find(body.retriever).version
-    hops = None
-    if body.hops is not None:
+    options = None
+    if hops is not None and (hops.steps, hops.max) != (None, None):
         of_folder = version.retriever(None)
         stored = of_folder.hops if isinstance(of_folder, WrapsSingleSteps) else None
-        hops = hop_options(body.hops, state.limits, stored)
-    return version, version.retriever(hops), filter_of(body.where, body.allow)
+        options = hop_options(hops, state.limits, stored)
+    return version, version.retriever(options), filter_of(body.where, body.allow)
 
 
 def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None) -> HopOptions:
     """The options of hops, within the limits.
 
     Args:
-        hops: What the request asks for.
+        hops: What the request asks for: ``steps``, ``max`` or both.
         limits: The limits of the server.
         stored: The options of the folder, which hold where the request has the same ``steps``; None: none.
 
@@ -113,12 +113,13 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
         RefusalError: There are too many hops.
         ConfigError: A single step has no hops.
     """
-    if hops.steps == "single":
+    steps = hops.steps or (stored.steps if stored is not None else "fixed")
+    if steps == "single":
         if hops.max is not None:
             raise ConfigError("hops.max: a single step has no hops; leave max out, or choose other steps.")
         return HopOptions()
-    options = HopOptions(steps=hops.steps)
-    if stored is not None and stored.steps == hops.steps:
+    options = HopOptions(steps=steps)
+    if stored is not None and stored.steps == steps:
         options = stored
     most = hops.max or min(options.count, limits.hops)
     check_limit("hops.max", most, limits.hops)

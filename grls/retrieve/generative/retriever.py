@@ -221,8 +221,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
             opened.remove(changes.remove)
-        if opened.removed and changes.add is not None and changes.merge:
-            opened.merge()  # an added passage may have the id of a removed one
         if changes.add is not None:
             opened.add(changes.add)
         if changes.merge:

@@ -20,7 +20,7 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     state, queries = serving(request), body.queries()
     check_queries(queries, state.limits)
     check_limit("k", body.k, state.limits.k)
-    version, retriever, allow = asked(state, body)
+    version, retriever, allow = asked(state, body, body.hops)
     job = SearchJob(queries, BatchKey(retriever, body.k, allow))
     rankings = await outcome(request, version, job, state.limits.seconds)
     results = [result_body(query, hits, body.metadata) for query, hits in zip(queries, rankings, strict=True)]
