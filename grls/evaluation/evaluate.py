@@ -159,7 +159,8 @@ def evaluate_results(
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
     ordered = run.in_hop_order if ordered is None else ordered
-    paths = accepted_paths([by_id[q] for q in rankings], gold)
+    repeats = chains is not None and (run.info is None or run.info.options.get("repeat") is True)
+    paths = accepted_paths([by_id[q] for q in rankings], gold, repeats)
     report["path_match"] = matched_paths(passages or ids, paths) if ordered else None
     report["set"] = _set_scores(ids, passages, gold)
     hops = found_by_hops(run, ids, passages, gold, paths, ordered)
