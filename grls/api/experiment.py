@@ -21,7 +21,7 @@ from grls.data.dataset import gold_passages
 from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
 from grls.data.inputs.values import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
-from grls.evaluation.measures import deepest_cutoff, measure_names, query_values
+from grls.evaluation.measures import cutoff, measure_names, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import Comparison, compare, holm
 from grls.io.counts import counted
@@ -48,7 +48,7 @@ def experiment(
     systems: Mapping[str, SearchesTexts],
     queries: Any,
     gold: Any = None,
-    measures: str | Sequence[str] = MEASURES,
+    measures: Any = MEASURES,
     baseline: str | None = None,
     k: int | None = None,
 ) -> ExperimentTable:
@@ -64,7 +64,7 @@ def experiment(
             evidence of the queries. With the queries of a data set folder the name of a split, such as
             ``"test"``: without it the queries of all splits take part, those of training too.
         measures: Names of measures: ``R@k`` is the recall of gold passages, all others are those of
-            ``ir_measures``.
+            ``ir_measures``, whose objects (``nDCG @ 10``) may stand for their names.
         baseline: The name of the system that the others are compared with; None: no comparison.
         k: Hits of each query; None: as many as the deepest cut-off reads, and at least 10. Measures without a
             cut-off (``RR``, ``AP``) read ``k`` hits.
@@ -115,7 +115,7 @@ def _depth(measures: Sequence[str], k: int | None) -> int:
     """Hits of each query."""
     if not measures:
         raise ConfigError(f"measures: expected at least one measure, such as {name_list(MEASURES)}.")
-    deepest = deepest_cutoff(measures)
+    deepest = max(map(cutoff, measures))
     if k is None:
         return max(deepest, _LEAST_K)
     check_counts(k=k)

@@ -22,6 +22,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, turns_of
 from grls.data.types import Query
 from grls.errors import DataError
+from grls.evaluation.depth import WHOLE, RunDepth
 from grls.evaluation.metrics.answer_f1 import answer_f1
 from grls.evaluation.metrics.autoais import attributed
 from grls.evaluation.metrics.averages import mean
@@ -113,6 +114,7 @@ def score_answers(
     ks: Sequence[int] = KS,
     judge: Entailment | None = None,
     premise: PremiseKind = "quotes",
+    depth: RunDepth = WHOLE,
 ) -> Scores:
     """Score answers against the queries that were asked.
 
@@ -126,6 +128,7 @@ def score_answers(
         ks: Cut-offs of hits.
         judge: A model of entailment, for AutoAIS; None leaves AutoAIS out.
         premise: The evidence for AutoAIS: the quotes, or the whole passages (with titles) that hold them.
+        depth: How deep the passages are known; hits that reads deeper are None.
 
     Returns:
         ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of
@@ -163,7 +166,7 @@ def score_answers(
         evidence = [_evidence(one, corpus, premise) for one in answers]
         follows = attributed([q.text for q in queries], [one.answer for one in answers], evidence, judge)
         scores["autoais"] = mean(follows)
-    return scores
+    return depth.within(scores)
 
 
 def summary(scores: Scores, seconds: float | None = None) -> str:
@@ -175,7 +178,10 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
         "limit"
     ]
     if scores["judged"]:
-        shares = [f"{name} {100 * scores[name]:.1f}" for name in scores if name.startswith("hits@")]
+        hit = {
+            name: share for name, share in scores.items() if name.startswith("hits@") and share is not None
+        }
+        shares = [f"{name} {100 * share:.1f}" for name, share in hit.items()]
         lines.append(f"passages: {', '.join(shares)} ({counted(scores['judged'], 'query')})")
     if scores["asked"]:
         novel = f", novel-F1 {100 * scores['novel_f1']:.1f}" if "novel_f1" in scores else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from grls.models.load.sentence_folder import module_folders
 from grls.models.load.sources import (
     PACKAGED,
     first_line,
+    hub_answers,
     is_packaged,
     language_source,
     packaged_encoder,
@@ -45,9 +45,6 @@ _LICENCE = "Apache-2.0"
 
 _LARGE = 12.0
 """GiB of GPU memory from which larger models are chosen."""
-
-_TIMEOUT = 5.0
-"""Seconds to wait for the hub."""
 
 
 @dataclass(frozen=True)
@@ -231,22 +228,3 @@ def _refuse_unreachable(name: str, what: str, package: str) -> None:
             f"there is no model {name!r} for the {what}: it is no folder and no package, and as a hub name "
             f"it is not in the cache ({reason}). Give a folder, {package} (an installed package), or `none`."
         ) from None
-
-
-@cache
-def hub_answers() -> bool:
-    """Whether the hub answers; False where HF_HUB_OFFLINE is set."""
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=_TIMEOUT):
-            return True
-    except HTTPError:
-        return True
-    except OSError:
-        return False

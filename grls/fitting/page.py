@@ -54,14 +54,16 @@ def _of_run(content: dict[str, Any]) -> Section:
     account = account_of(content)
     kept = Text(f"{content['kept']}, {content['why']}.")
     took = Text(f"{duration(content['seconds'])} in all, without this page.")
-    times = _pairs("times", "The stages, and the time of each", ("stage", "time"), account.done)
+    times = _pairs("times", "The stages, and the time of each", ("stage", "time"), account.done, 2)
     parts = [Subsection("What was kept", (kept,)), Subsection("What was done", (times, took))]
     if account.skipped:
-        table = _pairs("skipped", "What was skipped, and why", ("part", "why"), account.skipped)
+        table = _pairs("skipped", "What was skipped, and why", ("part", "why"), account.skipped, 1)
         parts.append(Subsection("What was skipped", (table,)))
     return Section("The run", tuple(parts))
 
 
-def _pairs(name: str, caption: str, heads: tuple[str, str], pairs: Sequence[tuple[str, str]]) -> Block:
+def _pairs(
+    name: str, caption: str, heads: tuple[str, str], pairs: Sequence[tuple[str, str]], stubs: int
+) -> Block:
     rows = tuple((Cell(first), Cell(second or NONE)) for first, second in pairs)
-    return Table(name, caption, (), heads, 2, rows)
+    return Table(name, caption, (), heads, stubs, rows)

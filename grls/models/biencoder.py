@@ -185,7 +185,8 @@ class BiEncoderModel(TextEncoder):
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        with Progress(len(texts), "embed", "texts", shown=progress) as bar, self.telling(bar.update):
+        count, noun = len(texts) - (texts[-1] == DONE_TEXT), "passages" if role == "passage" else "queries"
+        with Progress(count, "embed", noun, shown=progress) as bar, self.telling(bar.update):
             embeddings = encode(
                 list(texts), prompt=self._prompt(role) or "", batch_size=batch_size, show_progress_bar=False,
                 normalize_embeddings=self.similarity == COSINE,

@@ -9,7 +9,7 @@ from grls.evaluation.graph import GraphErrors
 from grls.evaluation.labels import measure_label
 from grls.report.blocks import Column, Row, Table, Value, printed, value_table
 from grls.report.measure import Measured, MeasuredGroup
-from grls.report.rows import IDENTITY, REACH, across, identity
+from grls.report.rows import IDENTITY, across, identity
 
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
 _FEW = 30  # queries below which an average is marked
@@ -101,7 +101,7 @@ def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
         groups,
         lambda group: {identity(run): _shown(run.report.get(name, {})) for run in group.runs},
         [(metric, _column(metric)) for metric in metrics],
-        " ".join([_NOTES.get(name, ""), REACH if any("@" in metric for metric in metrics) else ""]).strip(),
+        _NOTES.get(name, ""),
     )
 
 

@@ -99,6 +99,24 @@ def scores_of(lines: list[Any], tmp_path: Path, **options: Any) -> dict[str, Any
     return score_answers(read_answers(tmp_path / "x.answers.jsonl"), QUERIES, QRELS, corpus, **options)
 
 
+@pytest.mark.parametrize(("options", "hits"), [({"k": 2}, "-"), ({"k": 3}, "66.7"), ({"k": None}, "66.7")])
+def test_hits_read_no_deeper_than_the_passages_that_were_retrieved(
+    options: dict[str, Any], hits: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.answers.jsonl"
+    ranked = [line("q1", "Barn", retrieved=["a", "b"]), line("q2", "grey", retrieved=["a", "c"])]
+    write_answers(file, ranked)
+    corpus = Corpus.read(data)
+    info = RunInfo("bm25", "x", "single", corpus.fingerprint, "", "", "test", "bm25", options=options)
+    write_info(tmp_path / "x", info)
+    assert main(["evaluate", str(file), "--data", str(data)]) == 0
+    heads, _, cells = [row.split("|") for row in capsys.readouterr().out.splitlines()[:3]]
+    shown = dict(zip(map(str.strip, heads), map(str.strip, cells), strict=True))
+    assert (shown["Hits@1"], shown["Hits@5"]) == ("0.0", hits)
+    assert main(["evaluate", str(file), "--data", str(data), "--ks=[1,5]"]) == int(hits == "-")
+    assert ("cut off at 2 passages a query, so it has no hits@5" in capsys.readouterr().err) == (hits == "-")
+
+
 def test_every_query_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         scores = scores_of(LINES, tmp_path, ks=(1, 2))

@@ -43,8 +43,8 @@ def test_counts_and_examples_in_words() -> None:
     assert counts == {
         "duplicate of an earlier passage": (3, ["b = a", "f = e", "j = i"]),
         "empty text": (2, ["e", "f"]),
-        "longer than 8": (1, ["g"]),
-        "equal to another once cut": (0, []),
+        "longer than 8 words": (1, ["g"]),
+        "equal to another in the first 8 words": (0, []),
     }
     assert prefixes == 4  # e and f share a sequence
     assert set(pairs) > {"d < c", "c < a"}
@@ -71,7 +71,7 @@ def test_counts_with_a_tokenizer(codec: Codec) -> None:
     assert found["duplicate of an earlier passage"].examples[0] == "b = a"
     assert "j = i" in found["duplicate of an earlier passage"].examples
     assert found["empty text"][1:] == (2, ["e", "f"])
-    assert "g" in found["longer than 6"].examples
+    assert "g" in found["longer than 6 tokens"].examples
     pairs = found["prefix of another passage"].examples
     assert [pair.split(" < ")[0] for pair in sorted(pairs)] == ["c", "d", "e"]
     assert "c < a" in pairs
@@ -109,7 +109,10 @@ def test_relations_equal_the_naive_ones(texts: list[str], limit: int) -> None:
     longer = {
         n: [m for m in every if rows[m] != rows[n] and rows[m][: len(rows[n])] == rows[n]] for n in every
     }
-    for kind, naive in (("equal to another once cut", cut), ("prefix of another passage", longer)):
+    for kind, naive in (
+        (f"equal to another in the first {limit} words", cut),
+        ("prefix of another passage", longer),
+    ):
         assert found[kind].keys() == {n for n, others in naive.items() if others}
         assert all(other in naive[n] for n, other in found[kind].items())
     assert report.findings[0].passages == len(rows) - len(set(rows))

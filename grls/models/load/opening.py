@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from grls.errors import ConfigError, GrlsError
 from grls.io.files import read_json
 from grls.io.logs import without_weight_bars
-from grls.models.load.sources import first_line
+from grls.models.load.sources import first_line, of_the_hub
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -105,7 +105,7 @@ def open_config(source: str | Path, **options: Any) -> Any:
     from transformers import AutoConfig
 
     refuse_code(source)
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **of_the_hub(source), **options)
     if getattr(config, "auto_map", None):
         raise _brings_code("config.json")
     return config
@@ -128,7 +128,7 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     if folder.is_dir() and not options.get("gguf_file"):
         _refuse_missing_tokenizer(folder)
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        source, trust_remote_code=False, **options
+        source, trust_remote_code=False, **of_the_hub(source), **options
     )
     known = tokenizer.get_vocab()
     if not set(known) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab()):
@@ -161,6 +161,7 @@ def open_model(
     if not options.get("gguf_file"):
         refuse_pickle(source)
         options["use_safetensors"] = True
+    options |= of_the_hub(source)
     model, report = kind.from_pretrained(source, trust_remote_code=False, output_loading_info=True, **options)
     refuse_incomplete(model, report, new_head, pooler)
     _refuse_unusable_generation(model)

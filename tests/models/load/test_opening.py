@@ -38,6 +38,7 @@ from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_s
 from grls.models.load.language import PretrainedLM, load_language_model
 from grls.models.load.opening import opening
 from grls.models.load.saving import write_network
+from grls.models.load.sources import hub_answers
 from grls.retrieve.generative.folder import read_generative_manifest, read_limits
 
 ROOT = Path(__file__).parents[3]
@@ -365,3 +366,32 @@ def test_no_bar_is_drawn_while_weights_are_read(
     assert "Converting" not in capfd.readouterr().err
     assert bars.is_progress_bar_enabled()
     assert (gguf.tqdm, are_progress_bars_disabled()) == (drawn, downloads)
+
+
+@pytest.mark.parametrize(
+    "name", ["grls.models.load.opening.open_config", "grls.models.load.opening.open_tokenizer"]
+)
+def test_a_name_on_a_hub_that_does_not_answer_is_refused_at_once(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The client of the hub would try five times for each file, which takes half a minute."""
+    asked: list[dict[str, Any]] = []
+
+    def from_pretrained(source: str, **options: Any) -> None:
+        asked.append(options)
+        raise OSError(f"no {source}")
+
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", from_pretrained)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", from_pretrained)
+    module, _, function = name.rpartition(".")
+    for answers in (True, False):
+        monkeypatch.setattr("grls.models.load.sources.hub_answers", lambda answers=answers: answers)
+        with pytest.raises(ConfigError, match="Give a folder"), opening("a model", "a/b", "Give a folder."):
+            getattr(import_module(module), function)("a/b")
+    assert [one.get("local_files_only", False) for one in asked] == [False, True]
+
+
+def test_a_hub_that_nobody_serves_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert not hub_answers.__wrapped__()
