@@ -176,7 +176,7 @@ def find_encoder(name: str) -> BaseModel:
                 "sentence-transformers, or one that a training wrote (OUTPUT/model)."
             )
         parts = module_folders(str(folder))
-        return BaseModel(name, "folder", positions=_positions(parts[0][1] if parts else folder))
+        return BaseModel(name, "folder", positions=_positions(folder / parts[0].folder if parts else folder))
     _refuse_unreachable(name, "bi-encoder", _ENCODER)
     return BaseModel(name, "hub", positions=_positions(name))
 
