@@ -12,7 +12,7 @@ from grls.api.recipes import biencoder_recipe
 from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import place_data, training_data
-from grls.errors import ConfigError, GrlsError
+from grls.errors import ConfigError
 from grls.fitting.models import find_encoder
 from grls.index.options import LimitOptions
 from grls.io.extras import require
@@ -122,6 +122,7 @@ class BiEncoder:
         """
         require("train", "training a bi-encoder")
         values = recipe_values(biencoder_recipe(recipe).layers)
+        usual, most = values.get("max_tokens"), find_encoder(self.name).positions
         # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
         chosen = {**values.get("fit", {}), "scale": None, **options}
         fit = options_of(BiEncoderOptions, chosen, "BiEncoder.fit")
@@ -142,7 +143,7 @@ class BiEncoder:
                 output=str(place.path),
                 source=self.name,
                 kind=self.kind,
-                max_tokens=self.max_tokens or _within_positions(self.name, values.get("max_tokens")),
+                max_tokens=self.max_tokens or (min(usual, most) if usual and most else usual),
                 similarity=self.similarity,
                 fit=fit,
                 negatives=miner,
@@ -178,18 +179,3 @@ class BiEncoder:
         )  # fmt: skip
         with named_as_called("BiEncoder.index", place):
             return build_searcher(self.name, corpus, place, how)
-
-
-def _within_positions(name: str, tokens: int | None) -> int | None:
-    """A limit that a recipe names, lowered to the positions of a model."""
-    from grls.models.load.opening import open_config
-    from grls.models.load.sources import packaged_encoder
-    from grls.models.positions import positions_in
-
-    if tokens is None:
-        return None
-    try:
-        most = positions_in(open_config(packaged_encoder(name)))
-    except (GrlsError, OSError, ValueError):  # some models have their config in another folder
-        return tokens
-    return tokens if most is None else min(tokens, most)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ from grls.models.sentence_model import (
     readers_of,
 )
 
+log = logging.getLogger(__name__)
+
 UNLIMITED = 2**30
 """The limit, in tokens, of a model that reads a text of any length as a whole."""
 
@@ -65,8 +68,7 @@ class TextEncoder:
         stages: The training stages of the weights.
 
     Raises:
-        ConfigError: ``max_tokens`` is more than the positions of the model, leaves no room for a text, or is
-            set for a model that cuts no text.
+        ConfigError: ``max_tokens`` is more than the positions of the model, or leaves no room for a text.
     """
 
     what = "an encoder"
@@ -84,10 +86,8 @@ class TextEncoder:
         own = {reader: int(min(limit_of(reader), UNLIMITED)) for reader in readers}
         chosen = max_tokens is not None and max_tokens != max(own.values())
         if chosen and not any(map(cuts, readers)):
-            raise ConfigError(
-                f"max_tokens of {max_tokens} cannot work: the model ({type(readers[0]).__name__}) reads "
-                "texts of any length as a whole. Leave the limit out."
-            )
+            kind = type(readers[0]).__name__
+            log.warning("A limit of %s tokens has no effect: %s reads texts of any length.", max_tokens, kind)
         for reader in filter(cuts, readers):
             limit = max_tokens if max_tokens is not None and chosen else own[reader]
             most, markers = positions_of(reader), _markers(reader)
