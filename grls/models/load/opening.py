@@ -110,12 +110,7 @@ def open_config(source: str | Path, **options: Any) -> Any:
     """
     from transformers import AutoConfig
 
-    refuse_code(source)
-    if (Path(source) / "adapter_config.json").is_file() and not (Path(source) / "config.json").exists():
-        raise IncompleteError(
-            "it holds adapters (adapter_config.json) and not the model that they change: merge them into it "
-            "(peft: merge_and_unload), and save the whole model"
-        )
+    refuse_dependent(source)
     config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
     if getattr(config, "auto_map", None):
         raise _brings_code("config.json")
@@ -134,7 +129,7 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     """
     from transformers import AutoTokenizer
 
-    refuse_code(source)
+    refuse_dependent(source)
     folder = Path(source)
     if folder.is_dir() and not options.get("gguf_file"):
         _refuse_missing_tokenizer(folder)
@@ -256,7 +251,7 @@ def open_model(
             has its weights as a pickle; the tokenizer has more pieces than the model has rows; or a setting
             of its generation config is wrong.
     """
-    refuse_code(source)
+    refuse_dependent(source)
     if not options.get("gguf_file"):
         refuse_pickle(source)
         options["use_safetensors"] = True
@@ -337,8 +332,8 @@ def _named(keys: list[str]) -> str:
     return ", ".join(keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def refuse_code(source: str | Path) -> None:
-    """Refuse a folder that needs its own code to be run.
+def refuse_dependent(source: str | Path) -> None:
+    """Refuse a folder that needs its own code to be run, or holds adapters of a model that is elsewhere.
 
     Raises:
         IncompleteError: It is such a folder.
@@ -347,6 +342,11 @@ def refuse_code(source: str | Path) -> None:
         file = Path(source) / name
         if file.is_file() and isinstance(content := read_json(file), dict) and content.get("auto_map"):
             raise _brings_code(name)
+    if (Path(source) / "adapter_config.json").is_file() and not (Path(source) / "config.json").exists():
+        raise IncompleteError(
+            "it holds adapters (adapter_config.json) and not the model that they change: merge them into it "
+            "(merge_and_unload of peft), and save the whole model"
+        )
 
 
 def _brings_code(name: str) -> IncompleteError:

@@ -15,7 +15,7 @@ from grls.io.files import read_json
 from grls.models.load.opening import (
     IncompleteError,
     open_tokenizer,
-    refuse_code,
+    refuse_dependent,
     refuse_incomplete,
     refuse_irregular,
     refuse_larger_tokenizer,
@@ -146,7 +146,7 @@ def refuse_missing_parts(source: str, parts: list[Part]) -> None:
         if part.name in _WITH_WEIGHTS:
             refuse_pickle(folder)
         if part.name in ("Transformer", "MLMTransformer"):
-            refuse_code(folder)
+            refuse_dependent(folder)
             open_tokenizer(folder)
 
 
