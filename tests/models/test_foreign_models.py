@@ -1,7 +1,7 @@
 """Models as sentence-transformers saves them: the library's own encoding and similarity are the truth.
 
 Each layout is made small, searched, saved, opened again and trained. The result is a row of the table in
-``docs/guides/encoders.md``. ``RENEW_TABLE=1 python -m pytest tests/models/test_foreign_models.py`` writes the
+``docs/concepts/encoders.md``. ``RENEW_TABLE=1 python -m pytest tests/models/test_foreign_models.py`` writes the
 table anew.
 """
 
@@ -65,7 +65,7 @@ from grls.retrieve.sparse.retriever import SparseRetriever
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.biencoder.run import run_biencoder
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "encoders.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "encoders.md"
 HEADER = "| layout | searched | trained |\n|---|---|---|\n"
 YES, NO = "as sentence-transformers", "-"
 WIDTH = 16

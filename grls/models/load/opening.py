@@ -194,14 +194,14 @@ def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
 def _rows(model: Any) -> int | None:
     """How many pieces a model has rows for; None if it has no table of embeddings."""
     network = getattr(model, "auto_model", model)
-    weight = getattr(network, "weight", None)  # of a sparse static embedding, one number a piece
     if hasattr(network, "get_input_embeddings"):
         try:
-            weight = getattr(network.get_input_embeddings(), "weight", None)
+            table = network.get_input_embeddings()
         except NotImplementedError:  # a model of texts and images
             return None
-    for name in ("embedding", "emb_layer"):  # of static embeddings, and of words
-        weight = getattr(getattr(network, name, None), "weight", weight)
+    else:  # static embeddings, of words, or of one number a piece
+        table = getattr(network, "embedding", getattr(network, "emb_layer", network))
+    weight = getattr(table, "weight", None)
     return None if weight is None else int(weight.shape[0])
 
 
