@@ -1,8 +1,8 @@
 """Models as sentence-transformers saves them: the library's own encoding and similarity are the truth.
 
 Each layout is made small, searched, saved, opened again and trained. The result is a row of the table in
-``docs/concepts/encoders.md``. ``RENEW_TABLE=1 python -m pytest tests/models/test_foreign_models.py`` writes the
-table anew.
+``docs/concepts/encoders.md``; ``RENEW_TABLE=1 python -m pytest tests/models/test_foreign_models.py`` writes
+the table anew.
 """
 
 import json
