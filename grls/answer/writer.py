@@ -24,7 +24,8 @@ from transformers import (
 
 from grls.answer.room import room_of
 from grls.errors import ConfigError
-from grls.models.load.language import check_vocabulary, end_tokens
+from grls.models.load.language import end_tokens
+from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.turns import turn
 
 
@@ -109,7 +110,7 @@ class TextWriter:
             )
         if not all(stops):
             raise ConfigError("an empty stop string would end every continuation at once: leave it out.")
-        check_vocabulary(model, tokenizer)
+        refuse_larger_tokenizer(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.max_new_tokens = max_new_tokens

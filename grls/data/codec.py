@@ -284,11 +284,15 @@ class Codec:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+def tokenizer_fingerprint(tokenizer: Any) -> str:
     """SHA-256 of the settings by which a tokenizer splits a text, without padding and truncation."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(tokenizer, "get_added_vocab") and backend in (None, tokenizer):
         state = {"vocab": tokenizer.get_vocab(), "added": sorted(tokenizer.get_added_vocab())}
+    elif not hasattr(backend, "to_str"):  # words at white space, of sentence-transformers
+        options = {name: vars(tokenizer).get(name) for name in ("do_lower_case", "ngram_separator")}
+        stop_words = sorted(vars(tokenizer).get("stop_words", ()))
+        state = {"vocab": list(tokenizer.get_vocab()), "stop_words": stop_words, **options}
     else:
         state = json.loads(backend.to_str())
         for volatile in ("padding", "truncation"):

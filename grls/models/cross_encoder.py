@@ -29,7 +29,7 @@ from grls.models.encoder_input import special_tokens, without_controls
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import IncompleteError, open_config, opening
 from grls.models.load.saving import write_encoder
-from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sentence_folder import Part, module_folders, refuse_missing_parts, refuse_unread
 from grls.models.load.sources import refuse_missing_folder
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
@@ -102,8 +102,7 @@ class PairScorer:
             )
         self.model = PairNetwork.of(model)
         self._markers = int(model.tokenizer.num_special_tokens_to_add(pair=True))
-        network: Any = model
-        most = positions_of(network)
+        most = positions_of(model[0])
         self.max_tokens = int(min(model.max_seq_length or most, most, 2**30))
         if self.max_tokens < self._markers + 2:
             raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
@@ -136,7 +135,7 @@ class PairScorer:
                 trust_remote_code=False,
                 model_kwargs={"dtype": torch.float32, "use_safetensors": True},
             )
-            refuse_unread(model, pooler=True)
+            refuse_unread(model, source, parts, pooler=True)
             made = cls(model)
         where = str(accelerator()) if device == "auto" else device
         move(model, where, precision)
@@ -255,9 +254,9 @@ def evidence_words_in(config: Any) -> int:
     return words or 0
 
 
-def _refuse_foreign(source: str, parts: Sequence[tuple[str, Path]]) -> None:
+def _refuse_foreign(source: str, parts: Sequence[Part]) -> None:
     """Refuse a model without a head for pairs (a bi-encoder): the library would add a random head."""
-    names = [kind.rpartition(".")[2] for kind, _ in parts]
+    names = [part.name for part in parts]
     if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):
         raise IncompleteError(f"it is an encoder of single texts ({', '.join(names)}), no cross-encoder")
     if not parts:

@@ -83,7 +83,7 @@ def load_entailment(
         label = -1 if seq2seq else _label(name, config.id2label)
         kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForSequenceClassification
         tokenizer = open_tokenizer(name)
-        model = open_model(kind, name, pooler=not seq2seq, dtype=torch.float32)
+        model = open_model(kind, name, tokenizer, pooler=not seq2seq, dtype=torch.float32)
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     move(model, where, "float32")
     limit = min(max_tokens, _positions(tokenizer, config))

@@ -120,8 +120,8 @@ class Reranker:
             config = open_config(source, num_labels=1)
             tokenizer = open_tokenizer(source)
             model = open_model(
-                AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config,
-                dtype=torch.float32,
+                AutoModelForSequenceClassification, source, tokenizer, new_head=not trained, pooler=True,
+                config=config, dtype=torch.float32,
             )  # fmt: skip
         stored = getattr(model.config, TRAINED, None) or {}
         if trained and "evidence_words" in stored:

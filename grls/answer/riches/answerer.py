@@ -26,7 +26,8 @@ from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.errors import ConfigError, MismatchError
 from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
-from grls.models.load.language import check_vocabulary, end_tokens
+from grls.models.load.language import end_tokens
+from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.seq2seq.slots import plant
 from grls.models.turns import turn
@@ -204,7 +205,7 @@ class Riches:
 
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
         """The model as trees, and the inputs without the prefix that all share."""
-        check_vocabulary(self.model, self.tokenizer)
+        refuse_larger_tokenizer(self.model, self.tokenizer)
         if self.model.config.is_encoder_decoder:
             trees = plant(Seq2SeqGenerator(self.model))
             if trees is None:

@@ -118,7 +118,7 @@ class Pretrained(GeneratorSpec):
             tokenizer = open_tokenizer(self.name_or_path)
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             large = large_options(self.attention, self.four_bit)
-            model = open_model(kind, self.name_or_path, dtype=torch.float32, **large)
+            model = open_model(kind, self.name_or_path, tokenizer, dtype=torch.float32, **large)
             add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
 
@@ -218,7 +218,7 @@ class WarmStart(GeneratorSpec):
             )
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
-            encoder = open_model(AutoModel, source, config=config, dtype=torch.float32)
+            encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
         model = EncoderDecoderModel(encoder=encoder, decoder=self._decoder(encoder))
         for part in (model.config, model.generation_config):

@@ -14,8 +14,8 @@ from sentence_transformers import MultiVectorEncoder
 from grls.errors import DataError
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages
-from grls.models.sentence_model import PlainTexts, open_library_model
-from grls.models.text_encoder import Role, TextEncoder
+from grls.models.sentence_model import PlainTexts, Role, open_library_model, reader_of
+from grls.models.text_encoder import TextEncoder
 
 
 class LateNetwork(PlainTexts, MultiVectorEncoder):
@@ -38,7 +38,7 @@ class LateTexts(TextEncoder):
     what = "a multi-vector encoder"
 
     def __init__(self, model: MultiVectorEncoder, max_tokens: int | None = None, stages: Sequence[str] = ()):
-        reader: Any = model[0]
+        reader: Any = reader_of(model, "document")
         super().__init__(
             LateNetwork.of(model), max_tokens or getattr(reader, "document_length", None), stages
         )
@@ -63,7 +63,7 @@ class LateTexts(TextEncoder):
 
     def limit(self, role: Role) -> int:
         """The longest text that is read as a whole, in tokens; a model may read less of a query."""
-        reader: Any = self.model[0]
+        reader = self.reader(role)
         expanded = getattr(reader, "query_expansion", None) or {}
         own = getattr(reader, "query_length", None)
         if expanded.get("strategy") == "fixed":
@@ -80,7 +80,7 @@ class LateTexts(TextEncoder):
             return []
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         found = encode(
-            list(texts), prompt=self._prompt(role) or "", batch_size=batch_size, show_progress_bar=False,
+            list(texts), prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
             convert_to_numpy=True,
         )  # fmt: skip
         made = [np.asarray(one, dtype=np.float32).reshape(-1, self.dimension) for one in found]

@@ -145,6 +145,7 @@ class MultiVectorRetriever(RanksByScores):
     def build(cls, model: str, corpus: str, how: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
         refuse_generative(how, "a multi-vector encoder")
+        how.refuse_unused("a multi-vector encoder", ("similarity",))
         start = perf_counter()
         place, passages = seen_elsewhere(model), Corpus.read(corpus)
         load = partial(LateTexts.load, place, how.device, how.limits.input)

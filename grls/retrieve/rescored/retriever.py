@@ -58,6 +58,7 @@ _UNUSED = (
     "index.form",
     "index.span_words",
     "limits.passage",
+    "similarity",
     "limits.query",
     "limits.input",
 )

@@ -45,7 +45,8 @@ def corpus(data: Path) -> Corpus:
 @pytest.fixture(scope="module")
 def biencoder(tmp_path_factory: pytest.TempPathFactory) -> BiEncoderModel:
     torch.manual_seed(0)
-    return BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
+    folder = str(tiny_bert(tmp_path_factory.mktemp("bert")))
+    return BiEncoderModel.load(folder, device="cpu", similarity="dot")
 
 
 @pytest.fixture(scope="module")

@@ -256,7 +256,7 @@ def test_it_describes_itself(data: Path, dense: Path, scorer: PairScorer) -> Non
     options = {"cross_encoder": "m", "cross_encoder_passages": 4, "cross_encoder_weight": None}
     assert alone == Description("rescored", "cross_encoder", options, "bm25, rescored")
     both = over(load_retriever(dense, CPU), scorer, Rereading(4, 1.0)).describe()
-    assert both.score_mode == "inner_product + cross_encoder"
+    assert both.score_mode == "cosine + cross_encoder"
     assert both.options["max_input_tokens"] == 64
     assert not isinstance(over(bm25, scorer, Rereading(4, 1.0)), ScoresAll | TakesEvidence)
 
