@@ -24,8 +24,8 @@ from transformers import (
 
 from grls.answer.room import room_of
 from grls.errors import ConfigError
+from grls.io.turns import turn
 from grls.models.load.language import check_vocabulary, end_tokens
-from grls.models.turns import turn
 
 
 class Continuation(NamedTuple):

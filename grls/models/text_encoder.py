@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Literal, Self
 
 import torch
@@ -27,6 +28,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder
+from grls.io.turns import turn
 from grls.models.load.saving import write_encoder
 from grls.models.load.sentence_folder import MODULES
 from grls.models.load.settings import settings_of
@@ -135,7 +137,8 @@ class TextEncoder:
         """Lengths of texts in tokens, with prompt and special tokens."""
         prompt, around = self._prompt(role) or "", self._markers
         if prompt and self.model.marked:  # the special tokens of the prompt are no text
-            around += len(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+            with turn(self.tokenizer):
+                around += len(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
             prompt = ""
         return [len(ids) + around for ids in foreign_ids(self.tokenizer, [prompt + text for text in texts])]
 
@@ -179,7 +182,11 @@ class TextEncoder:
     def telling(self, decided: Callable[[int], object]) -> Iterator[None]:
         """A context in which ``decided`` is called with the number of texts after each batch."""
 
+        thread = get_ident()
+
         def report(_: Any, inputs: Any, output: Any) -> None:
+            if get_ident() != thread:  # another search of the same model
+                return
             # A static model gets one row of tokens with the offsets of the texts.
             ids = inputs[0].get("offsets", inputs[0].get("input_ids"))
             decided(0 if ids is None else len(ids))

@@ -7,6 +7,7 @@ scores are nearer than that may change places between batches, and nothing else 
 import asyncio
 import hashlib
 import shutil
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,15 +15,19 @@ from typing import Any
 
 import pytest
 from biencoder_helpers import options as biencoder_options
+from composite_specs import written
 from fault_folders import write_every_kind
+from models_small import small_llama
 from small_data import passages, queries, small_retriever
 from train_helpers import arguments
 
 from grls.cli import main
+from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
 
 ROUNDING = 1e-4
@@ -65,21 +70,70 @@ def test_batches_and_the_order_of_queries_change_nothing(place: Path, kind: str)
             place / kind, Opening("cpu", search=SearchOptions(beams=20))).retrieve(ASKED, 4))  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["bm25", "dense", "generative", "hybrid", "hops", "fusion", "rescored"])
-def test_threads_and_tasks_find_what_one_caller_finds(place: Path, kind: str) -> None:
-    retriever = load_retriever(place / kind, Opening("cpu"))
-    alone = [retriever.retrieve([text], 3)[0] for text in ASKED]
+HOPS = {
+    f"{steps}-{kind}": {"kind": "hops", "retriever": f"../{kind}", "hops": {"steps": steps, "max": 2}}
+    for steps, kinds in {
+        "fixed": ("bm25", "sparse", "multi-vector", "rescored", "generative", "spans", "causal"),
+        "dynamic": ("dense", "generative", "hybrid"),
+        "ranked": ("bm25", "dense", "generative", "causal"),
+    }.items()
+    for kind in kinds
+}
+"""Hops of every kind of step, over every kind of retriever."""
+FUSED = {"kind": "fusion", "method": "rrf", "members": ["../dense", "../multi-vector", "../rescored"]}
 
-    def ask(number: int) -> list[Hit]:
-        return retriever.retrieve([ASKED[number % len(ASKED)]], 3)[0]
+
+@pytest.fixture(scope="module")
+def hops_and_causal(place: Path) -> Path:
+    """Beside the kinds: a causal language model, hops over all, a fusion whose members share a model."""
+    small = load_retriever(place / "generative", Opening("cpu"))
+    tokenizer = small.codec.tokenizer  # type: ignore[attr-defined]
+    model = small_llama()
+    model.resize_token_embeddings(len(tokenizer))
+    limits = Limits(passage=40, query=128, input=200)
+    GenerativeRetriever.assemble(model, tokenizer, small.corpus, limits).save_pretrained(place / "causal")
+    for name, spec in {**HOPS, "shared": FUSED}.items():
+        written(place / name, spec)
+    return place
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "causal", "shared", *HOPS])
+def test_threads_and_tasks_find_what_one_caller_finds(hops_and_causal: Path, kind: str) -> None:
+    """8 threads, whose texts of 1 to 200 words are counted, cut and padded at the same time."""
+    retriever = load_retriever(hops_and_causal / kind, Opening("cpu", truncate_queries=True))
+    words = [
+        "is",
+        "the",
+        "otter",
+        "heron",
+        "badger",
+        "lynx",
+        "calm",
+        "quick",
+        "something",
+        "if",
+        "then",
+        "it",
+    ]
+    texts = [" ".join(words[n % 12 :] + words * (n * n % 17)) for n in range(24)]
+    batches = [texts[n : n + 2] for n in range(0, 24, 2)]
+    alone = [retriever.retrieve(batch, 3) for batch in batches]
+
+    def ask(number: int) -> list[list[Hit]]:
+        return retriever.retrieve(batches[number % len(batches)], 3)
 
     async def tasks() -> list[Any]:
-        return await asyncio.gather(*(asyncio.to_thread(ask, number) for number in range(2 * len(ASKED))))
+        return await asyncio.gather(*(asyncio.to_thread(ask, number) for number in range(len(batches))))
 
-    with ThreadPoolExecutor(5) as pool:
-        assert list(pool.map(ask, range(2 * len(ASKED)))) == alone * 2
-    assert asyncio.run(tasks()) == alone * 2
-    assert [ask(number) for number in range(len(ASKED))] == alone
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads change places within calls, not only between them
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(ask, range(4 * len(batches)))) == alone * 4
+        assert asyncio.run(tasks()) == alone
+    finally:
+        sys.setswitchinterval(interval)
+    assert [ask(number) for number in range(len(batches))] == alone
 
 
 def test_equal_passages_go_in_the_order_of_the_corpus(place: Path) -> None:

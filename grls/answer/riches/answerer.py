@@ -24,12 +24,12 @@ from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.errors import ConfigError, MismatchError
+from grls.io.turns import turn
 from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
 from grls.models.load.language import check_vocabulary, end_tokens
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.seq2seq.slots import plant
-from grls.models.turns import turn
 
 log = logging.getLogger(__name__)
 
