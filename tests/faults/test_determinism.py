@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_data
 from biencoder_helpers import options as biencoder_options
 from composite_specs import written
 from fault_folders import write_every_kind
@@ -21,10 +22,12 @@ from models_small import small_llama
 from small_data import passages, queries, small_retriever
 from train_helpers import arguments
 
+import grls
 from grls.cli import main
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage
+from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -85,6 +88,21 @@ FUSED = {"kind": "fusion", "method": "rrf", "members": ["../dense", "../multi-ve
 
 @pytest.fixture(scope="module")
 def hops_and_causal(place: Path) -> Path:
+    return with_hops_and_causal(place)
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every kind over a corpus with copies of a passage."""
+    place, every = tmp_path_factory.mktemp("copies"), passages()
+    twins = [Passage(f"copy-{n}", "the otter is calm .") for n in range(5)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_data, "passages", lambda: [*twins[:3], *every, *twins[3:]])
+        write_every_kind(place)
+    return with_hops_and_causal(place)
+
+
+def with_hops_and_causal(place: Path) -> Path:
     """Beside the kinds: a causal language model, hops over all, a fusion whose members share a model."""
     small = load_retriever(place / "generative", Opening("cpu"))
     tokenizer = small.codec.tokenizer  # type: ignore[attr-defined]
@@ -163,3 +181,36 @@ def test_one_seed_gives_one_model(place: Path, tmp_path: Path, stage: str) -> No
         assert weights
         sums.append([hashlib.sha256(file.read_bytes()).hexdigest() for file in weights])
     assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "causal", "shared", *HOPS])
+def test_a_filter_that_nothing_passes_finds_nothing(hops_and_causal: Path, kind: str) -> None:
+    """Alone, with other queries, one after another and hop by hop; an unknown field stays an error."""
+    searcher = grls.load(hops_and_causal / kind, device="cpu")
+    nothing: tuple[dict[str, Any], ...] = ({"where": "year<1000"}, {"allow": []}, {"allow": set()})
+    for options in nothing:
+        assert searcher.search(ASKED[0], **options) == []
+        assert searcher.search(ASKED[:3], **options) == [[], [], []]
+        assert asyncio.run(searcher.asearch(ASKED[0], **options)) == []
+        hops = list(searcher.stream(ASKED[0], **options))
+        assert [(hop.hit, hop.chain) for hop in hops] == [(None, ())] * len(hops)
+    mixed = searcher.retriever.retrieve(ASKED[:2], 3, [[], None])
+    assert mixed[0] == []
+    assert mixed[1]
+    for ask in (searcher.search, lambda *args, **options: list(searcher.stream(*args, **options))):
+        with pytest.raises(ConfigError, match="metadata field 'yaer'"):
+            ask(ASKED[0], where="yaer<1000")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "causal", "shared", *HOPS])
+def test_copies_keep_their_order_alone_and_together(copies: Path, kind: str) -> None:
+    """Equal passages have equal scores, in the order of the corpus, whatever else is asked."""
+    retriever = load_retriever(copies / kind, Opening("cpu", truncate_queries=True))
+    words = "is the otter heron badger lynx calm quick something if then it".split()
+    texts = [" ".join(words[n % 12 :] + words * (n % 4)) for n in range(30)]
+    together = retriever.retrieve(texts, 8)
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = retriever.retrieve([text], 8)
+        order = [[hit.id for hit in hits if hit.id.startswith("copy")] for hits in (alone, found)]
+        assert order[0] == order[1], text
+        assert order[0] == sorted(order[0]), text
