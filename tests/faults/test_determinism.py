@@ -19,7 +19,7 @@ from biencoder_helpers import options as biencoder_options
 from composite_specs import written
 from fault_folders import write_every_kind
 from models_small import small_llama
-from small_data import passages, queries, small_retriever
+from small_data import ANIMALS, passages, queries, small_retriever
 from train_helpers import arguments
 
 import grls
@@ -39,6 +39,7 @@ KINDS = (
     "fusion", "chains", "cut", "rescored",
 )  # fmt: skip
 ASKED = [query.text for query in queries()]
+WORDS = ["is", "the", *ANIMALS, "calm", "quick", "something", "if", "then", "it"]
 
 
 @pytest.fixture(scope="module")
@@ -119,21 +120,7 @@ def with_hops_and_causal(place: Path) -> Path:
 def test_threads_and_tasks_find_what_one_caller_finds(hops_and_causal: Path, kind: str) -> None:
     """8 threads, whose texts of 1 to 200 words are counted, cut and padded at the same time."""
     retriever = load_retriever(hops_and_causal / kind, Opening("cpu", truncate_queries=True))
-    words = [
-        "is",
-        "the",
-        "otter",
-        "heron",
-        "badger",
-        "lynx",
-        "calm",
-        "quick",
-        "something",
-        "if",
-        "then",
-        "it",
-    ]
-    texts = [" ".join(words[n % 12 :] + words * (n * n % 17)) for n in range(24)]
+    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n * n % 17)) for n in range(24)]
     batches = [texts[n : n + 2] for n in range(0, 24, 2)]
     alone = [retriever.retrieve(batch, 3) for batch in batches]
 
@@ -206,8 +193,7 @@ def test_a_filter_that_nothing_passes_finds_nothing(hops_and_causal: Path, kind:
 def test_copies_keep_their_order_alone_and_together(copies: Path, kind: str) -> None:
     """Equal passages have equal scores, in the order of the corpus, whatever else is asked."""
     retriever = load_retriever(copies / kind, Opening("cpu", truncate_queries=True))
-    words = "is the otter heron badger lynx calm quick something if then it".split()
-    texts = [" ".join(words[n % 12 :] + words * (n % 4)) for n in range(30)]
+    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n % 4)) for n in range(30)]
     together = retriever.retrieve(texts, 8)
     for text, found in zip(texts, together, strict=True):
         (alone,) = retriever.retrieve([text], 8)
