@@ -75,8 +75,7 @@ class HaystackRetriever:
     ) -> dict[str, list[Document]]:
         """The best passages of a query; the other arguments replace those of the component."""
         searcher, k, options = self._request(top_k, filters, where)
-        hits = [] if options["allow"] == [] else searcher.search(query, k, **options)
-        return {"documents": _documents(hits)}
+        return {"documents": _documents(searcher.search(query, k, **options))}
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -88,8 +87,7 @@ class HaystackRetriever:
     ) -> dict[str, list[Document]]:
         """:meth:`run` in asynchronous code."""
         searcher, k, options = await to_thread(self._request, top_k, filters, where)
-        hits = [] if options["allow"] == [] else await searcher.asearch(query, k, **options)
-        return {"documents": _documents(hits)}
+        return {"documents": _documents(await searcher.asearch(query, k, **options))}
 
     def _request(
         self, top_k: int | None, filters: dict[str, Any] | None, where: str | None

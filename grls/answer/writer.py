@@ -24,9 +24,9 @@ from transformers import (
 
 from grls.answer.room import room_of
 from grls.errors import ConfigError
+from grls.io.turns import turn
 from grls.models.load.language import end_tokens
 from grls.models.load.opening import refuse_larger_tokenizer
-from grls.models.turns import turn
 
 
 class Continuation(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import overload
+from typing import Any, Self, overload
 
 from grls.api.batching import Batches
 from grls.api.streaming import StreamedHop, stream_hops
@@ -26,7 +26,9 @@ from grls.retrieve.registry import Opening, load_retriever
 class Searching:
     """A retriever that is ready to search, and its folder.
 
-    Threads may share a searcher: their searches take turns, and each gets what it would get alone.
+    Threads may share a searcher: their searches take turns, and each gets what it would get alone. A searcher
+    can be pickled and copied: it is opened again from its folder, which must stay; a copy in the same process
+    holds a temporary folder as well.
 
     Args:
         retriever: The retriever.
@@ -41,6 +43,27 @@ class Searching:
         self.how = how or Opening()
         self.turn = RLock()
         self._batches = Batches()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: its folder, and how it was opened; so it is opened again where it is unpickled.
+
+        Raises:
+            ConfigError: The folder is temporary.
+        """
+        return {"folder": self.place, "how": self.how}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        folder, how = state["folder"], state["how"]
+        Searching.__init__(self, load_retriever(folder.path, how), folder, how)
+
+    def __copy__(self) -> Self:
+        """A searcher of its own over the same retriever, which also holds a temporary folder."""
+        again = object.__new__(type(self))
+        Searching.__init__(again, self.retriever, self.place, self.how)
+        return again
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()  # a search changes nothing in a retriever
 
     def __repr__(self) -> str:
         what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
@@ -229,5 +252,11 @@ def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | 
         raise ConfigError(f"allow takes passage ids as a list or set, got the text {allow!r}.")
     return both(
         None if condition is None else where(condition),
-        None if allow is None else Only(frozenset(id_text(one, "a passage", "allow") for one in allow)),
+        None
+        if allow is None
+        else Only(
+            frozenset(
+                one if one and type(one) is str else id_text(one, "a passage", "allow") for one in allow
+            )
+        ),
     )

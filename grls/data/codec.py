@@ -29,9 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.evidence import excerpt
-from grls.data.spelling import splitting, turn_markers
+from grls.data.spelling import encoded_texts, turn_markers
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
+from grls.io.turns import turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -174,10 +175,8 @@ class Codec:
         """
         if not texts:
             return []
-        encoded = splitting(self.tokenizer)(
-            list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
-        )
-        return [[token for token in row if token not in self._barred] for row in encoded["input_ids"]]
+        rows = encoded_texts(self.tokenizer, texts)["input_ids"]
+        return [[token for token in row if token not in self._barred] for row in rows]
 
     def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
         """One target sequence per passage: at most ``limits.passage`` tokens, then the end token."""
@@ -304,8 +303,9 @@ def reset_tokenizer(tokenizer: Any) -> None:
     """Undo the padding and truncation of earlier calls, so that a saved tokenizer does not depend on them."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        backend.no_padding()
-        backend.no_truncation()
+        with turn(tokenizer):
+            backend.no_padding()
+            backend.no_truncation()
 
 
 def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -343,25 +343,17 @@ def foreign_ids(
     """
     if not texts:
         return []
-    encoded = splitting(tokenizer)(
-        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
-    )
+    rows = encoded_texts(tokenizer, texts)["input_ids"]
     barred = controls(tokenizer)
     before, behind = wrapping(tokenizer) if wrapped else ([], [])
-    return [
-        [*before, *(int(token) for token in row if token not in barred), *behind]
-        for row in encoded["input_ids"]
-    ]
+    return [[*before, *(int(token) for token in row if token not in barred), *behind] for row in rows]
 
 
 def foreign_places(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[tuple[list[int], list[tuple[int, int]]]]:
     """Like :func:`foreign_ids`, with the place of each token: its first character and the end (exclusive)."""
-    encoded = splitting(tokenizer)(
-        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False,
-        return_offsets_mapping=True,
-    )  # fmt: skip
+    encoded = encoded_texts(tokenizer, texts, return_offsets_mapping=True)
     barred = controls(tokenizer)
     located = []
     for row, places in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
@@ -372,8 +364,9 @@ def foreign_places(
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after an encoder input."""
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    full = tokenizer("a")["input_ids"]
+    with turn(tokenizer):
+        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+        full = tokenizer("a")["input_ids"]
     for start in range(len(full) - len(bare) + 1):
         if full[start : start + len(bare)] == bare:
             return list(full[:start]), list(full[start + len(bare) :])

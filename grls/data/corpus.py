@@ -165,10 +165,11 @@ class Corpus:
         hashes, order = self._hashed
         hashed = _hashes(ids)
         first = np.searchsorted(hashes, hashed)
-        held = self.ids(order[np.minimum(first, len(order) - 1)].tolist())
-        numbers: list[int | None] = []
-        for name, place, there, digest in zip(ids, first.tolist(), held, hashed, strict=True):
-            numbers.append(int(order[place]) if there == name else self._collided(name, place, digest))
+        nearest = order[np.minimum(first, len(order) - 1)].tolist()
+        numbers: list[int | None] = list(nearest)
+        for place, (name, there) in enumerate(zip(ids, self.ids(nearest), strict=True)):
+            if name != there:
+                numbers[place] = self._collided(name, int(first[place]), hashed[place])
         return numbers
 
     @cached_property

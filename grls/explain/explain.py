@@ -19,7 +19,7 @@ from grls.explain.facts import Ending, Explanation, PathRow, Preferred, Result
 from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
 from grls.explain.verdict import Judgement, judge
-from grls.models.turns import turn
+from grls.io.turns import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 

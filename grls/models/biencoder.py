@@ -26,6 +26,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
 from grls.io.progress import Progress
+from grls.models.base import once_each
 from grls.models.biencoder_kinds import Similarity
 from grls.models.load.build import TRAINING, Loaded, Pretrained, read_stages
 from grls.models.load.sentence_folder import MODULES
@@ -195,13 +196,14 @@ class BiEncoderModel(TextEncoder):
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        count, noun = len(texts) - (texts[-1] == DONE_TEXT), "passages" if role == "passage" else "queries"
+        distinct, numbers = once_each(texts)
+        count, noun = len(distinct) - (texts[-1] == DONE_TEXT), "passages" if role == "passage" else "queries"
         with Progress(count, "embed", noun, shown=progress) as bar, self.telling(bar.update):
             embeddings = encode(
-                list(texts), prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
+                distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
                 normalize_embeddings=self.similarity == COSINE,
             )  # fmt: skip
-        matrix: Matrix = np.asarray(embeddings, dtype=np.float32)
+        matrix: Matrix = np.asarray(embeddings, dtype=np.float32)[numbers]
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if len(wrong):
             raise DataError(

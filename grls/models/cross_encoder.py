@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +25,8 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.models.base import Floats
+from grls.io.turns import turn
+from grls.models.base import Floats, once_each
 from grls.models.encoder_input import special_tokens, without_controls
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import IncompleteError, open_config, opening
@@ -68,10 +70,12 @@ class PairNetwork(CrossEncoder):
         def read(pairs: Sequence[Any]) -> dict[str, Tensor | Any]:
             return super(PairNetwork, self).preprocess(pairs, prompt=prompt, **kwargs)
 
-        features, tokenizer = read(inputs), self.tokenizer
-        if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read([("a", "a")])):
-            columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]
-            features = read(list(zip(*columns, strict=True)))
+        tokenizer = self.tokenizer
+        with turn(tokenizer):
+            features, added = read(inputs), special_tokens(tokenizer, read([("a", "a")]))
+            if special_tokens(tokenizer, features) > len(inputs) * added:
+                columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]
+                features = read(list(zip(*columns, strict=True)))
         return features
 
 
@@ -185,7 +189,9 @@ class PairScorer:
     def logits(
         self, pairs: Sequence[Pair], batch_size: int = 32, decided: Callable[[int], object] | None = None
     ) -> Floats:
-        """``[n]`` logits of pairs, in eval mode; pairs of similar length share a batch.
+        """``[n]`` logits of pairs, in eval mode; those of equal pairs are equal.
+
+        Pairs of similar length share a batch.
 
         Args:
             pairs: n pairs.
@@ -197,12 +203,15 @@ class PairScorer:
         """
         if not pairs:
             return np.empty(0)
+        distinct, numbers = once_each(pairs)
         with self._telling(decided):
             predicted = self.model.predict(
-                list(pairs), batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
+                distinct, batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,
             )  # fmt: skip
-        logits: Floats = np.asarray(predicted, dtype=np.float64)
+        if decided is not None:
+            decided(len(pairs) - len(distinct))
+        logits: Floats = np.asarray(predicted, dtype=np.float64)[numbers]
         wrong = np.flatnonzero(~np.isfinite(logits))
         if len(wrong):
             query, passage = pairs[wrong[0]]
@@ -216,8 +225,10 @@ class PairScorer:
     def _telling(self, decided: Callable[[int], object] | None) -> Iterator[None]:
         """A context in which ``decided`` is called with the number of pairs after each batch."""
 
+        thread = get_ident()
+
         def report(_: Any, __: Any, output: dict[str, Any]) -> None:
-            if decided is not None:
+            if decided is not None and get_ident() == thread:  # not another search of the same model
                 decided(len(output["scores"]))
 
         hook = self.model.register_forward_hook(report)

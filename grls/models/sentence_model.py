@@ -23,6 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from grls.data.codec import LIMITS, limits_of
 from grls.errors import DataError
 from grls.io.files import read_count, read_json
+from grls.io.turns import turn
 from grls.models.biencoder_kinds import Kind as Kind
 from grls.models.encoder_input import special_tokens, spells_special, without_controls, without_spelled
 from grls.models.load.build import TRAINING, encoder_positions
@@ -93,13 +94,14 @@ class PlainTexts:
         tokenizer = reader_of(self, kwargs.get("task")).tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return read(inputs)
-        if self.marked:
-            inputs = without_spelled(tokenizer, inputs)
-        features = read(inputs)
-        if "input_ids" not in features:
-            return features
-        if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read(["a"])):
-            features = read(without_controls(tokenizer, inputs))
+        with turn(tokenizer):
+            if self.marked:
+                inputs = without_spelled(tokenizer, inputs)
+            features = read(inputs)
+            if "input_ids" not in features:
+                return features
+            if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read(["a"])):
+                features = read(without_controls(tokenizer, inputs))
         return features
 
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Self
 
 import torch
@@ -30,6 +31,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder
+from grls.io.turns import turn
 from grls.models.load.saving import write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.load.settings import settings_of
@@ -170,7 +172,8 @@ class TextEncoder:
         if not isinstance(tokenizer, PreTrainedTokenizerBase):  # of words
             return [len(tokenizer.tokenize(prompt + text)) for text in texts]
         if prompt and self.model.marked:  # the special tokens of the prompt are no text
-            around += len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
+            with turn(tokenizer):
+                around += len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
             prompt = ""
         return [len(ids) + around for ids in foreign_ids(tokenizer, [prompt + text for text in texts])]
 
@@ -213,8 +216,11 @@ class TextEncoder:
     def telling(self, decided: Callable[[int], object]) -> Iterator[None]:
         """A context in which ``decided`` is called with the number of texts after each batch."""
 
+        thread = get_ident()
+
         def report(_: Any, __: Any, output: Any) -> None:
-            decided(len(output.get("sentence_embedding", output.get("token_embeddings", ()))))
+            if get_ident() == thread:  # not another search of the same model
+                decided(len(output.get("sentence_embedding", output.get("token_embeddings", ()))))
 
         hook = self.model.register_forward_hook(report)
         try:

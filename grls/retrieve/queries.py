@@ -62,7 +62,7 @@ def reachable(
         gone: Numbers of removed passages, which no query may retrieve.
 
     Raises:
-        ConfigError: A filter cannot be used, or no filter leaves a passage.
+        ConfigError: A filter cannot be used.
         DataError: A filter names a passage that is not in the corpus.
     """
     filters = one_each(allow, len(queries))
@@ -75,11 +75,10 @@ def reachable(
         q.id for q, rule in zip(queries, filters, strict=True) if rule is not None and not len(passages[rule])
     ]
     if empty and len(empty) == len(queries):
-        raise ConfigError(
-            f"the filter allows no passage of {corpus.source}, so nothing can be retrieved: check the filter."
-        )
-    for name in empty:
-        log.warning("query %r: its filter leaves no passage, so it has no hits.", name)
+        log.warning("the filter leaves no passage of %s, so there are no hits.", corpus.source)
+    else:
+        for name in empty:
+            log.warning("query %r: its filter leaves no passage, so it has no hits.", name)
     return Reachable(list(passages.values()), [None if rule is None else place[rule] for rule in filters])
 
 

@@ -24,13 +24,13 @@ from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.errors import ConfigError, MismatchError
+from grls.io.turns import turn
 from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
 from grls.models.load.language import end_tokens
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.seq2seq.slots import plant
-from grls.models.turns import turn
 
 log = logging.getLogger(__name__)
 

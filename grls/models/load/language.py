@@ -18,6 +18,7 @@ from transformers import (
 )
 
 from grls.errors import ConfigError
+from grls.io.turns import turn
 from grls.models.load.build import (
     GeneratorSpec,
     Loaded,
@@ -30,7 +31,6 @@ from grls.models.load.opening import open_config, open_model, open_tokenizer, op
 from grls.models.load.sources import language_source
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.plain import start_token
-from grls.models.turns import turn
 
 _BLOCK = 2**24
 """How many values of a weight are hashed at a time."""

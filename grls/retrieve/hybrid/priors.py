@@ -27,8 +27,8 @@ from grls.decode.score_all import score_rows
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
+from grls.io.turns import turn
 from grls.models.base import Floats
-from grls.models.turns import turn
 from grls.retrieve.base import Retriever, ScoresAll
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -12,6 +12,7 @@ import numpy as np
 from sentence_transformers import MultiVectorEncoder
 
 from grls.errors import DataError
+from grls.models.base import once_each
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages
 from grls.models.sentence_model import PlainTexts, Role, open_library_model, reader_of
@@ -79,18 +80,19 @@ class LateTexts(TextEncoder):
         if not texts:
             return []
         encode = self.model.encode_query if role == "query" else self.model.encode_document
+        distinct, numbers = once_each(texts)
         found = encode(
-            list(texts), prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
+            distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
             convert_to_numpy=True,
         )  # fmt: skip
         made = [np.asarray(one, dtype=np.float32).reshape(-1, self.dimension) for one in found]
-        wrong = [text for text, one in zip(texts, made, strict=True) if not np.isfinite(one).all()]
+        wrong = [text for text, one in zip(distinct, made, strict=True) if not np.isfinite(one).all()]
         if wrong:
             raise DataError(
-                f"a vector of {wrong[0][:60]!r} is not finite ({len(wrong)} of {len(texts)} texts such): the "
+                f"a vector of {wrong[0][:60]!r} is not finite ({len(wrong)} of {len(distinct)} such): the "
                 "weights are damaged or overflow; use float32, or an earlier checkpoint."
             )
-        return made
+        return [made[number] for number in numbers]
 
     def _identity(self) -> tuple[list[Any], list[Any]]:
         return ["multi-vector-1"], [self.similarity]
