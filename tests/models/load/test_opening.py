@@ -42,8 +42,8 @@ from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_s
 from grls.models.load.language import PretrainedLM, load_language_model
 from grls.models.load.opening import opening
 from grls.models.load.saving import write_network
-from grls.models.load.sources import hub_answers
 from grls.models.load.settings import settings_in
+from grls.models.load.sources import hub_answers
 from grls.retrieve.generative.folder import read_generative_manifest, read_limits
 
 ROOT = Path(__file__).parents[3]
