@@ -1,8 +1,13 @@
-"""What the addresses of a server share: its retrievers, its limits, and how a request finds its retriever."""
+"""What the addresses of a server share: its retrievers, its limits, and how a request finds its retriever.
+
+The retrievers are opened here, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
@@ -12,11 +17,12 @@ from grls.data.filters import Filter
 from grls.errors import ConfigError
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import HopOptions
+from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.metrics import Metrics
 from grls.serve.options import RequestLimits
 from grls.serve.problems import RefusalError
-from grls.serve.served import Served, Version
+from grls.serve.served import Opened, Served, Version, open_served
 
 if TYPE_CHECKING:
     from grls.serve.answers.answering import Answering
@@ -78,6 +84,43 @@ class Serving:
             self.answering.worker.close()
         for one in self.retrievers.values():
             one.version.worker.close()
+
+
+def open_serving(
+    folders: Sequence[str],
+    limits: RequestLimits,
+    device: str,
+    precision: str,
+    answer: AnswerOptions = NO_ANSWERS,
+    numbers: Mapping[str, int] = MappingProxyType({}),
+    requests: bool = True,
+    say: Callable[[str], object] = lambda _: None,
+) -> Serving:
+    """Open retrievers, to be served.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        limits: The limits of requests.
+        device: The device of models.
+        precision: The precision of retrievers.
+        answer: The language model.
+        numbers: Name -> the number of its last version in a process before this one.
+        requests: Report the counts of requests, too.
+        say: Called with a line for each folder that is open.
+
+    Raises:
+        ConfigError: A name or an option cannot be used.
+        DataError: A folder is no retriever.
+        MismatchError: A folder is damaged.
+    """
+    metrics, answering = Metrics(requests), None
+    how = Opened(device, precision, limits, metrics.batch, metrics.parts, say=say)
+    if answer.model is not None:
+        from grls.serve.answers.answering import Answering  # late: it takes what no search needs
+
+        answering = Answering(answer, device, metrics.answers)
+        how = how._replace(prepare=answering.prepare)
+    return Serving(open_served(folders, how, numbers), limits, metrics=metrics, answering=answering)
 
 
 def serving(request: Request) -> Serving:

@@ -326,9 +326,10 @@ def test_an_updated_folder_names_the_corpus_that_it_is_measured_over(
 def _generator(kind: str, kinds: Path, corpus: Corpus) -> GenerativeRetriever:
     model = kinds / "generative" / "model" if kind == "generative" else kinds / "llama"
     loaded = (Pretrained if kind == "generative" else CausalLM)(str(model)).load()
-    options = {"span_words": 3} if kind == "spans" else {}
     parts = loaded.model.eval(), loaded.tokenizer, corpus, Limits()
-    return GenerativeRetriever.assemble(*parts, options=SearchOptions(beams=200), **options)
+    return GenerativeRetriever.assemble(
+        *parts, options=SearchOptions(beams=200), span_words=3 if kind == "spans" else None
+    )
 
 
 def _over(kind: str, kinds: Path, place: Path, corpus: Corpus) -> Path:

@@ -208,10 +208,10 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
 
 STDIO = """
 import sys
-from grls.serve import run
-opened = run.open_serving
+from grls.serve import serving
+opened = serving.open_serving
 def {how}
-run.open_serving = late
+serving.open_serving = late
 from grls.cli import main
 sys.exit(main())
 """
@@ -234,6 +234,7 @@ def answers(folder: Path, how: str) -> tuple[list[Any], int, str]:
         for number, (method, params) in enumerate(calls):
             message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             print(json.dumps(message), file=server.stdin, flush=True)
+            assert server.stdout is not None
             said.append((json.loads(server.stdout.readline())["result"], time.monotonic()))
         _, log = server.communicate()
     return said, server.returncode, log

@@ -43,4 +43,5 @@ async def passages_of(version: Version, ids: Sequence[str]) -> list[PassageBody 
         )
         return [None if number is None else next(bodies) for number in numbers]
 
-    return await run_in_threadpool(read)
+    bodies: list[PassageBody | None] = await run_in_threadpool(read)
+    return bodies

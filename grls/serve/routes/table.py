@@ -46,7 +46,9 @@ def add_addresses(app: FastAPI) -> None:
     _post(app, "/v1/explain", answer_explain, *_ASKED, response_model=ExplainedBody)
     _post(app, "/v1/answer", answer_question, *_ASKED, response_model=AnsweredBody)
     _post(app, "/v1/trace", answer_trace, *_ASKED, response_model=TracedBody)
-    streamed = {200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}}
+    streamed: dict[int | str, Any] = {
+        200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}
+    }
     _post(app, "/v1/stream", answer_stream, *_ASKED, response_class=StreamingResponse, responses=streamed)
     _post(
         app,

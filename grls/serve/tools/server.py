@@ -78,7 +78,7 @@ def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precis
 
     def opened() -> Serving:
         from grls.serve.listening import log_lines  # late: these take seconds
-        from grls.serve.run import open_serving
+        from grls.serve.serving import open_serving
 
         try:
             serving = open_serving(folders, limits, device, precision, say=aside)
