@@ -122,8 +122,6 @@ def _measure(
     report = evaluate_results(run, *given, ordered=entry.run.in_hop_order)
     if ordered:
         report.pop("done_missing", None)
-    for name, values in (report.pop("by_type", None) or {}).items():  # a table of each type of questions
-        report[f"type_{name}".replace(" ", "_")] = values
     rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
     chains = None
     if run.chains:
