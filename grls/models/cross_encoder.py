@@ -31,7 +31,7 @@ from grls.models.encoder_input import special_tokens, without_controls
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import IncompleteError, open_config, opening
 from grls.models.load.saving import write_encoder
-from grls.models.load.sentence_folder import Part, module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sentence_folder import ModuleFolder, module_folders, refuse_missing_parts, refuse_unread
 from grls.models.load.sources import refuse_missing_folder
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
@@ -265,7 +265,7 @@ def evidence_words_in(config: Any) -> int:
     return words or 0
 
 
-def _refuse_foreign(source: str, parts: Sequence[Part]) -> None:
+def _refuse_foreign(source: str, parts: Sequence[ModuleFolder]) -> None:
     """Refuse a model without a head for pairs (a bi-encoder): the library would add a random head."""
     names = [part.name for part in parts]
     if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):

@@ -30,7 +30,7 @@ from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import IncompleteError, open_config, opening
 from grls.models.load.sentence_folder import (
     MODULES,
-    Part,
+    ModuleFolder,
     file_of,
     module_folders,
     refuse_missing_parts,
@@ -243,7 +243,7 @@ def _is_plain(source: str, ending: str) -> bool:
     return any(str(name).endswith(ending) for name in architectures)
 
 
-def _library_model(kind: type[Library], source: str, parts: list[Part]) -> Library:
+def _library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
     refuse_missing_parts(source, parts)
     whole = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
     model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=whole)

@@ -38,7 +38,7 @@ _LEFT = ("config_sentence_transformers.json", "1_Pooling", "sentence_bert_config
 """Files and folders beside :data:`MODULES`."""
 
 
-class Part(NamedTuple):
+class ModuleFolder(NamedTuple):
     """A module of a model.
 
     Attributes:
@@ -55,7 +55,7 @@ class Part(NamedTuple):
         return self.kind.rpartition(".")[2]
 
 
-def module_folders(source: str) -> list[Part]:
+def module_folders(source: str) -> list[ModuleFolder]:
     """The modules that a folder names, those of a Router in its place; empty for a plain encoder.
 
     Args:
@@ -76,7 +76,7 @@ def module_folders(source: str) -> list[Part]:
     entries = read_json(file)
     if not isinstance(entries, list) or not all(_names_module(entry) for entry in entries) or not entries:
         raise IncompleteError(f'expected {MODULES} to list modules by "type" and "path", got {entries!r}')
-    return [part for entry in entries for part in _parts(source, Part(entry["type"], entry["path"]))]
+    return [part for entry in entries for part in _parts(source, ModuleFolder(entry["type"], entry["path"]))]
 
 
 def file_of(source: str, name: str) -> Path | None:
@@ -95,7 +95,7 @@ def _names_module(entry: Any) -> bool:
     return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("type", "path"))
 
 
-def _parts(source: str, part: Part) -> Iterator[Part]:
+def _parts(source: str, part: ModuleFolder) -> Iterator[ModuleFolder]:
     """A module; for a Router, the modules of its routes, in their order."""
     if part.name not in _ROUTERS:
         yield part
@@ -110,7 +110,7 @@ def _parts(source: str, part: Part) -> Iterator[Part]:
     for name in (name for route in routes.values() for name in route):
         if not isinstance(kinds.get(name), str):
             raise IncompleteError(f"the settings of its Router (in {part.folder}) name no class for {name!r}")
-        yield from _parts(source, Part(kinds[name], str(within / name)))
+        yield from _parts(source, ModuleFolder(kinds[name], str(within / name)))
 
 
 def modules_of(model: Any) -> Iterator[Any]:
@@ -124,7 +124,7 @@ def modules_of(model: Any) -> Iterator[Any]:
                 yield from modules_of(route)
 
 
-def refuse_missing_parts(source: str, parts: list[Part]) -> None:
+def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
     """Refuse a folder in which a module lacks its files or has its weights as a pickle.
 
     Args:
@@ -136,7 +136,7 @@ def refuse_missing_parts(source: str, parts: list[Part]) -> None:
     """
     if not Path(source).is_dir():
         return
-    for part in parts or [Part("Transformer", "")]:
+    for part in parts or [ModuleFolder("Transformer", "")]:
         folder = Path(source) / part.folder
         refuse_irregular(folder)
         if part.name not in _BARE and not any(folder.glob("*.json")):
@@ -150,7 +150,7 @@ def refuse_missing_parts(source: str, parts: list[Part]) -> None:
             open_tokenizer(folder)
 
 
-def refuse_unread(model: Any, source: str, parts: list[Part], pooler: bool = False) -> None:
+def refuse_unread(model: Any, source: str, parts: list[ModuleFolder], pooler: bool = False) -> None:
     """Refuse a model whose weights were not all read, or that has the tokenizer of another model.
 
     Args:
