@@ -76,9 +76,8 @@ class BM25Retriever:
         self.corpus = corpus
         self.parameters = asdict(BM25Options(k1, b, method))
         with waiting(f"index {counted(len(corpus), 'passage')} by their words", None):
-            texts = [f"{passage.title} {passage.text}" for passage in corpus]
-            self.analyzer = (analyzer or Analyzer()).over(texts)
-            words = [self.analyzer.indexed(text) for text in texts]
+            self.analyzer = (analyzer or Analyzer()).of(corpus)
+            words = [self.analyzer.indexed(f"{passage.title} {passage.text}") for passage in corpus]
             if not any(words):
                 raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
             self._index = bm25s.BM25(k1=k1, b=b, method=method)
@@ -91,18 +90,25 @@ class BM25Retriever:
         """Open a folder, or BM25 that is embedded in another; see :func:`load_retriever`.
 
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
-        the retriever around it.
+        the retriever around it. The language of the analyzer is the stored one (English where a file written
+        by hand has none): it is guessed only when a folder is made.
 
         Raises:
-            DataError: There is no corpus.
+            DataError: There is no corpus, or the language is ``auto``.
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
         analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
+        if spec.get("analyzer", {}).get("language") == analyzer.language == "auto":
+            raise DataError(
+                "analyzer.language: a folder stores its language, and 'auto' is for making one: write a code "
+                "such as en, de, zh, or none.",
+                file,
+            )
         corpus = _corpus(spec.get("corpus"), folder, how)
         refuse_other_passages(corpus, spec)
         options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
-        return cls(corpus, options.k1, options.b, options.method, analyzer)
+        return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
 
     @staticmethod
     def shared_by(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
