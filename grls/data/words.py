@@ -51,6 +51,7 @@ _JOINED = regex.compile(r"(?<=\w['’])\w\b|\b\w(?=['’]\w)")
 """A letter that an apostrophe joins to a word, as in ``owl's`` and ``l'eau``."""
 _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")
 _WORD = regex.compile(r"[\w--_]+", regex.VERSION1)
+_WRITTEN = regex.compile(r"\w[\w\u200c\u200d]*")
 _SIGN = regex.compile(r"\W|_")
 _STEM_LETTERS = 6
 _FORMAT = regex.compile(r"[\u00ad\u200c-\u200f\u2060\ufeff\p{Variation_Selector}]")
@@ -198,6 +199,13 @@ def fold(text: str, turkish: bool = False) -> str:
     if text.isascii() and not turkish:
         return text.lower()
     return _spelled(_cased(text, turkish))
+
+
+def is_short(word: str) -> bool:
+    """Whether a word of an analyzer is a letter, a symbol, or has signs; characters of unspaced scripts are
+    words like others.
+    """
+    return (len(word) == 1 and not _UNSPACED.match(word)) or not _WRITTEN.fullmatch(word)
 
 
 def stem_key(word: str) -> str:
