@@ -348,3 +348,17 @@ def member_path(name: str, folder: Path) -> Path:
 def named_from(folder: str | Path, member: str | Path | Mapping[str, Any]) -> Member:
     """A member as it stands in a folder's file: the path of its folder, or its specification as it is."""
     return dict(member) if isinstance(member, Mapping) else relative(member, folder)
+
+
+def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
+    """(object or list, key) of every value that a field such as ``priors.*.retriever`` names."""
+    first, *rest = path
+    if first == "*":
+        keys: Any = range(len(spec)) if isinstance(spec, list) else ()
+    else:
+        keys = (first,) if isinstance(spec, dict) and first in spec else ()
+    for key in keys:
+        if rest:
+            yield from member_slots(spec[key], rest)
+        else:
+            yield spec, key

@@ -134,7 +134,7 @@ class Riches:
         self.tokenizer = tokenizer
         self.corpus = corpus
         self.keys = keys
-        self._analyzer = Analyzer.guessed(corpus.texts) if keys.origin.kind in SHARED else Analyzer("en")
+        self._analyzer = Analyzer.guessed(corpus) if keys.origin.kind in SHARED else Analyzer("en")
         self.prompt = prompt or Prompt()
         self.options = options or InterleaveOptions()
         belongs = (

@@ -26,8 +26,8 @@ from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import FUSED, Fusion
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import BM25, Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
+from grls.retrieve.registry import BM25, Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -90,7 +90,7 @@ class FusionRetriever:
     def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
         """Write a folder that names those of the members, or embeds their specifications."""
         depth = {} if self.depth is None else {"depth": self.depth}
-        _save(folder, members, recorded(self.fusion) | depth)
+        _save(folder, members, recorded(self.fusion) | depth, self.corpus)
 
     def describe(self) -> Description:
         """Its description in manifests and reports; its options say how many hits of a member it reads."""
@@ -149,7 +149,7 @@ class FusedChains:
 
     def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
         """Write a folder that names those of the members, or embeds their specifications."""
-        _save(folder, members, recorded(self.fusion) | {"length": self.length})
+        _save(folder, members, recorded(self.fusion) | {"length": self.length}, self.corpus)
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""
@@ -213,9 +213,9 @@ def _needs_corpus(member: str | dict[str, Any]) -> bool:
     return spec.get("kind") == BM25 and "corpus" not in spec
 
 
-def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any]) -> None:
+def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any], corpus: Corpus) -> None:
     named = {"members": [named_from(folder, member) for member in members]}
-    write_spec(folder, FusionRetriever.kind, named | options)
+    write_composite(folder, FusionRetriever.kind, named | options, corpus)
 
 
 def _description(members: Sequence[Any], fusion: Fusion) -> Description:

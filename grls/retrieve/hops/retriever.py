@@ -39,8 +39,8 @@ from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.steps import decodes_hops
 from grls.retrieve.joins import LetsJoin, Plan, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
+from grls.retrieve.registry import Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
 
 _END = ("hops", "done_bias", "choose", "pool")
 """Options that say where a chain ends, or which one is chosen; the others are of the search for chains."""
@@ -97,7 +97,7 @@ class HopsRetriever:
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
         content = {"retriever": named_from(folder, retriever), "hops": recorded(self.hops)}
-        write_spec(folder, self.kind, content)
+        write_composite(folder, self.kind, content, self.corpus)
 
     @property
     def probable(self) -> bool:

@@ -42,8 +42,8 @@ from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
 from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
-from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
+from grls.retrieve.registry import Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
 
 _OPTIONS = ("empty_weight", "done_share", "normalized")
 
@@ -176,7 +176,7 @@ class HybridRetriever(JoinsSearch):
         taken = -self.priors[-1].weight if self._takes_back else 0.0
         options = recorded(PriorOptions(taken, self.done_share, self.normalized))
         content = {"generator": named_from(folder, generator), "priors": named, **options}
-        write_spec(folder, self.kind, content)
+        write_composite(folder, self.kind, content, self.corpus)
 
     @property
     def corpus(self) -> Corpus:

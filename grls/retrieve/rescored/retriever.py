@@ -34,7 +34,7 @@ from grls.retrieve.corpora import passages_record
 from grls.retrieve.hops.appending import found_after
 from grls.retrieve.joins import LetsJoin, Plan, RunsPlans, runner_of
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import BM25, Opening, open_member
+from grls.retrieve.registry import BM25, Opening, open_member, with_languages
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.rescored.rescore import Rereader
 from grls.retrieve.spec import (
@@ -139,8 +139,10 @@ class RescoredRetriever:
         how.refuse_unused("a cross-encoder", _UNUSED)
         encoder = PairScorer.load(model, how.device)
         passages = Corpus.read(corpus)
-        made = cls(BM25Retriever(passages), encoder, Rereading(PASSAGES))
-        made._save(how.output, {"retriever": {"kind": BM25}, "model": MODEL}, passages)
+        words = BM25Retriever(passages)
+        first = {"kind": BM25, "analyzer": recorded(words.analyzer)}
+        made = cls(words, encoder, Rereading(PASSAGES))
+        made._save(how.output, {"retriever": first, "model": MODEL}, passages)
         return f"{how.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
 
     def save_pretrained(
@@ -164,6 +166,7 @@ class RescoredRetriever:
 
     def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
         """Write a folder that names its members, with an embedded model and corpus where there are any."""
+        members = with_languages({"kind": self.kind, **members}, Path(folder), self.corpus)
         content = {**members, **recorded(self.rereading), "fingerprint": self.encoder.fingerprint()}
         refuse_own_members(folder, content)
         with atomic_folder(folder, MANIFEST) as new:
@@ -173,7 +176,7 @@ class RescoredRetriever:
             if corpus is not None:
                 corpus.write(corpus_file(new))
                 content["retriever"] = {**content["retriever"], **passages_record(corpus)}
-            write_manifest(new, {"format": FORMAT, "kind": self.kind, **content})
+            write_manifest(new, {"format": FORMAT, **content})
 
     @property
     def corpus(self) -> Corpus:

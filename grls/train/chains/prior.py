@@ -23,6 +23,7 @@ from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
+from grls.io.listed import list_texts
 from grls.models.base import Floats
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -55,6 +56,9 @@ class LearnBeside:
     temperatures: list[float] | None = None
     done_share: float = DONE_SHARE
     analyzer: Analyzer = USUAL
+
+    def __post_init__(self) -> None:
+        list_texts(self, "retrievers")
 
     def open(self, corpus: Corpus, device: str) -> OpenPriors:
         """Open the priors.
