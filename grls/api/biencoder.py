@@ -7,17 +7,18 @@ from typing import Any
 
 from grls.api.building import build_searcher
 from grls.api.naming import named_as_called
-from grls.api.options import options_of
 from grls.api.recipes import biencoder_recipe
 from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import place_data, training_data
+from grls.data.inputs.arguments import Count, checked, options_of
 from grls.errors import ConfigError, GrlsError
 from grls.fitting.models import find_encoder
 from grls.index.options import LimitOptions
 from grls.io.extras import require
 from grls.io.recipes import recipe_values
 from grls.models.biencoder_kinds import Kind
+from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter
@@ -47,9 +48,8 @@ class BiEncoder:
         ConfigError: There is no such model, or the kind is unknown.
     """
 
-    def __init__(self, name: str | Path, kind: Kind = "auto", max_tokens: int | None = None):
-        if kind not in ("auto", "sentence", "st5"):
-            raise ConfigError(f"kind must be auto, sentence or st5, got {kind!r}.")
+    @checked
+    def __init__(self, name: str | Path, kind: Kind = "auto", max_tokens: Count | None = None):
         find_encoder(str(name))
         self.name = str(name)
         self.kind: Kind = kind
@@ -60,6 +60,7 @@ class BiEncoder:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    @checked(options=[BiEncoderOptions])
     def fit(
         self,
         corpus: Any,
@@ -140,8 +141,9 @@ class BiEncoder:
         trained.results, trained._place = {"biencoder": made}, place
         return trained
 
+    @checked
     def index(
-        self, corpus: Any, output: str | Path | None = None, batch_size: int = 32, device: str = "auto"
+        self, corpus: Any, output: str | Path | None = None, batch_size: Count = 32, device: Device = "auto"
     ) -> Searcher:
         """Embed a corpus, to search it.
 

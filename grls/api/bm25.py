@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from grls.api.options import options_of
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
+from grls.data.inputs.arguments import checked
 from grls.data.inputs.corpora import corpus_of
 from grls.data.words import Analyzer
 from grls.io.files import refuse_foreign, refuse_unwritable
@@ -36,6 +36,7 @@ class BM25(Searcher):
         WriteError: The folder cannot be written.
     """
 
+    @checked
     def __init__(
         self,
         corpus: Any,
@@ -46,7 +47,7 @@ class BM25(Searcher):
         *,
         output: str | Path | None = None,
     ):
-        options = options_of(BM25Options, {"k1": k1, "b": b, "method": method}, "BM25")
+        options = BM25Options(k1, b, method)
         if output is not None:
             refuse_foreign(output, MANIFEST)
             refuse_unwritable(output, folder=True)

@@ -17,6 +17,7 @@ from grls.api.outcome import ExperimentTable, SystemScores
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
+from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
 from grls.data.inputs.values import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
@@ -24,7 +25,6 @@ from grls.evaluation.measures import deepest_cutoff, measure_names, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import Comparison, compare, holm
 from grls.io.counts import counted
-from grls.retrieve.queries import check_counts
 
 MEASURES = ("nDCG@10", "R@5", "RR")
 """The default measures."""
@@ -43,13 +43,14 @@ class SearchesTexts(Protocol):
         """
 
 
+@checked
 def experiment(
     systems: Mapping[str, SearchesTexts],
     queries: Any,
     gold: Any = None,
-    measures: str | Sequence[str] = MEASURES,
+    measures: str | Sequence[Any] = MEASURES,
     baseline: str | None = None,
-    k: int | None = None,
+    k: Count | None = None,
 ) -> ExperimentTable:
     """Compare systems on the same queries.
 
@@ -117,7 +118,6 @@ def _depth(measures: Sequence[str], k: int | None) -> int:
     deepest = deepest_cutoff(measures)
     if k is None:
         return max(deepest, _LEAST_K)
-    check_counts(k=k)
     if k < deepest:
         raise ConfigError(
             f"a measure reads {counted(deepest, 'hit')}, and k is {k}: raise k, or leave it out."

@@ -190,8 +190,8 @@ def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter
         for name, number in zip(ids, corpus.numbers(ids), strict=True):
             if number is None:
                 raise DataError(
-                    f"a filter names the passage id {name!r}, which is not in {corpus.source}; correct or "
-                    "remove the id."
+                    f"allow: a filter names the passage id {name!r}, which is not in {corpus.source}; "
+                    "correct or remove the id."
                 )
             known[name] = number
     return {each: each.numbers(corpus, known) for each in distinct}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.plugins import VARIABLE, load_plugins
@@ -159,6 +160,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         ) from error
 
 
+@checked
 def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
     """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json`` (absent: generative).
 
@@ -360,6 +362,7 @@ def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriev
     return open_member(name, Path(), name, opening) if name == BM25 else load_retriever(name, opening)
 
 
+@checked
 def open_retriever(
     folder: str | Path,
     device: str = "auto",

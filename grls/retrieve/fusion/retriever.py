@@ -20,6 +20,7 @@ from typing import Any, Literal
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
 from grls.io.counts import counted
@@ -106,7 +107,8 @@ class FusionRetriever:
         """The fingerprints of the members."""
         return _members_fingerprint(self.members)
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:

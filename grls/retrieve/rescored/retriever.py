@@ -19,6 +19,7 @@ from sentence_transformers import CrossEncoder
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
@@ -223,7 +224,8 @@ class RescoredRetriever:
         logits = self._reread.logits(self._asked(queries, evidence), rankings, queries)
         return list(zip(rankings, logits, strict=True))
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:
