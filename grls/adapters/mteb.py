@@ -102,7 +102,7 @@ class MTEBSearch:
         retriever = self._made.retriever if isinstance(self._made, Searcher) else self._made
         k = top_k if self._k is None else min(top_k, self._k)
         scores: dict[str, dict[str, float]] = {str(row["id"]): {} for row in queries}
-        asked = [_query(row) for row in queries if not is_blank(row.get("text"))]
+        asked = [_query(row) for row in queries if "text" not in row or not is_blank(row["text"])]
         for start in range(0, len(asked), PORTION):
             part = asked[start : start + PORTION]
             allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from grls.api.naming import named_as_called
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.data.inputs.arguments import checked
@@ -51,7 +52,8 @@ class BM25(Searcher):
         if output is not None:
             refuse_foreign(output, MANIFEST)
             refuse_unwritable(output, folder=True)
-        retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
         place = HeldFolder(output)
-        retriever.save_pretrained(place.path)
+        with named_as_called("BM25", place):
+            retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
+            retriever.save_pretrained(place.path)
         super().__init__(retriever, place)

@@ -8,6 +8,7 @@ from threading import RLock
 from typing import Any, overload
 
 from grls.api.batching import Batches
+from grls.api.naming import named_as_called
 from grls.api.streaming import StreamedHop, stream_hops
 from grls.api.temporary import HeldFolder
 from grls.api.texts import with_texts
@@ -180,10 +181,11 @@ class Searching:
 
     def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
         """The hops; it holds the searcher, and so its folder."""
-        yield from stream_hops(self.retriever, query, allow, self.turn)
+        with named_as_called("this retriever", self.place):
+            yield from stream_hops(self.retriever, query, allow, self.turn)
 
     def _rankings(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self.turn:
+        with self.turn, named_as_called("this retriever", self.place):
             return self.retriever.retrieve(queries, k, allow)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked
+from grls.data.inputs.values import json_value
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.plugins import VARIABLE, load_plugins
@@ -282,10 +283,11 @@ def create(
     """
     refuse_foreign(folder, MANIFEST)
     refuse_unwritable(folder, folder=True)
-    spec = json.loads(json.dumps({"format": FORMAT, "kind": kind, **content}))
+    text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
+    spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
     place = Path(folder).resolve()
     retriever = open_spec(place, spec, _entering(how or Opening(), place))
-    write_spec(folder, kind, {**content, **(more(retriever) if more else {})})
+    write_spec(folder, kind, {**json.loads(text), **(more(retriever) if more else {})})
     return retriever
 
 
@@ -362,7 +364,6 @@ def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriev
     return open_member(name, Path(), name, opening) if name == BM25 else load_retriever(name, opening)
 
 
-@checked
 def open_retriever(
     folder: str | Path,
     device: str = "auto",

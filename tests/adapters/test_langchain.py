@@ -82,6 +82,11 @@ def test_it_is_a_part_of_chains_and_calls_back(searcher: Searcher) -> None:
     assert ids(heard.found) == ["p4"]
 
 
+def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
+    retriever = LangChainRetriever(searcher=searcher)
+    assert retriever.invoke(" ") == asyncio.run(retriever.ainvoke("")) == []
+
+
 def test_bad_input_is_refused(searcher: Searcher) -> None:
     with pytest.raises(ConfigError, match="LangChainRetriever: searcher must be a Searcher"):
         LangChainRetriever(searcher="runs/mine")

@@ -100,7 +100,7 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         (lambda: generator.with_priors(dense, weights=[1, 2], output=output), "2 weights for 1 prior"),
         (
             lambda: generator.with_priors(dense, weigth=1, output=output),
-            "no argument 'weigth', did you mean weight",
+            "no argument 'weigth'; did you mean weight",
         ),
         (lambda: generator.with_priors(dense.hops(), output=output), "does not score all passages"),
         (lambda: generator.with_priors(3, output=output), r"priors\[0\] must be a Searcher or a path, got 3"),

@@ -291,3 +291,27 @@ def test_wrong_calls(calls: dict[str, Call]) -> None:
         ):
             faults[f"{what}: is taken"] += 1
     assert not faults, "\n".join(sorted(faults))
+
+
+NUMBERS: list[tuple[str, Callable[[grls.Searcher, grls.Searcher, Path, Any, Any], Any]]] = [
+    ("hops", lambda dense, generator, folder, whole, part: dense.hops(max=whole(2), temperature=part(0.5))),
+    ("rescored", lambda dense, generator, folder, whole, part: dense.rescored(
+        folder / "encoder", passages=whole(2), weight=part(0.5))),
+    ("fuse", lambda dense, generator, folder, whole, part: grls.fuse(
+        [dense, "bm25"], method="sum", depth=whole(5), weights=np.array([0.5, 2]), rrf_k=part(3))),
+    ("with_priors", lambda dense, generator, folder, whole, part: generator.with_priors(
+        dense, weights=[part(0.5)], empty_weight=part(0.5))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "call"), NUMBERS, ids=[name for name, _ in NUMBERS])
+def test_numbers_of_numpy_are_those_of_python(
+    kinds: Path, name: str, call: Callable[[grls.Searcher, grls.Searcher, Path, Any, Any], Any]
+) -> None:
+    dense, generator = (grls.load(kinds / kind, device="cpu") for kind in ("dense", "generative"))
+    plain = call(dense, generator, kinds, int, float)
+    other = call(dense, generator, kinds, np.int64, np.float32)
+    assert (other.folder / "grls.json").read_text() == (plain.folder / "grls.json").read_text()
+    for k in (np.int64(2), np.uint8(2), pd.Series([2])[0]):
+        assert other.search("is the otter calm ?", k=k) == plain.search("is the otter calm ?", k=2)
+        assert dense.retriever.retrieve(["otter"], k) == dense.retriever.retrieve(["otter"], 2)

@@ -92,7 +92,7 @@ def test_values_of_other_libraries_become_plain() -> None:
         (
             ("a",),
             {"dept": 1},
-            "call has no argument 'dept', did you mean depth? It takes depth, shares, method, name, k, flag, "
+            "call has no argument 'dept'; did you mean depth? It takes depth, shares, method, name, k, flag, "
             "ids, table, tell.",
         ),
     ],
@@ -154,7 +154,7 @@ print("torch" in sys.modules)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, torch = ran.stdout.splitlines()
     near = {"outptu": "output", "biencodr": "biencoder", "test_splt": "test_split"}[keyword]
-    assert f"fit has no argument '{keyword}', did you mean {near}" in said
+    assert f"fit has no argument '{keyword}'; did you mean {near}" in said
     assert f"It takes {near}, " in said
     for name in ("corpus", "queries", "gold", "output", "budget", "dev", "test", "seed", "pseudo_model"):
         assert f" {name}," in said or f" {name}." in said

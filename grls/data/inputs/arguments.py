@@ -208,7 +208,7 @@ def refuse_unknown(call: str, names: Iterable[str], known: Collection[str]) -> N
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, 2)
-            meant = f", did you mean {' or '.join(near)}?" if near else ";"
+            meant = f"; did you mean {' or '.join(near)}?" if near else "."
             listed = ", ".join([*near, *(one for one in known if one not in near)])
             raise ConfigError(f"{call} has no argument {name!r}{meant} It takes {listed}.")
 
