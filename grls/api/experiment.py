@@ -11,13 +11,13 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from grls.api.outcome import ExperimentTable, SystemScores
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
-from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.arguments import Count, UnfitError, checked
 from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
 from grls.data.inputs.values import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
@@ -43,12 +43,20 @@ class SearchesTexts(Protocol):
         """
 
 
+def _measures(value: Any) -> list[str]:
+    """The names of measures, before anything else is done."""
+    try:
+        return measure_names(value)
+    except TypeError:  # no list, or a list in it
+        raise UnfitError(f"names of measures, such as {name_list(MEASURES)}", value) from None
+
+
 @checked
 def experiment(
     systems: Mapping[str, SearchesTexts],
     queries: Any,
     gold: Any = None,
-    measures: str | Sequence[Any] = MEASURES,
+    measures: Annotated[Any, _measures] = MEASURES,
     baseline: str | None = None,
     k: Count | None = None,
 ) -> ExperimentTable:
@@ -80,8 +88,7 @@ def experiment(
             a system gives something other than hits.
     """
     _check_systems(systems, baseline)
-    names = measure_names(measures)
-    depth = _depth(names, k)
+    depth = _depth(measures, k)
     joined = gold_of(gold, queries)
     corpora = [getattr(system, "corpus", None) for system in systems.values()]
     refuse_unknown_gold(joined, [corpus for corpus in corpora if isinstance(corpus, Corpus)])
@@ -89,9 +96,9 @@ def experiment(
     seconds: dict[str, float] = {}
     for name, system in systems.items():
         rankings, seconds[name] = _searched(name, system, joined, depth)
-        values[name] = _values(names, rankings, joined)
+        values[name] = _values(measures, rankings, joined)
     return ExperimentTable(
-        tuple(names), _rows(values, seconds, baseline), baseline, depth, len(joined.queries)
+        tuple(measures), _rows(values, seconds, baseline), baseline, depth, len(joined.queries)
     )
 
 

@@ -362,8 +362,12 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
     if values is None:
         alone = isinstance(value, str) and texts
         raise UnfitError(_called(kind, inner), value, remedy=f"write [{short_repr(value)}]" if alone else "")
-    if texts and set(map(type, values)) <= {str} and is_whole_text("".join(values)):
-        fits = values  # 100,000 ids take milliseconds
+    types, whole = set(map(type, values)), get_origin(element) or element
+    alike = isinstance(whole, type) and whole not in _SCALARS and all(issubclass(one, whole) for one in types)
+    if (alike and get_args(element)[-1:] in ((), (Any,))) or (
+        texts and types <= {str} and is_whole_text("".join(values))
+    ):
+        fits = values  # a corpus of passages, or a list of ids: the usual case takes no time
     else:
         fits = []
         for place, one in enumerate(values):

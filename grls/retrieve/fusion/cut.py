@@ -234,7 +234,6 @@ class CutRetriever:
         Raises:
             ConfigError: k is below 1, or the cut is not fitted yet.
         """
-        check_counts(k=k)
         return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
 
     @property

@@ -26,7 +26,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import FUSED, Fusion
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
@@ -115,7 +115,6 @@ class FusionRetriever:
             ConfigError: k is below 1.
         """
         queries = queries_of(queries)
-        check_counts(k=k)
         depth = k if self.fusion.method == "interleave" else self.depth or FUSED
         results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
         return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]

@@ -152,7 +152,6 @@ class HopsRetriever:
         Raises:
             ConfigError: k is below 1.
         """
-        check_counts(k=k)
         asked = queries_of(queries)
         chains = self.retrieve_chains(asked, allow)
         rankings = [pooled_ranking(beams, k) for beams in chains]

@@ -233,7 +233,6 @@ class RescoredRetriever:
             DataError: A query cannot be used by the first retriever, or is too long to be read whole with a
                 passage, and ``truncate_queries`` is not set.
         """
-        check_counts(k=k)
         asked = queries_of(queries)
         found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(asked, found)]
