@@ -15,7 +15,7 @@ from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
 from grls.errors import ConfigError
 from grls.io.extras import needing
-from grls.models.precision_names import Device, Precision
+from grls.models.precision_names import Device, PrecisionName
 from grls.retrieve.registry import Opening
 
 with needing("haystack", "the component of Haystack"):
@@ -50,7 +50,7 @@ class HaystackRetriever:
         filters: dict[str, Any] | None = None,
         where: str | None = None,
         device: Device = "auto",
-        precision: Precision = "float32",
+        precision: PrecisionName = "float32",
     ):
         self.retriever = retriever
         self.top_k = top_k

@@ -7,7 +7,7 @@ from pathlib import Path
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError
-from grls.models.precision_names import Device, Precision
+from grls.models.precision_names import Device, PrecisionName
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, load_retriever
 
@@ -18,7 +18,7 @@ def load(
     *,
     revision: str | None = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: PrecisionName = "float32",
 ) -> Searcher:
     """Open a retriever of any kind, with what is tuned in it.
 

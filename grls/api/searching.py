@@ -68,7 +68,7 @@ class Searching:
             self.retriever = retriever
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+    def search(
         self,
         queries: str | Query,
         k: Count = 10,
@@ -118,7 +118,7 @@ class Searching:
         return found[0] if isinstance(queries, str | Query) else found
 
     @overload
-    async def asearch(  # type: ignore[overload-overlap]  # see search
+    async def asearch(
         self,
         queries: str | Query,
         k: Count = 10,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from grls.data.inputs.arguments import UnfitError, fitted
 
 Precision = Literal["float32", "bfloat16", "float16-weights", "int8", "auto"]
+
+PrecisionName = Annotated[str, partial(fitted, kind=Precision)]
+"""A precision as a call gets it, which may be none."""
 
 Numbers = Literal["float32", "bfloat16"]
 """The precisions that every model supports."""

@@ -92,8 +92,8 @@ def test_values_of_other_libraries_become_plain() -> None:
         (
             ("a",),
             {"dept": 1},
-            "call has no argument 'dept'; did you mean depth? It takes depth, shares, method, name, k, flag, "
-            "ids, table, tell.",
+            "call has no argument 'dept'; did you mean depth? It takes depth, name, k, flag, ids, table, "
+            "tell, shares, method.",
         ),
     ],
 )

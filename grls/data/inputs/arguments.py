@@ -17,6 +17,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache, partial, wraps
 from inspect import Parameter, iscoroutinefunction, signature
+from numbers import Integral, Rational, Real
 from pathlib import Path, PurePath
 from types import NoneType, UnionType
 from typing import (
@@ -31,8 +32,6 @@ from typing import (
     get_type_hints,
     overload,
 )
-
-import numpy as np
 
 from grls.data.inputs.tables import list_from
 from grls.data.inputs.values import is_whole_text, short_repr
@@ -164,7 +163,8 @@ class _Kinds:
                 if one.kind is not Parameter.KEYWORD_ONLY:
                     self.by_place.append((one.name, kind))
         for cls in options:
-            self.by_name = {**get_type_hints(cls, include_extras=True), **self.by_name}
+            kinds = get_type_hints(cls, include_extras=True)
+            self.by_name |= {name: kind for name, kind in kinds.items() if name not in self.by_name}
 
     def arguments(
         self, call: str, args: Sequence[Any], named: Mapping[str, Any]
@@ -252,8 +252,6 @@ def fitted(value: Any, kind: Any) -> Any:
         if not callable(value) and kind is Callable:
             raise UnfitError("a function", value)
         return value
-    elif issubclass(kind, str):
-        pass
     elif issubclass(kind, Mapping):
         return _mapping(value, inner or (Any, Any))
     elif issubclass(kind, Iterable) and kind.__module__ in ("builtins", "collections.abc"):
@@ -264,13 +262,14 @@ def fitted(value: Any, kind: Any) -> Any:
 
 
 def _bool(value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
+    of_numpy = type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
+    if not isinstance(value, bool) and not of_numpy:  # the command line does without NumPy
         raise UnfitError(_SINGULAR[bool], value)
     return bool(value)
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         remedy = f"write {value}" if isinstance(value, str) and value.isascii() and value.isdigit() else ""
         raise UnfitError(_SINGULAR[int], value, remedy=remedy)
     if abs(int(value)) > _LARGEST:
@@ -279,9 +278,10 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    whole = isinstance(value, Integral)
+    if isinstance(value, bool) or not isinstance(value, Real) or (isinstance(value, Rational) and not whole):
         raise UnfitError(_SINGULAR[float], value)
-    if isinstance(value, int | np.integer):  # stays whole, as files of options have it
+    if whole:  # stays whole, as files of options have it
         return _int(value)
     if not math.isfinite(value):
         raise UnfitError("a finite number", value)
