@@ -46,7 +46,7 @@ def searched_later(searcher: grls.Searcher, *arguments: Any, **options: Any) -> 
         (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
         ((["\ud800"],), DataError, "without half characters"),
         ((io.StringIO("otter"),), DataError, "expected a list of texts or objects"),
-        (("otter", "3"), ConfigError, "k must be a whole number, got '3'"),
+        (("otter", "3"), ConfigError, "BM25.search: k must be a whole number, got '3'|BM25.asearch: k"),
         (("otter", 3.0), ConfigError, "k must be a whole number, got 3.0"),
         (("otter", True), ConfigError, "k must be a whole number, got True"),
         (("otter", 0), ConfigError, "k must be at least 1, got 0"),

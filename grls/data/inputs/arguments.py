@@ -118,20 +118,25 @@ def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] =
     """
     if call is None:
         return partial(checked, options=options)
-    name = call.__qualname__.removesuffix(".__init__")
+    of_object = next(iter(signature(call).parameters), "") == "self"
 
     @cache
     def kinds() -> _Kinds:
         return _Kinds(call, options)
 
+    def name(args: Sequence[Any]) -> str:
+        """What the user calls: a class, a method of the class of the object, or a function."""
+        whole = f"{type(args[0]).__name__}.{call.__name__}" if of_object and args else call.__qualname__
+        return whole.removesuffix(".__init__")
+
     @wraps(call)
     def door(*args: Any, **named: Any) -> Any:
-        args, named = kinds().arguments(name, args, named)
+        args, named = kinds().arguments(name(args), args, named)
         return call(*args, **named)
 
     @wraps(call)
     async def later(*args: Any, **named: Any) -> Any:
-        args, named = kinds().arguments(name, args, named)
+        args, named = kinds().arguments(name(args), args, named)
         return await call(*args, **named)
 
     return later if iscoroutinefunction(call) else door
