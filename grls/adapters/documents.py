@@ -1,10 +1,11 @@
-"""Hits as documents of other libraries."""
+"""Hits as documents of other libraries, and their queries, some of which may lack a text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from grls.data.inputs.values import json_value
 from grls.data.types import Hit
 
 
@@ -16,3 +17,11 @@ def metadata_of_hit(hit: Hit) -> dict[str, Any]:
 def titled(metadata: Mapping[str, Any], title: str) -> dict[str, Any]:
     """The metadata of a passage with its title as ``title``, if it has one."""
     return {**metadata, "title": title} if title else dict(metadata)
+
+
+def is_blank(text: Any) -> bool:
+    """Whether a query has no text: it is missing (None, NaN), or a rewriting step has left nothing of it.
+
+    Such a query has no results, in every adapter, and disturbs no other.
+    """
+    return json_value(text) is None or (isinstance(text, str) and not text.strip())

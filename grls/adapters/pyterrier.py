@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from grls.adapters.documents import is_blank
 from grls.api.searcher import Searcher
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Query
 from grls.io.extras import needing
 from grls.retrieve.hops.pool import returns_chain
-from grls.retrieve.queries import check_counts
 
 with needing("pyterrier", "the transformer for PyTerrier"):
     import pyterrier as pt
@@ -34,9 +35,9 @@ class PyTerrierRetriever(pt.Transformer):
         ConfigError: ``k`` is below 1.
     """
 
-    def __init__(self, searcher: Searcher, k: int = 1000, where: str | None = None, texts: bool = False):
+    @checked
+    def __init__(self, searcher: Searcher, k: Count = 1000, where: str | None = None, texts: bool = False):
         super().__init__()
-        check_counts(k=k)
         self.searcher = searcher
         self.k = k
         self.where = where
@@ -46,8 +47,12 @@ class PyTerrierRetriever(pt.Transformer):
         return f"{type(self).__name__}({self.searcher!r}, k={self.k}, where={self.where!r})"
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """The results of a frame of queries with the columns ``qid`` and ``query``."""
+        """The results of a frame of queries with the columns ``qid`` and ``query``.
+
+        A query without text (missing, or left empty by a step before) has no results.
+        """
         pt.validate.query_frame(inp, extra_columns=["query"])
+        inp = inp[~inp["query"].map(is_blank).astype(bool)]
         queries = [Query(str(name), text) for name, text in zip(inp["qid"], inp["query"], strict=True)]
         found = self.searcher.search(queries, self.k, where=self.where) if queries else []
         rankings = []

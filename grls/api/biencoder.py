@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from grls.api.building import build_searcher
 from grls.api.naming import named_as_called
-from grls.api.options import options_of
 from grls.api.recipes import biencoder_recipe
 from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import place_data, training_data
+from grls.data.inputs.arguments import Count, checked, options_of
 from grls.errors import ConfigError
 from grls.fitting.models import find_encoder
 from grls.index.options import LimitOptions
 from grls.io.extras import require
 from grls.io.recipes import recipe_values
 from grls.models.biencoder_kinds import Kind, Similarity
+from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter
@@ -50,18 +51,14 @@ class BiEncoder:
         ConfigError: There is no such model, or the kind or the similarity is unknown.
     """
 
+    @checked
     def __init__(
         self,
         name: str | Path,
         kind: Kind = "auto",
-        max_tokens: int | None = None,
+        max_tokens: Count | None = None,
         similarity: Similarity | None = None,
     ):
-        if kind not in ("auto", "sentence", "st5"):
-            raise ConfigError(f"kind must be auto, sentence or st5, got {kind!r}.")
-        if similarity not in (None, *get_args(Similarity)):
-            known = ", ".join(get_args(Similarity))
-            raise ConfigError(f"similarity must be one of {known}, or None, got {similarity!r}.")
         find_encoder(str(name))
         self.name = str(name)
         self.kind: Kind = kind
@@ -73,6 +70,7 @@ class BiEncoder:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    @checked(options=[BiEncoderOptions])
     def fit(
         self,
         corpus: Any,
@@ -155,8 +153,9 @@ class BiEncoder:
         trained.results, trained._place = {"biencoder": made}, place
         return trained
 
+    @checked
     def index(
-        self, corpus: Any, output: str | Path | None = None, batch_size: int = 32, device: str = "auto"
+        self, corpus: Any, output: str | Path | None = None, batch_size: Count = 32, device: Device = "auto"
     ) -> Searcher:
         """Embed a corpus, to search it.
 

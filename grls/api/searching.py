@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any, Self, overload
 
 from grls.api.batching import Batches
+from grls.api.naming import named_as_called
 from grls.api.streaming import StreamedHop, stream_hops
 from grls.api.temporary import HeldFolder
 from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only, both, where
-from grls.data.inputs.values import id_text, short_repr
+from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.queries import SOURCE
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.hops.pool import search_hits
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.queries import place_of, queries_of
 from grls.retrieve.registry import Opening, load_retriever
 
 
@@ -90,37 +92,40 @@ class Searching:
             self.retriever = retriever
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+    def search(
         self,
         queries: str | Query,
-        k: int = 10,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit]: ...
 
     @overload
     def search(
         self,
-        queries: Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[list[Hit]]: ...
 
+    @checked
     def search(
         self,
-        queries: str | Query | Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit] | list[list[Hit]]:
         """The best passages of a query, or of each of several; with ``fixed`` and ``dynamic`` hops the chain.
 
         Args:
-            queries: A query, or a list of queries. Many at once are much faster than one after another.
+            queries: A query, or several: a list of texts or of ``Query``, or any other form that ``tune``
+                takes (:func:`~grls.data.inputs.queries.queries_from`), such as a data frame. Many at once are
+                much faster than one after another.
             k: Largest number of hits of a query, at least 1.
             where: A filter over the metadata of passages, such as ``"year>=2000"`` (:mod:`grls.data.where`).
             allow: Ids of the passages that may be found; None: all.
@@ -134,52 +139,52 @@ class Searching:
             ConfigError: ``k`` is no positive number, or a filter cannot be read.
             DataError: A query is empty, or an allowed passage is not in the corpus.
         """
-        check_counts(k=k)
         hits = self._search(_listed(queries), k, filter_of(where, allow))
         found = with_texts(hits, self.corpus)
         return found[0] if isinstance(queries, str | Query) else found
 
     @overload
-    async def asearch(  # type: ignore[overload-overlap]  # see search
+    async def asearch(
         self,
         queries: str | Query,
-        k: int = 10,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit]: ...
 
     @overload
     async def asearch(
         self,
-        queries: Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[list[Hit]]: ...
 
+    @checked
     async def asearch(
         self,
-        queries: str | Query | Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit] | list[list[Hit]]:
         """:meth:`search` in asynchronous code; what comes in at the same time is searched as one batch.
 
         Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
         disturb the others. A thread searches, which starts with the first request and ends with the searcher.
         """
-        check_counts(k=k)
         allowed = filter_of(where, allow)
         hits = await self._batches.ask(self._search, _listed(queries), k, allowed)
         found = with_texts(hits, self.corpus)
         return found[0] if isinstance(queries, str | Query) else found
 
+    @checked
     def stream(
-        self, query: str | Query, *, where: str | None = None, allow: Collection[str] | None = None
+        self, query: str | Query, *, where: str | None = None, allow: Collection[str | int] | None = None
     ) -> Iterator[StreamedHop]:
         """The hops of a query as they are found, until DONE or the most hops.
 
@@ -197,14 +202,13 @@ class Searching:
             ConfigError: A filter cannot be read.
             DataError: The query is empty.
         """
-        if not isinstance(query, str | Query):
-            raise DataError(f"stream takes one query, a text or a Query, got {query!r}.")
-        _listed(query)
-        return self._streamed(query, filter_of(where, allow))
+        (asked,) = _listed(query)
+        return self._streamed(asked, filter_of(where, allow))
 
     def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
         """The hops; it holds the searcher, and so its folder."""
-        yield from stream_hops(self.retriever, query, allow, self.turn)
+        with named_as_called("this retriever", self.place):
+            yield from stream_hops(self.retriever, query, allow, self.turn)
 
     def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
         """The rankings of queries that measures read: chains are pooled, and hits have no texts.
@@ -213,50 +217,38 @@ class Searching:
             ConfigError: ``k`` is no positive number.
             DataError: A query is empty.
         """
-        with self.turn:
+        with self.turn, named_as_called("this retriever", self.place):
             return self.retriever.retrieve(_listed(queries), k)
 
     def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self.turn:
+        with self.turn, named_as_called("this retriever", self.place):
             return search_hits(self.retriever, queries, k, allow)
 
 
-def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:
+def _listed(queries: Any) -> list[Query]:
     """Queries as a list; a query alone becomes a list of one.
 
     Raises:
         DataError: There is something else, or a query without text.
     """
-    if isinstance(queries, str | Query):
-        queries = [queries]
-    elif isinstance(queries, Mapping) or not isinstance(queries, Iterable):
-        raise DataError(
-            f"expected a query or a list of queries, got {short_repr(queries)}; of a dict search for the "
-            "list of its values."
-        )
-    asked = list(queries)
-    for place, query in enumerate(queries_of(asked)):
+    asked = queries_of([queries] if isinstance(queries, str | Query) else queries)
+    for place, query in enumerate(asked):
         if not query.text.strip():
-            raise DataError(f"query {place}: its text is empty; give it a text.")
+            raise DataError(f"{place_of(query, place)}: its text is empty; give it a text.", SOURCE)
     return asked
 
 
-def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | None:
+def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Filter | None:
     """The filter of a condition over metadata and of allowed ids; None: every passage may be found.
 
     Raises:
         ConfigError: The condition cannot be read.
-        DataError: An id is neither a text nor a whole number.
     """
-    if isinstance(allow, str):
-        raise ConfigError(f"allow takes passage ids as a list or set, got the text {allow!r}.")
+    try:
+        rule = None if condition is None else where(condition)
+    except ConfigError as error:
+        raise ConfigError(f"where: {error}") from None
     return both(
-        None if condition is None else where(condition),
-        None
-        if allow is None
-        else Only(
-            frozenset(
-                one if one and type(one) is str else id_text(one, "a passage", "allow") for one in allow
-            )
-        ),
+        rule,
+        None if allow is None else Only(frozenset(map(str, allow))),
     )

@@ -59,8 +59,8 @@ class Only(Filter):
         if None in numbers:
             name = min(one for one, number in zip(ids, numbers, strict=True) if number is None)
             raise DataError(
-                f"a filter names the passage id {name!r}, which is not in {corpus.source}; correct or "
-                "remove the id."
+                f"allow: a filter names the passage id {name!r}, which is not in {corpus.source}; correct "
+                "or remove the id."
             )
         return np.sort(np.array(numbers, dtype=np.int64))
 

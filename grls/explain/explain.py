@@ -97,8 +97,9 @@ class Explainer:
         for name, number in zip(ids, numbers, strict=True):
             if number is None and name != DONE_ID:
                 raise DataError(
-                    f"passage id {name!r} is not in the retriever's corpus ({len(self.generator.corpus):,} "
-                    "passages); give another id, or build the retriever again with `grls index`."
+                    f"gold: the passage id {name!r} is not in the retriever's corpus "
+                    f"({len(self.generator.corpus):,} passages); give another id, or build the retriever "
+                    "again with `grls index`."
                 )
             known.append(self.generator.done if number is None else number)
         return known

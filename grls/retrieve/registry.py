@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.arguments import checked
+from grls.data.inputs.values import json_value
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.plugins import VARIABLE, load_plugins
@@ -164,6 +166,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         ) from error
 
 
+@checked
 def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
     """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json`` (absent: generative).
 
@@ -285,7 +288,8 @@ def create(
     """
     refuse_foreign(folder, MANIFEST)
     refuse_unwritable(folder, folder=True)
-    spec = json.loads(json.dumps({"format": FORMAT, "kind": kind, **content}))
+    text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
+    spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
     place = Path(folder).resolve()
     how = _entering(how or Opening(), place)
     english = with_languages(spec, place)

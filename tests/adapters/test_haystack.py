@@ -119,6 +119,11 @@ def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path
     assert (again.retriever.how.device, again.retriever.how.precision) == ("cpu", "bfloat16")
 
 
+def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
+    component = HaystackRetriever(searcher)
+    assert component.run(" ") == asyncio.run(component.run_async("")) == {"documents": []}
+
+
 def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="top_k must be at least 1"):
         HaystackRetriever(searcher, top_k=0)

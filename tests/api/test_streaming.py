@@ -181,7 +181,7 @@ def test_filters_bind_every_hop(kinds: Path) -> None:
 
 def test_bad_input(kinds: Path) -> None:
     searcher = hops_of(kinds / "dense", steps="fixed", max=3)
-    with pytest.raises(DataError, match="one query"):
+    with pytest.raises(ConfigError, match=r"Searcher\.stream: query must be a text or a Query, got"):
         searcher.stream(["one", "two"])  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
         searcher.stream("one", where="year>>")

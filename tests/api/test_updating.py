@@ -202,9 +202,9 @@ def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
         dense.updated(remove=["zebra"])
     with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
         dense.updated()
-    with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the text 'r0'"):
+    with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 'r0'; write"):
         dense.updated(remove="r0")
-    with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the value 7"):
+    with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 7"):
         dense.updated(remove=7)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
         dense.updated(remove=None)

@@ -26,6 +26,7 @@ import numpy as np
 from grls.cluster.places import alone_at_shards
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array_files import map_array
@@ -219,7 +220,8 @@ class DenseRetriever(EncodedRetriever):
             shutil.rmtree(self._work, ignore_errors=True)
             self._work = None
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
 
         Equal scores go in the order of the corpus. DONE is not among the passages.

@@ -33,6 +33,7 @@ from sklearn.preprocessing import StandardScaler
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
@@ -227,13 +228,13 @@ class CutRetriever:
         """The fingerprint of the rankings before they are cut."""
         return unended_fingerprint(self.retriever)
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, as the retriever ranks them.
 
         Raises:
             ConfigError: k is below 1, or the cut is not fitted yet.
         """
-        check_counts(k=k)
         return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
 
     @property

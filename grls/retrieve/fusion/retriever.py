@@ -20,12 +20,13 @@ from typing import Any, Literal
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import FUSED, Fusion
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
 
@@ -106,14 +107,14 @@ class FusionRetriever:
         """The fingerprints of the members."""
         return _members_fingerprint(self.members)
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:
             ConfigError: k is below 1.
         """
         queries = queries_of(queries)
-        check_counts(k=k)
         depth = k if self.fusion.method == "interleave" else self.depth or FUSED
         results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
         return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]

@@ -38,6 +38,7 @@ from typing import Any, NamedTuple, cast
 from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import IN_CHAINS, Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
@@ -185,7 +186,8 @@ class RankedHops:
             **{name: value for name in _LATER if (value := getattr(self.hops, name)) is not None},
         }
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, the likeliest first.
 
         Args:

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
 from grls.io.counts import counted
@@ -141,7 +142,8 @@ class HopsRetriever:
         search = {name: value for name, value in record.items() if name not in _END}
         return f"{unended_fingerprint(self.retriever)} {json.dumps(search)}"
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.
 
         Chains of a fixed number of hops with fewer passages are filled up by a single step. ``Hit.score`` is
@@ -150,7 +152,6 @@ class HopsRetriever:
         Raises:
             ConfigError: k is below 1.
         """
-        check_counts(k=k)
         asked = queries_of(queries)
         chains = self.retrieve_chains(asked, allow)
         rankings = [pooled_ranking(beams, k) for beams in chains]

@@ -29,6 +29,7 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each, resolved
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
@@ -257,7 +258,8 @@ class HybridRetriever(JoinsSearch):
         """Whether it was trained with DONE: not known of a generator."""
         return None
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Args:

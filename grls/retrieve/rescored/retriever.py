@@ -19,6 +19,7 @@ from sentence_transformers import CrossEncoder
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
@@ -227,7 +228,8 @@ class RescoredRetriever:
         logits = self._reread.logits(self._asked(queries, evidence), rankings, queries)
         return list(zip(rankings, logits, strict=True))
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:
@@ -235,7 +237,6 @@ class RescoredRetriever:
             DataError: A query cannot be used by the first retriever, or is too long to be read whole with a
                 passage, and ``truncate_queries`` is not set.
         """
-        check_counts(k=k)
         asked = queries_of(queries)
         found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(asked, found)]
