@@ -24,22 +24,18 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    ParamSpec,
     TypeVar,
     Union,
     get_args,
     get_origin,
     get_type_hints,
-    overload,
 )
 
 from grls.data.inputs.tables import list_from
 from grls.data.inputs.values import is_whole_text, short_repr
 from grls.errors import ConfigError
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Options = TypeVar("Options")
+Filled = TypeVar("Filled")
 
 _LARGEST = 2**63 - 1
 """The largest whole number of NumPy, faiss and torch."""
@@ -96,14 +92,6 @@ def _at_least_1(value: Any) -> int:
 
 Count = Annotated[int, _at_least_1]
 """A whole number of at least 1."""
-
-
-@overload
-def checked(call: Callable[P, R]) -> Callable[P, R]: ...
-
-
-@overload
-def checked(*, options: Sequence[type]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] = ()) -> Any:
@@ -218,7 +206,7 @@ def refuse_unknown(call: str, names: Iterable[str], known: Collection[str]) -> N
             raise ConfigError(f"{call} has no argument {name!r}{meant} It takes {listed}.")
 
 
-def options_of(cls: type[Options], values: Mapping[str, Any], call: str) -> Options:
+def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Filled:
     """A dataclass of options from options by name.
 
     Raises:
