@@ -164,7 +164,7 @@ class _Kinds:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, checked."""
         if not self.anything:
-            refuse_unknown(call, named, [name for name in self.by_name if name != "self"])
+            refuse_unknown_arguments(call, named, [name for name in self.by_name if name != "self"])
         values = [fitted_argument(call, *one, value) for one, value in zip(self.by_place, args, strict=False)]
         rest = args[len(values) :]
         if self.more is None:
@@ -192,7 +192,7 @@ def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
         raise ConfigError(f"{call}: {error.said_of(name)}") from None
 
 
-def refuse_unknown(call: str, names: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[str]) -> None:
     """Refuse arguments that a call does not have.
 
     Raises:
@@ -212,7 +212,7 @@ def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Fille
     Raises:
         ConfigError: An option is unknown, lacking, or has a value that cannot work.
     """
-    refuse_unknown(call, values, [one.name for one in fields(cls)])  # type: ignore[arg-type]
+    refuse_unknown_arguments(call, values, [one.name for one in fields(cls)])  # type: ignore[arg-type]
     kinds = get_type_hints(cls, include_extras=True)
     return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
 
