@@ -26,6 +26,7 @@ from typing import (
     Literal,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -36,6 +37,7 @@ from grls.data.inputs.values import is_whole_text, short_repr
 from grls.errors import ConfigError
 
 Filled = TypeVar("Filled")
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 _LARGEST = 2**63 - 1
 """The largest whole number of NumPy, faiss and torch."""
@@ -94,7 +96,7 @@ Count = Annotated[int, _at_least_1]
 """A whole number of at least 1."""
 
 
-def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] = ()) -> Any:
+def checked(call: Call, options: Sequence[type] = ()) -> Call:
     """A function that checks its arguments first.
 
     Args:
@@ -104,8 +106,6 @@ def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] =
     Raises:
         ConfigError: (of the function) An argument is unknown, or not of its type.
     """
-    if call is None:
-        return partial(checked, options=options)
     of_object = next(iter(signature(call).parameters), "") == "self"
 
     @cache
@@ -127,7 +127,12 @@ def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] =
         args, named = kinds().arguments(name(args), args, named)
         return await call(*args, **named)
 
-    return later if iscoroutinefunction(call) else door
+    return cast(Call, later if iscoroutinefunction(call) else door)
+
+
+def checked_options(*options: type) -> Callable[[Call], Call]:
+    """:func:`checked` for a function whose ``**options`` are the fields of dataclasses."""
+    return partial(checked, options=options)
 
 
 class _Kinds:
