@@ -11,7 +11,7 @@ from grls.api.recipes import biencoder_recipe
 from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import place_data, training_data
-from grls.data.inputs.arguments import Count, checked, options_of
+from grls.data.inputs.arguments import Count, checked, checked_options, options_of
 from grls.errors import ConfigError
 from grls.fitting.models import find_encoder
 from grls.index.options import LimitOptions
@@ -70,7 +70,7 @@ class BiEncoder:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    @checked(options=[BiEncoderOptions])
+    @checked_options(BiEncoderOptions)
     def fit(
         self,
         corpus: Any,

@@ -12,7 +12,7 @@ from grls.api.naming import named_as_called
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
-from grls.data.inputs.arguments import checked
+from grls.data.inputs.arguments import checked_options
 from grls.data.inputs.corpora import corpus_of
 from grls.data.inputs.folders import write_splits
 from grls.data.inputs.values import existing_path
@@ -65,7 +65,7 @@ class FitResult:
         return f"{type(self).__name__}({str(self.output)!r})\n{self.run.text()}"
 
 
-@checked(options=[FitOptions])
+@checked_options(FitOptions)
 def fit(
     corpus: Any,
     queries: Any = None,

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from grls.api.composing import fusion_writer
 from grls.api.searcher import Searcher, argument_names, member_names
-from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.arguments import Count, checked_options
 from grls.errors import ConfigError
 from grls.retrieve.fusion.fuse import Fusion, Method
 
 
-@checked(options=[Fusion])
+@checked_options(Fusion)
 def fuse(
     searchers: Sequence[Searcher | str | Path],
     *,

@@ -14,7 +14,7 @@ from grls.api.recipes import generator_recipe
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import training_data
-from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.errors import ConfigError
 from grls.fitting.models import find_writer
 from grls.index.options import IndexOptions, LimitOptions
@@ -133,7 +133,7 @@ class Generator:
         trained.results, trained._place = results, place
         return trained
 
-    @checked(options=[IndexOptions, LimitOptions])
+    @checked_options(IndexOptions, LimitOptions)
     def index(
         self, corpus: Any, output: str | Path | None = None, *, device: Device = "auto", **options: Any
     ) -> Searcher:

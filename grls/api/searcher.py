@@ -15,7 +15,7 @@ from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writ
 from grls.api.naming import named_as_called
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
-from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.types import Query
 from grls.retrieve.card import CardOptions
 from grls.retrieve.hops.options import HopOptions, HopSteps
@@ -34,7 +34,7 @@ class Searcher(Searching):
     them anew.
     """
 
-    @checked(options=[PriorOptions])
+    @checked_options(PriorOptions)
     def with_priors(
         self,
         *priors: Searcher | str | Path,
@@ -58,7 +58,7 @@ class Searcher(Searching):
         names = {**self._named(), **argument_names("priors", priors)}
         return self.composed("with_priors", write, [self, *_searchers(priors)], output, names)
 
-    @checked(options=[HopOptions])
+    @checked_options(HopOptions)
     def hops(
         self, max: Count = 4, steps: HopSteps = "ranked", *, output: str | Path | None = None, **options: Any
     ) -> Searcher:
@@ -77,7 +77,7 @@ class Searcher(Searching):
             write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
         return self.composed("hops", write, [self], output, self._named())
 
-    @checked(options=[Rereading])
+    @checked_options(Rereading)
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
         """This retriever, with its best passages rescored by a cross-encoder.
 
@@ -93,7 +93,7 @@ class Searcher(Searching):
         names = {**self._named(), **argument_names("model", [model])}
         return self.composed("rescored", write, [self], output, names)
 
-    @checked(options=[TuneOptions])
+    @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
         """Tune all that the folder has on development queries, and write it there.
 
@@ -208,7 +208,7 @@ class Searcher(Searching):
             pack_folder(self.folder, folder)
         return Path(folder)
 
-    @checked(options=[CardOptions])
+    @checked_options(CardOptions)
     def push_to_hub(self, name: str, private: bool = False, **options: Any) -> str:
         """Upload a copy of the retriever that needs nothing else, with a model card.
 

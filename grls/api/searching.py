@@ -21,7 +21,7 @@ from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.hops.pool import search_hits
-from grls.retrieve.queries import place_of, queries_of
+from grls.retrieve.queries import queries_of, query_place
 from grls.retrieve.registry import Opening, load_retriever
 
 
@@ -234,7 +234,7 @@ def _listed(queries: Any) -> list[Query]:
     asked = queries_of([queries] if isinstance(queries, str | Query) else queries)
     for place, query in enumerate(asked):
         if not query.text.strip():
-            raise DataError(f"{place_of(query, place)}: its text is empty; give it a text.", SOURCE)
+            raise DataError(f"{query_place(query, place)}: its text is empty; give it a text.", SOURCE)
     return asked
 
 

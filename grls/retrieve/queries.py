@@ -65,11 +65,11 @@ def queries_of(queries: Any) -> list[Query]:
             try:
                 fitted(getattr(query, name), kind)
             except UnfitError as error:
-                raise DataError(error.said_of(f"{place_of(query, place)}: its {name}"), SOURCE) from None
+                raise DataError(error.said_of(f"{query_place(query, place)}: its {name}"), SOURCE) from None
     return asked
 
 
-def place_of(query: Query, place: int) -> str:
+def query_place(query: Query, place: int) -> str:
     """What a query is called in errors: its place in the call, and its id where that says more."""
     return f"query {place}" if query.id == str(place) else f"query {place} ({query.id!r})"
 

@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from grls.data.inputs.arguments import Count, checked, fitted, options_of
+from grls.data.inputs.arguments import Count, checked, checked_options, fitted, options_of
 from grls.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ class Extra:
     method: Literal["sum", "rrf"] = "sum"
 
 
-@checked(options=[Extra])
+@checked_options(Extra)
 def call(
     name: str | Path,
     k: Count = 10,

@@ -24,22 +24,20 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    ParamSpec,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
-    overload,
 )
 
 from grls.data.inputs.tables import list_from
 from grls.data.inputs.values import is_whole_text, short_repr
 from grls.errors import ConfigError
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Options = TypeVar("Options")
+Filled = TypeVar("Filled")
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 _LARGEST = 2**63 - 1
 """The largest whole number of NumPy, faiss and torch."""
@@ -98,15 +96,7 @@ Count = Annotated[int, _at_least_1]
 """A whole number of at least 1."""
 
 
-@overload
-def checked(call: Callable[P, R]) -> Callable[P, R]: ...
-
-
-@overload
-def checked(*, options: Sequence[type]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-
-
-def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] = ()) -> Any:
+def checked(call: Call, options: Sequence[type] = ()) -> Call:
     """A function that checks its arguments first.
 
     Args:
@@ -116,8 +106,6 @@ def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] =
     Raises:
         ConfigError: (of the function) An argument is unknown, or not of its type.
     """
-    if call is None:
-        return partial(checked, options=options)
     of_object = next(iter(signature(call).parameters), "") == "self"
 
     @cache
@@ -139,7 +127,12 @@ def checked(call: Callable[..., Any] | None = None, *, options: Sequence[type] =
         args, named = kinds().arguments(name(args), args, named)
         return await call(*args, **named)
 
-    return later if iscoroutinefunction(call) else door
+    return cast(Call, later if iscoroutinefunction(call) else door)
+
+
+def checked_options(*options: type) -> Callable[[Call], Call]:
+    """:func:`checked` for a function whose ``**options`` are the fields of dataclasses."""
+    return partial(checked, options=options)
 
 
 class _Kinds:
@@ -176,7 +169,7 @@ class _Kinds:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, checked."""
         if not self.anything:
-            refuse_unknown(call, named, [name for name in self.by_name if name != "self"])
+            refuse_unknown_arguments(call, named, [name for name in self.by_name if name != "self"])
         values = [fitted_argument(call, *one, value) for one, value in zip(self.by_place, args, strict=False)]
         rest = args[len(values) :]
         if self.more is None:
@@ -204,7 +197,7 @@ def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
         raise ConfigError(f"{call}: {error.said_of(name)}") from None
 
 
-def refuse_unknown(call: str, names: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[str]) -> None:
     """Refuse arguments that a call does not have.
 
     Raises:
@@ -218,13 +211,13 @@ def refuse_unknown(call: str, names: Iterable[str], known: Collection[str]) -> N
             raise ConfigError(f"{call} has no argument {name!r}{meant} It takes {listed}.")
 
 
-def options_of(cls: type[Options], values: Mapping[str, Any], call: str) -> Options:
+def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Filled:
     """A dataclass of options from options by name.
 
     Raises:
         ConfigError: An option is unknown, lacking, or has a value that cannot work.
     """
-    refuse_unknown(call, values, [one.name for one in fields(cls)])  # type: ignore[arg-type]
+    refuse_unknown_arguments(call, values, [one.name for one in fields(cls)])  # type: ignore[arg-type]
     kinds = get_type_hints(cls, include_extras=True)
     return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
 
