@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from typing import Protocol
 
 import regex
 import Stemmer
@@ -75,6 +76,14 @@ _SAMPLED = 200
 """The language is guessed from this many passages at the start of the corpus, and as many spread over it."""
 
 
+class Numbered(Protocol):
+    """Passages by their numbers: a corpus, or a list."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Passage: ...
+
+
 @dataclass(frozen=True)
 class Analyzer:
     """How texts become words, for passages and queries alike.
@@ -90,7 +99,7 @@ class Analyzer:
     stem: bool = False
     stop_words: bool = True
 
-    def of(self, passages: Sequence[Passage]) -> Analyzer:
+    def of(self, passages: Numbered) -> Analyzer:
         """The same analyzer with a language; ``auto``: guessed from passages, with a warning if not English.
 
         Raises:
@@ -113,7 +122,7 @@ class Analyzer:
         return analyzer
 
     @classmethod
-    def guessed(cls, passages: Sequence[Passage]) -> Analyzer:
+    def guessed(cls, passages: Numbered) -> Analyzer:
         """The default analyzer with a language that is guessed from passages, without a warning."""
         return cls(_guessed(passages) or "en")
 
@@ -245,7 +254,7 @@ def count(text: str) -> int:
     return total
 
 
-def _guessed(passages: Sequence[Passage]) -> str | None:
+def _guessed(passages: Numbered) -> str | None:
     step = max(1, len(passages) // _SAMPLED)
     numbers = (*range(min(_SAMPLED, len(passages))), *range(_SAMPLED, len(passages), step))
     return guess(f"{passage.title} {passage.text}" for passage in map(passages.__getitem__, numbers))

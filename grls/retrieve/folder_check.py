@@ -25,9 +25,16 @@ from grls.io.terminal import visible
 from grls.models.precision_names import Device
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
 from grls.retrieve.checksums import CHECKSUMS, compare_checksums
-from grls.retrieve.pack import member_slots
 from grls.retrieve.registry import BM25, Opening, class_of, load_retriever
-from grls.retrieve.spec import MANIFEST, followed, is_retriever, linked, member_path, read_spec
+from grls.retrieve.spec import (
+    MANIFEST,
+    followed,
+    is_retriever,
+    linked,
+    member_path,
+    member_slots,
+    read_spec,
+)
 
 _ASKED, _DEPTH = 3, 5
 """Passages whose texts are asked as queries, and hits asked for."""
