@@ -76,7 +76,7 @@ _SAMPLED = 200
 """The language is guessed from this many passages at the start of the corpus, and as many spread over it."""
 
 
-class Numbered(Protocol):
+class PassagesByNumber(Protocol):
     """Passages by their numbers: a corpus, or a list."""
 
     def __len__(self) -> int: ...
@@ -99,7 +99,7 @@ class Analyzer:
     stem: bool = False
     stop_words: bool = True
 
-    def of(self, passages: Numbered) -> Analyzer:
+    def of(self, passages: PassagesByNumber) -> Analyzer:
         """The same analyzer with a language; ``auto``: guessed from passages, with a warning if not English.
 
         Raises:
@@ -122,7 +122,7 @@ class Analyzer:
         return analyzer
 
     @classmethod
-    def guessed(cls, passages: Numbered) -> Analyzer:
+    def guessed(cls, passages: PassagesByNumber) -> Analyzer:
         """The default analyzer with a language that is guessed from passages, without a warning."""
         return cls(_guessed(passages) or "en")
 
@@ -254,7 +254,7 @@ def count(text: str) -> int:
     return total
 
 
-def _guessed(passages: Numbered) -> str | None:
+def _guessed(passages: PassagesByNumber) -> str | None:
     step = max(1, len(passages) // _SAMPLED)
     numbers = (*range(min(_SAMPLED, len(passages))), *range(_SAMPLED, len(passages), step))
     return guess(f"{passage.title} {passage.text}" for passage in map(passages.__getitem__, numbers))
