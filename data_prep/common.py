@@ -295,7 +295,7 @@ def describe(numbers: Statistics) -> str:
 
 
 def finish(out: Path, data: Dataset, tokenizer: Path | None = None) -> Statistics:
-    """Check the queries, write the data set, print its statistics.
+    """Check the queries, write the data set, print its statistics; a split without a query is not written.
 
     Raises:
         DataError: A query text stands in two splits, a query has no text, or two have one id.
@@ -305,8 +305,12 @@ def finish(out: Path, data: Dataset, tokenizer: Path | None = None) -> Statistic
     refuse_unreadable(data)
     refuse_leaks(data)
     numbers = statistics(data, tokenizer)
-    write_dataset(out, data.passages, data.queries, data.qrels)
+    qrels = {name: judged for name, judged in data.qrels.items() if judged}
+    write_dataset(out, data.passages, data.queries, qrels)
     print(f"{describe(numbers)}\n{'written to':<20} {out}")
+    empty = [name for name in data.qrels if name not in qrels]
+    if empty:
+        print(f"{'no query in':<20} {', '.join(empty)}: not written")
     return numbers
 
 

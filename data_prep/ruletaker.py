@@ -3,9 +3,10 @@
 The corpus holds the fact of every (subject, predicate) and the rules. Grammar: ``grls.evaluation.ruletaker``.
 Predicates are attributes (``is kind``) and, as an option, relations (``chases the mouse``). Rules have a
 variable or, as an option, one named subject (no rule leads from one subject to another). A query names its
-start facts and asks why the goal holds. Its evidence is a shortest proof in forward order (facts before the
-rule that needs them, the last rule concludes the goal), and its metadata hold the start facts' ids, the goal
-and other proofs. Every start fact of a query is needed. The split is by query: a question about one subject
+start facts and asks why the goal holds. Its evidence is a proof with fewest rules in forward order (facts
+before the rule that needs them, the last rule concludes the goal; a statement stands as often as it is used,
+as algorithm 3 of arXiv 2204.13596 counts), and its metadata hold the start facts' ids, the goal and other
+proofs. Every start fact of a query is needed. The split is by query: a question about one subject
 stands in one split, and the same question about another subject may stand in another split (the command
 prints the share).
 """
@@ -114,7 +115,7 @@ def proofs_by_goal(rules: Iterable[Rule], max_depth: int, max_proofs: int) -> di
         max_proofs: Most proofs a goal.
 
     Returns:
-        Goal -> proofs in forward order, the shortest first.
+        Goal -> proofs in forward order, those of fewest rules first.
     """
     concluding: dict[str, list[Rule]] = {}
     for rule in rules:
@@ -125,7 +126,7 @@ def proofs_by_goal(rules: Iterable[Rule], max_depth: int, max_proofs: int) -> di
             proof = _forward(predicate, chosen) if len(chosen) == depth else None
             if proof is None:
                 continue
-            start = tuple(sorted(step for step in proof if isinstance(step, str)))
+            start = tuple(sorted({step for step in proof if isinstance(step, str)}))
             known = proved.setdefault((start, predicate), [])
             if len(known) < max_proofs:
                 known.append(proof)
@@ -162,24 +163,20 @@ def _derivations(
             yield from _derivations(rest + rule.premises, {**chosen, first: rule}, start, concluding, depth)
 
 
-def _forward(goal: str, chosen: Mapping[str, Rule]) -> Proof | None:
-    """The chosen rules and the facts that they need in forward order; None for a cycle."""
+def _forward(goal: str, chosen: Mapping[str, Rule], above: tuple[str, ...] = ()) -> Proof | None:
+    """The chosen rules and the facts that they need in forward order, as often as used; None for a cycle."""
+    if goal in above:
+        return None
+    rule = chosen.get(goal)
+    if rule is None:
+        return (goal,)
     steps: list[str | Rule] = []
-    done: set[str] = set()
-
-    def write(predicate: str, above: tuple[str, ...]) -> bool:
-        if predicate in above:
-            return False
-        if predicate in done:
-            return True
-        rule = chosen.get(predicate)
-        if rule and not all(write(premise, (*above, predicate)) for premise in rule.premises):
-            return False
-        steps.append(rule or predicate)
-        done.add(predicate)
-        return True
-
-    return tuple(steps) if write(goal, ()) else None
+    for premise in rule.premises:
+        proof = _forward(premise, chosen, (*above, goal))
+        if proof is None:
+            return None
+        steps += proof
+    return (*steps, rule)
 
 
 def _superfluous(goal: Goal, proved: Mapping[Goal, object]) -> bool:

@@ -54,14 +54,14 @@ class Place:
     @cached_property
     def dense(self) -> Path:
         """A bi-encoder's folder."""
-        encoder = BiEncoderModel.load(str(self.bert), device="cpu")
+        encoder = BiEncoderModel.load(str(self.bert), device="cpu", similarity="dot")
         DenseRetriever.assemble(encoder, Corpus.read(self.data)).save_pretrained(self.folder / "dense")
         return self.folder / "dense"
 
     @cached_property
     def dense_done(self) -> Path:
         """A bi-encoder's folder with an embedding of DONE."""
-        BiEncoderModel.load(str(self.bert), device="cpu").save(self.folder / "bert-done")
+        BiEncoderModel.load(str(self.bert), device="cpu", similarity="dot").save(self.folder / "bert-done")
         made = ["index", f"{self.folder / 'bert-done'}", f"--corpus={self.data}", "--device=cpu"]
         called(*made, f"--output={self.folder / 'dense-done'}")
         return self.folder / "dense-done"

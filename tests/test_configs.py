@@ -21,10 +21,11 @@ from data_prep.common import run as run_preparation
 from data_prep.ruletaker import prepare
 from data_prep.theory import TheoryOptions
 from grls.cli import VERBS, main
+from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import train_tokenizer
+from grls.models.load.build import load_tokenizer, train_tokenizer
 from grls.retrieve.dense.retriever import DenseRetriever
 
 ROOT = Path(__file__).parents[1]
@@ -124,6 +125,7 @@ def test_every_config_is_run_here() -> None:
     read = {word.removeprefix("configs/")[:-5] for word in words if word.startswith("configs/")}
     others = {"fusion", "sparse", "multi-vector"}  # in test_ensemble.py and test_encoded.py
     others |= {f"prepare/{name}" for name in MADE}
+    others |= {f"paper/dsp-{name}" for name in PROGRAMS}
     others |= {f"single-step/{stage}" for stage in ("biencoder", "chains")}  # in test_single_step_recipe
     assert shipped == trained | named | read | others
 
@@ -180,6 +182,9 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
         ) == expected
         schedule = ("constant", 0.0) if stage == "memorise" else ("linear", 0.1)
         assert (model["optimizer"], model["schedule"], model["warmup"]) == ("adafactor", *schedule)
+    assert main(["index", "runs/retrieve/model", "--corpus=data/mine", "--output=runs/retriever"]) == 0
+    for folder in ("memorise", "retrieve", "retriever"):
+        assert Codec(load_tokenizer(f"runs/{folder}/model")).closes == (name == "paper"), folder
     layers = [f"--config=configs/{layer}.yaml" for layer in ("biencoder", f"{name}/biencoder")]
     generator = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
     given = ["--data=data/mine", "--output=runs/bi", "--source=null", "--kind=auto", "--fit.max_steps=1"]
@@ -187,6 +192,50 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
     used = json.loads((workplace / "runs/bi/logs.json").read_text())["settings"]
     assert (used["epochs"], used["batch_size"], used["learning_rate"]) == SETTINGS[name]["biencoder"]
     assert (used["optimizer"], used["schedule"], used["warmup"]) == ("adafactor", "linear", 0.1)
+
+
+def test_the_papers_window_of_ralm(workplace: Path) -> None:
+    """Stride, query and window of arXiv 2302.00083, and a text that is cut by what exceeds the window."""
+    small(workplace / "data" / "mine")
+    language_model(workplace, "data/mine")
+    Path("test.txt").write_text("anna is quiet . bob is kind . " * 200)
+    given = ["--model=lm", "--text=test.txt", "--data=data/mine", "--retriever=bm25", "--output=runs/ralm"]
+    layer = ["--config", "configs/paper/ralm.yaml", "--device=cpu", "--limit=1100"]
+    assert main(["ralm", *layer, *given, "--rerank.by=oracle"]) == 0
+    used = json.loads((workplace / "runs/ralm.json").read_text())["settings"]
+    window = ("stride", "query_tokens", "documents", "document_tokens", "window", "cut", "candidates")
+    assert [used[name] for name in window] == [4, 32, 1, 256, 1024, 1, 16]
+
+
+PROGRAMS = {
+    "openqa": {"k": 7, "written_queries": 0, "branches": 20, "labeled": 13, "keep": "passage"},
+    "multihop": {
+        "k": 5,
+        "rounds": 2,
+        "written_queries": 10,
+        "branches": 5,
+        "summary": "likeliest",
+        "passages": 5,
+    },
+    "conversational": {"written_queries": 10, "fuse_question": True, "keep": "overlap"},
+}
+"""What arXiv 2212.14024 says of its programs."""
+
+
+@pytest.mark.skipif(find_spec("dspy") is None, reason="the extra dsp is not installed")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_papers_programs(name: str, workplace: Path) -> None:
+    small(workplace / "data" / "mine")
+    language_model(workplace, "data/mine")
+    given = ["--model=lm", "--data=data/mine", "--retriever=bm25", f"--output=runs/{name}", "--device=cpu"]
+    few = ["--limit=1", "--dsp.demonstrations.examples=2", *FEW["dsp"]]
+    assert main(["answer", "dsp", name, f"--config=configs/paper/dsp-{name}.yaml", *given, *few]) == 0
+    header, record = map(json.loads, Path(f"runs/{name}.trace.jsonl").read_text().splitlines())
+    used = header["settings"]["demonstrations"] | header["settings"]
+    assert {option: used[option] for option in PROGRAMS[name]} == PROGRAMS[name]
+    assert (used["how"], used["count"], used["temperature"]) == ("bootstrap", 3, 0.7)
+    runs = [step for step in record["trace"] if step["kind"] == "branch"]
+    assert len(runs) == (used["branches"] if used["branches"] > 1 else 0)
 
 
 @pytest.mark.parametrize("name", sets_with("riches"))
@@ -381,7 +430,11 @@ FEW = {
     "riches": ["--search.max_new_tokens=6", "--search.beams=2"],
     "direct": ["--reader.max_new_tokens=6"],
     "follow-up": ["--reader.max_new_tokens=6"],
-    "dsp": ["--dsp.calls.max_new_tokens=6", "--dsp.calls.attempts=1"],
+    "dsp": [
+        "--dsp.calls.max_new_tokens=6",
+        "--dsp.calls.attempts=1",
+        "--dsp.demonstrations.examples=2",
+    ],
 }
 """What makes ``grls answer`` quick, by its names."""
 

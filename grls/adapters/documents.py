@@ -1,18 +1,27 @@
-"""Hits as documents of other libraries."""
+"""Hits as documents of other libraries, and their queries, some of which may lack a text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from grls.data.inputs.values import json_value
 from grls.data.types import Hit
 
 
 def metadata_of_hit(hit: Hit) -> dict[str, Any]:
-    """The metadata of a hit with its title as ``title``, if it has one."""
-    return titled(hit.metadata, hit.title)
+    """The metadata of a hit with its title as ``title``, if it has one, and in a chain its hop as ``hop``."""
+    return titled(hit.metadata, hit.title) | ({} if hit.hop is None else {"hop": hit.hop})
 
 
 def titled(metadata: Mapping[str, Any], title: str) -> dict[str, Any]:
     """The metadata of a passage with its title as ``title``, if it has one."""
     return {**metadata, "title": title} if title else dict(metadata)
+
+
+def is_blank(text: Any) -> bool:
+    """Whether a query has no text: it is missing (None, NaN), or a rewriting step has left nothing of it.
+
+    Such a query has no results, in every adapter, and disturbs no other.
+    """
+    return json_value(text) is None or (isinstance(text, str) and not text.strip())

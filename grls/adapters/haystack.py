@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from asyncio import to_thread
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
-from grls.adapters.documents import metadata_of_hit, titled
+from grls.adapters.documents import is_blank, metadata_of_hit, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
 from grls.errors import ConfigError
 from grls.io.extras import needing
-from grls.retrieve.queries import check_counts
+from grls.models.precision_names import Device, PrecisionName
 from grls.retrieve.registry import Opening
 
 with needing("haystack", "the component of Haystack"):
@@ -40,16 +42,16 @@ class HaystackRetriever:
         ConfigError: ``top_k`` is below 1.
     """
 
+    @checked
     def __init__(
         self,
-        retriever: Searcher | str,
-        top_k: int = 10,
+        retriever: Searcher | str | Path,
+        top_k: Count = 10,
         filters: dict[str, Any] | None = None,
         where: str | None = None,
-        device: str = "auto",
-        precision: str = "float32",
+        device: Device = "auto",
+        precision: PrecisionName = "float32",
     ):
-        check_counts(top_k=top_k)
         self.retriever = retriever
         self.top_k = top_k
         self.filters = filters
@@ -75,7 +77,7 @@ class HaystackRetriever:
     ) -> dict[str, list[Document]]:
         """The best passages of a query; the other arguments replace those of the component."""
         searcher, k, options = self._request(top_k, filters, where)
-        hits = [] if options["allow"] == [] else searcher.search(query, k, **options)
+        hits = [] if is_blank(query) else searcher.search(query, k, **options)
         return {"documents": _documents(hits)}
 
     @component.output_types(documents=list[Document])
@@ -88,7 +90,7 @@ class HaystackRetriever:
     ) -> dict[str, list[Document]]:
         """:meth:`run` in asynchronous code."""
         searcher, k, options = await to_thread(self._request, top_k, filters, where)
-        hits = [] if options["allow"] == [] else await searcher.asearch(query, k, **options)
+        hits = [] if is_blank(query) else await searcher.asearch(query, k, **options)
         return {"documents": _documents(hits)}
 
     def _request(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from grls.adapters.documents import metadata_of_hit
+from grls.adapters.documents import is_blank, metadata_of_hit
 from grls.api.searcher import Searcher
+from grls.data.inputs.arguments import Count, fitted_argument
 from grls.data.types import Hit
 from grls.io.extras import needing
 
@@ -13,6 +15,7 @@ with needing("langchain", "the retriever for LangChain"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
+    from pydantic import model_validator
 
 
 class LangChainRetriever(BaseRetriever):
@@ -29,6 +32,14 @@ class LangChainRetriever(BaseRetriever):
     where: str | None = None
     """A filter over the metadata of passages (:mod:`grls.data.where`); None: no filter."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unfit(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """An error of ours for a wrong value, as of every other call."""
+        kinds = {"searcher": Searcher, "k": Count, "where": str | None}
+        own = {name: kind for name, kind in kinds.items() if name in fields}
+        return fields | {name: fitted_argument(cls.__name__, name, own[name], fields[name]) for name in own}
+
     def _get_relevant_documents(
         self,
         query: str,
@@ -38,6 +49,8 @@ class LangChainRetriever(BaseRetriever):
         where: str | None = None,
     ) -> list[Document]:
         """The best passages of a query; ``k`` and ``where`` override those of the retriever."""
+        if is_blank(query):
+            return []
         k, where = self.k if k is None else k, self.where if where is None else where
         return self._documents(self.searcher.search(query, k, where=where))
 
@@ -50,6 +63,8 @@ class LangChainRetriever(BaseRetriever):
         where: str | None = None,
     ) -> list[Document]:
         """The same in asynchronous code."""
+        if is_blank(query):
+            return []
         k, where = self.k if k is None else k, self.where if where is None else where
         return self._documents(await self.searcher.asearch(query, k, where=where))
 

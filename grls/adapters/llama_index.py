@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grls.adapters.documents import metadata_of_hit
+from grls.adapters.documents import is_blank, metadata_of_hit
 from grls.api.searcher import Searcher
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
 from grls.io.extras import needing
-from grls.retrieve.queries import check_counts
 
 with needing("llama-index", "the retriever for LlamaIndex"):
     from llama_index.core.retrievers import BaseRetriever
@@ -31,17 +31,21 @@ class LlamaIndexRetriever(BaseRetriever):
         ConfigError: ``k`` is below 1.
     """
 
-    def __init__(self, searcher: Searcher, k: int = 10, where: str | None = None, **options: Any):
-        check_counts(k=k)
+    @checked
+    def __init__(self, searcher: Searcher, k: Count = 10, where: str | None = None, **options: Any):
         super().__init__(**options)
         self.searcher = searcher
         self.k = k
         self.where = where
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if is_blank(query_bundle.query_str):
+            return []
         return self._nodes(self.searcher.search(query_bundle.query_str, self.k, where=self.where))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if is_blank(query_bundle.query_str):
+            return []
         hits = await self.searcher.asearch(query_bundle.query_str, self.k, where=self.where)
         return self._nodes(hits)
 

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from grls.adapters.documents import is_blank
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.counts import counted
 from grls.io.extras import needing
 from grls.retrieve.base import Retriever
-from grls.retrieve.queries import check_counts
 from grls.runs.portions import PORTION
 
 with needing("mteb", "the search protocol of MTEB"):
@@ -42,14 +43,14 @@ class MTEBSearch:
         ConfigError: A function comes without a name, or ``k`` is below 1.
     """
 
+    @checked
     def __init__(
         self,
         retriever: Searcher | Callable[[Corpus], Searcher | Retriever],
         name: str | None = None,
         revision: str | None = None,
-        k: int | None = None,
+        k: Count | None = None,
     ):
-        check_counts(k=1 if k is None else k)
         self._source = retriever
         self._made: Searcher | Retriever | None = None
         self._k = k
@@ -101,7 +102,7 @@ class MTEBSearch:
         retriever = self._made.retriever if isinstance(self._made, Searcher) else self._made
         k = top_k if self._k is None else min(top_k, self._k)
         scores: dict[str, dict[str, float]] = {str(row["id"]): {} for row in queries}
-        asked = [query for query in map(_query, queries) if query.text.strip()]
+        asked = [_query(row) for row in queries if "text" not in row or not is_blank(row["text"])]
         for start in range(0, len(asked), PORTION):
             part = asked[start : start + PORTION]
             allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]

@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from grls.adapters.documents import is_blank
 from grls.api.searcher import Searcher
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Query
 from grls.io.extras import needing
-from grls.retrieve.queries import check_counts
+from grls.retrieve.hops.pool import returns_chain
 
 with needing("pyterrier", "the transformer for PyTerrier"):
     import pyterrier as pt
@@ -20,7 +22,8 @@ class PyTerrierRetriever(pt.Transformer):
     """A PyTerrier transformer over a searcher: a frame of queries in, a frame of results out.
 
     The columns ``docno``, ``score`` and ``rank`` (from 0) follow those of the queries. Ranks are in the order
-    of the searcher, which also decides among equal scores.
+    of the searcher, which also decides among equal scores. Of fixed and dynamic hops the results are the best
+    chain, each passage once, and ``hop`` is the hop that found it, from 1.
 
     Args:
         searcher: The retriever.
@@ -32,9 +35,9 @@ class PyTerrierRetriever(pt.Transformer):
         ConfigError: ``k`` is below 1.
     """
 
-    def __init__(self, searcher: Searcher, k: int = 1000, where: str | None = None, texts: bool = False):
+    @checked
+    def __init__(self, searcher: Searcher, k: Count = 1000, where: str | None = None, texts: bool = False):
         super().__init__()
-        check_counts(k=k)
         self.searcher = searcher
         self.k = k
         self.where = where
@@ -44,10 +47,20 @@ class PyTerrierRetriever(pt.Transformer):
         return f"{type(self).__name__}({self.searcher!r}, k={self.k}, where={self.where!r})"
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """The results of a frame of queries with the columns ``qid`` and ``query``."""
+        """The results of a frame of queries with the columns ``qid`` and ``query``.
+
+        A query without text (missing, or left empty by a step before) has no results.
+        """
         pt.validate.query_frame(inp, extra_columns=["query"])
+        inp = inp[~inp["query"].map(is_blank).astype(bool)]
         queries = [Query(str(name), text) for name, text in zip(inp["qid"], inp["query"], strict=True)]
-        rankings = self.searcher.search(queries, self.k, where=self.where) if queries else []
+        found = self.searcher.search(queries, self.k, where=self.where) if queries else []
+        rankings = []
+        for hits in found:
+            distinct: dict[str, Hit] = {}
+            for hit in hits:
+                distinct.setdefault(hit.id, hit)  # hops may repeat a passage, a ranking may not
+            rankings.append(list(distinct.values()))
         results = self._results(rankings)
         places = [place for place, hits in enumerate(rankings) for _ in hits]
         asked = inp.drop(columns=list(results.columns), errors="ignore").iloc[places].reset_index(drop=True)
@@ -61,6 +74,8 @@ class PyTerrierRetriever(pt.Transformer):
             "score": pd.Series([hit.score for _, hit in rows], dtype=float),
             "rank": pd.Series([rank for rank, _ in rows], dtype=int),
         }
+        if returns_chain(self.searcher.retriever):
+            columns["hop"] = pd.Series([hit.hop for _, hit in rows], dtype=int)
         if self.texts:
             columns["text"] = pd.Series([hit.text for _, hit in rows], dtype=object)
             columns["title"] = pd.Series([hit.title for _, hit in rows], dtype=object)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from jinja2 import TemplateError
 
 from grls.data.codec import foreign_ids
-from grls.data.spelling import splitting, turn_markers
+from grls.data.spelling import encoded_texts, turn_markers
 from grls.errors import ConfigError
+from grls.io.turns import turn
 
 Turns = Sequence[tuple[str, str]]
 """Pairs of question and answer, in order."""
@@ -150,8 +151,10 @@ def _place(tokenizer: Any) -> str:
 
 
 def _encode(tokenizer: Any, text: str, split: bool = False) -> list[int]:
-    used = splitting(tokenizer) if split else tokenizer
-    encoded = used(text, add_special_tokens=False, split_special_tokens=split, verbose=False)
+    if split:
+        return list(encoded_texts(tokenizer, [text])["input_ids"][0])
+    with turn(tokenizer):
+        encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=False, verbose=False)
     return list(encoded["input_ids"])
 
 

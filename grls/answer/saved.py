@@ -9,6 +9,7 @@ from grls.answer.direct import WrittenAnswer
 from grls.answer.questions import SHOWN, Questions
 from grls.answer.records import answer_record, shown_reading
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
+from grls.evaluation.depth import RunDepth
 from grls.runs.manifest import RunInfo
 from grls.runs.run import Run
 
@@ -36,6 +37,9 @@ def save_readings(
     lines = (answer_record(*pair, corpus) for pair in zip(asked, readings, strict=True))
     write_answers(answers, lines if not more else (a | b for a, b in zip(lines, more, strict=True)))
     rankings = {query.id: list(one.ranking) for query, one in zip(asked, readings, strict=True)}
-    print(Run.of(rankings, info=info).save(output, asked, corpus))
-    scores = score_answers(read_answers(answers, texts=False), asked, questions.qrels, corpus)
+    run = Run.of(rankings, info=info)
+    print(run.save(output, asked, corpus))
+    depth = RunDepth.of(run, len(corpus), [])
+    written = read_answers(answers, texts=False)
+    scores = score_answers(written, asked, questions.qrels, corpus, depth=depth)
     print(summary(scores, info.seconds))

@@ -24,8 +24,9 @@ from transformers import (
 
 from grls.answer.room import room_of
 from grls.errors import ConfigError
-from grls.models.load.language import check_vocabulary, end_tokens
-from grls.models.turns import turn
+from grls.io.turns import turn
+from grls.models.load.language import end_tokens
+from grls.models.load.opening import refuse_larger_tokenizer
 
 
 class Continuation(NamedTuple):
@@ -35,11 +36,14 @@ class Continuation(NamedTuple):
         text: The text up to the stop string or the end, without white space around it.
         tokens: Number of tokens written, stop string and end token included.
         ended: False if the length limit cut the text.
+        scored: Each token written and its log-probability (nats) under the model, whatever the temperature of
+            the draw; empty unless asked for.
     """
 
     text: str
     tokens: int
     ended: bool
+    scored: tuple[tuple[int, float], ...] = ()
 
 
 class Sampling(NamedTuple):
@@ -106,7 +110,7 @@ class TextWriter:
             )
         if not all(stops):
             raise ConfigError("an empty stop string would end every continuation at once: leave it out.")
-        check_vocabulary(model, tokenizer)
+        refuse_larger_tokenizer(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.max_new_tokens = max_new_tokens
@@ -127,6 +131,7 @@ class TextWriter:
         prompts: Sequence[Sequence[int]],
         decided: Callable[[int], object] | None = None,
         draws: Sequence[Sampling | None] | None = None,
+        scored: bool = False,
     ) -> list[Continuation]:
         """Continue prompts; the result is in their order.
 
@@ -135,6 +140,7 @@ class TextWriter:
                 write nothing.
             decided: Called with the number of prompts that a batch has finished.
             draws: How each continuation is drawn; None: greedily.
+            scored: Also return the log-probabilities of the tokens.
 
         Raises:
             ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
@@ -151,7 +157,7 @@ class TextWriter:
         for first in range(0, len(order), self.batch_size):
             places = order[first : first + self.batch_size]
             with turn(self.model):
-                written = self._batch([rows[n] for n in places], [how[n] for n in places])
+                written = self._batch([rows[n] for n in places], [how[n] for n in places], scored)
             continuations |= zip(places, written, strict=True)
             if decided is not None:
                 decided(len(places))
@@ -171,7 +177,7 @@ class TextWriter:
         return row
 
     @torch.inference_mode()
-    def _batch(self, rows: list[list[int]], draws: list[Sampling | None]) -> list[Continuation]:
+    def _batch(self, rows: list[list[int]], draws: list[Sampling | None], scored: bool) -> list[Continuation]:
         """Continue the prompts of one batch, padded on the left (on the right for an encoder)."""
         encoder = self.model.config.is_encoder_decoder
         longest = max(map(len, rows))
@@ -189,9 +195,18 @@ class TextWriter:
             eos_token_id=sorted(self._ends), pad_token_id=self._pad,
             stopping_criteria=StoppingCriteriaList([_Stopped(self._text, start)]),
             logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
-            [])]),
+            [])]), return_dict_in_generate=True, output_logits=scored,
         )  # fmt: skip
-        continuations = [self._read(row) for row in output[:, start:].tolist()]  # [B, T]
+        tokens = output.sequences[:, start:]  # [B, T]
+        continuations = [self._read(row) for row in tokens.tolist()]
+        if scored:
+            steps = zip(output.logits, tokens.T, strict=True)  # T of [B, V] and [B]
+            values = [logits.float().log_softmax(-1).gather(1, row[:, None])[:, 0] for logits, row in steps]
+            pairs = zip(tokens.tolist(), torch.stack(values, 1).tolist(), strict=True)
+            continuations = [
+                one._replace(scored=tuple(zip(row, scores, strict=True))[: one.tokens])
+                for one, (row, scores) in zip(continuations, pairs, strict=True)
+            ]
         self.spent.prompts += len(rows)
         self.spent.calls += 1
         self.spent.tokens_read += sum(map(len, rows))

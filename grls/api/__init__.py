@@ -4,8 +4,8 @@
 ``streaming`` gives the hops of a query as they are found, ``batching`` answers what comes in at the same time
 together, ``texts`` adds texts and titles to hits. Errors name the arguments of a call (``naming``).
 ``composing`` writes what searchers are composed to, ``fusing`` fuses several, ``tuning`` tunes one,
-``updating`` changes its passages, ``explaining`` explains what it finds, ``publishing`` uploads it, and
-``options`` reads the options of calls.
+``updating`` changes its passages, ``explaining`` explains what it finds, and ``publishing`` uploads it. All
+calls check their arguments at one door (:mod:`grls.data.inputs.arguments`).
 ``temporary`` makes the folders of retrievers that were made without a place; they go with their object.
 
 ``bm25`` is the baseline without training. ``experiment`` compares systems, and ``outcome`` is the table of

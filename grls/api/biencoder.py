@@ -7,17 +7,18 @@ from typing import Any
 
 from grls.api.building import build_searcher
 from grls.api.naming import named_as_called
-from grls.api.options import options_of
 from grls.api.recipes import biencoder_recipe
 from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import place_data, training_data
-from grls.errors import ConfigError, GrlsError
+from grls.data.inputs.arguments import Count, checked, checked_options, options_of
+from grls.errors import ConfigError
 from grls.fitting.models import find_encoder
 from grls.index.options import LimitOptions
 from grls.io.extras import require
 from grls.io.recipes import recipe_values
-from grls.models.biencoder_kinds import Kind
+from grls.models.biencoder_kinds import Kind, Similarity
+from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter
@@ -42,24 +43,34 @@ class BiEncoder:
             output is the embedding), or ``auto``.
         max_tokens: Longest text in tokens; longer texts are cut; None: that of the recipe in training, else
             that of the model.
+        similarity: How vectors are compared, in training and in search: ``cosine``, ``dot``, ``euclidean`` or
+            ``manhattan``; None: as the model says. A model of sentence-transformers that names none compares
+            by the cosine, an encoder-decoder by the inner product (``dot``).
 
     Raises:
-        ConfigError: There is no such model, or the kind is unknown.
+        ConfigError: There is no such model, or the kind or the similarity is unknown.
     """
 
-    def __init__(self, name: str | Path, kind: Kind = "auto", max_tokens: int | None = None):
-        if kind not in ("auto", "sentence", "st5"):
-            raise ConfigError(f"kind must be auto, sentence or st5, got {kind!r}.")
+    @checked
+    def __init__(
+        self,
+        name: str | Path,
+        kind: Kind = "auto",
+        max_tokens: Count | None = None,
+        similarity: Similarity | None = None,
+    ):
         find_encoder(str(name))
         self.name = str(name)
         self.kind: Kind = kind
         self.max_tokens = max_tokens
+        self.similarity = similarity
         self.results: dict[str, TrainingResult] = {}
         self._place: HeldFolder | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    @checked_options(BiEncoderOptions)
     def fit(
         self,
         corpus: Any,
@@ -109,6 +120,7 @@ class BiEncoder:
         """
         require("train", "training a bi-encoder")
         values = recipe_values(biencoder_recipe(recipe).layers)
+        usual, most = values.get("max_tokens"), find_encoder(self.name).positions
         # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
         chosen = {**values.get("fit", {}), "scale": None, **options}
         fit = options_of(BiEncoderOptions, chosen, "BiEncoder.fit")
@@ -129,7 +141,8 @@ class BiEncoder:
                 output=str(place.path),
                 source=self.name,
                 kind=self.kind,
-                max_tokens=self.max_tokens or _within_positions(self.name, values.get("max_tokens")),
+                max_tokens=self.max_tokens or (min(usual, most) if usual and most else usual),
+                similarity=self.similarity,
                 fit=fit,
                 negatives=miner,
                 resume=resume,
@@ -140,8 +153,9 @@ class BiEncoder:
         trained.results, trained._place = {"biencoder": made}, place
         return trained
 
+    @checked
     def index(
-        self, corpus: Any, output: str | Path | None = None, batch_size: int = 32, device: str = "auto"
+        self, corpus: Any, output: str | Path | None = None, batch_size: Count = 32, device: Device = "auto"
     ) -> Searcher:
         """Embed a corpus, to search it.
 
@@ -158,21 +172,9 @@ class BiEncoder:
         """
         place = HeldFolder(output)
         asked, limits = "st5" if self.kind == "st5" else "dense", LimitOptions(input=self.max_tokens)
-        how = Building(str(place.path), asked, limits=limits, batch_size=batch_size, device=device)
+        how = Building(
+            str(place.path), asked, limits=limits, batch_size=batch_size, device=device,
+            similarity=self.similarity,
+        )  # fmt: skip
         with named_as_called("BiEncoder.index", place):
             return build_searcher(self.name, corpus, place, how)
-
-
-def _within_positions(name: str, tokens: int | None) -> int | None:
-    """A limit that a recipe names, lowered to the positions of a model."""
-    from grls.models.load.opening import open_config
-    from grls.models.load.sources import packaged_encoder
-    from grls.models.positions import positions_in
-
-    if tokens is None:
-        return None
-    try:
-        most = positions_in(open_config(packaged_encoder(name)))
-    except (GrlsError, OSError, ValueError):  # some models have their config in another folder
-        return tokens
-    return tokens if most is None else min(tokens, most)

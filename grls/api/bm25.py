@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from grls.api.options import options_of
+from grls.api.naming import named_as_called
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
+from grls.data.inputs.arguments import checked
 from grls.data.inputs.corpora import corpus_of
 from grls.data.words import Analyzer
 from grls.io.files import refuse_foreign, refuse_unwritable
@@ -36,6 +37,7 @@ class BM25(Searcher):
         WriteError: The folder cannot be written.
     """
 
+    @checked
     def __init__(
         self,
         corpus: Any,
@@ -46,11 +48,12 @@ class BM25(Searcher):
         *,
         output: str | Path | None = None,
     ):
-        options = options_of(BM25Options, {"k1": k1, "b": b, "method": method}, "BM25")
+        options = BM25Options(k1, b, method)
         if output is not None:
             refuse_foreign(output, MANIFEST)
             refuse_unwritable(output, folder=True)
-        retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
         place = HeldFolder(output)
-        retriever.save_pretrained(place.path)
+        with named_as_called("BM25", place):
+            retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
+            retriever.save_pretrained(place.path)
         super().__init__(retriever, place)

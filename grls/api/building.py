@@ -35,7 +35,7 @@ def build_searcher(model: str, corpus: Any, place: HeldFolder, how: Building) ->
     quiet()
     refuse_foreign(place.path, MANIFEST)
     refuse_unwritable(place.path, folder=True)
-    path, copy = existing_path(corpus), HeldFolder()
+    path, copy = existing_path(corpus, "corpus"), HeldFolder()
     if path is None:
         path = copy.path / "corpus.jsonl"
         corpus_of(corpus).write(path)

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grls.api.options import options_of
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.retrieve.base import Retriever
@@ -42,7 +41,7 @@ def hybrid_writer(
             f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each prior."
         )
     named = [PriorSpec(*pair) for pair in zip(priors, weights or [1.0] * len(priors), strict=True)]
-    shared = options_of(PriorOptions, options, "with_priors")
+    shared = PriorOptions(**options)
     return partial(_written, compose_hybrid, generator, named, shared, USUAL_SEARCH)
 
 
@@ -52,7 +51,7 @@ def hops_writer(retriever: Path, options: dict[str, Any]) -> Writer:
     Raises:
         ConfigError: An option cannot be used.
     """
-    return partial(_written, compose_hops, retriever, options_of(HopOptions, options, "hops"), USUAL_SEARCH)
+    return partial(_written, compose_hops, retriever, HopOptions(**options), USUAL_SEARCH)
 
 
 def rescored_writer(retriever: Path, model: str, options: dict[str, Any]) -> Writer:
@@ -61,7 +60,7 @@ def rescored_writer(retriever: Path, model: str, options: dict[str, Any]) -> Wri
     Raises:
         ConfigError: An option cannot be used.
     """
-    rereading = options_of(Rereading, {"passages": PASSAGES, **options}, "rescored")
+    rereading = Rereading(**{"passages": PASSAGES, **options})
     return partial(_written, compose_rescored, retriever, model, rereading, USUAL_SEARCH)
 
 
@@ -73,7 +72,7 @@ def fusion_writer(
     Raises:
         ConfigError: An option cannot be used.
     """
-    fusion = options_of(Fusion, options, "fuse")
+    fusion = Fusion(**options)
     return partial(_written, compose_fusion, members, fusion, depth, length, USUAL_SEARCH)
 
 

@@ -11,20 +11,21 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from grls.api.outcome import ExperimentTable, SystemScores
+from grls.api.searching import Searching
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
+from grls.data.inputs.arguments import Count, UnfitError, checked
 from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
 from grls.data.inputs.values import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
-from grls.evaluation.measures import deepest_cutoff, measure_names, query_values
+from grls.evaluation.measures import cutoff, measure_names, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import Comparison, compare, holm
 from grls.io.counts import counted
-from grls.retrieve.queries import check_counts
 
 MEASURES = ("nDCG@10", "R@5", "RR")
 """The default measures."""
@@ -43,13 +44,22 @@ class SearchesTexts(Protocol):
         """
 
 
+def _measures(value: Any) -> list[str]:
+    """The names of measures, before anything else is done."""
+    try:
+        return measure_names(value)
+    except TypeError:  # no list, or a list in it
+        raise UnfitError(f"names of measures, such as {name_list(MEASURES)}", value) from None
+
+
+@checked
 def experiment(
     systems: Mapping[str, SearchesTexts],
     queries: Any,
     gold: Any = None,
-    measures: str | Sequence[str] = MEASURES,
+    measures: Annotated[Any, _measures] = MEASURES,
     baseline: str | None = None,
-    k: int | None = None,
+    k: Count | None = None,
 ) -> ExperimentTable:
     """Compare systems on the same queries.
 
@@ -63,7 +73,7 @@ def experiment(
             evidence of the queries. With the queries of a data set folder the name of a split, such as
             ``"test"``: without it the queries of all splits take part, those of training too.
         measures: Names of measures: ``R@k`` is the recall of gold passages, all others are those of
-            ``ir_measures``.
+            ``ir_measures``, whose objects (``nDCG @ 10``) may stand for their names.
         baseline: The name of the system that the others are compared with; None: no comparison.
         k: Hits of each query; None: as many as the deepest cut-off reads, and at least 10. Measures without a
             cut-off (``RR``, ``AP``) read ``k`` hits.
@@ -79,8 +89,7 @@ def experiment(
             a system gives something other than hits.
     """
     _check_systems(systems, baseline)
-    names = measure_names(measures)
-    depth = _depth(names, k)
+    depth = _depth(measures, k)
     joined = gold_of(gold, queries)
     corpora = [getattr(system, "corpus", None) for system in systems.values()]
     refuse_unknown_gold(joined, [corpus for corpus in corpora if isinstance(corpus, Corpus)])
@@ -88,23 +97,22 @@ def experiment(
     seconds: dict[str, float] = {}
     for name, system in systems.items():
         rankings, seconds[name] = _searched(name, system, joined, depth)
-        values[name] = _values(names, rankings, joined)
+        values[name] = _values(measures, rankings, joined)
     return ExperimentTable(
-        tuple(names), _rows(values, seconds, baseline), baseline, depth, len(joined.queries)
+        tuple(measures), _rows(values, seconds, baseline), baseline, depth, len(joined.queries)
     )
 
 
-def _check_systems(systems: Any, baseline: Any) -> None:
-    if not isinstance(systems, Mapping) or not systems:
+def _check_systems(systems: Mapping[str, Any], baseline: str | None) -> None:
+    if not systems:
         raise ConfigError(
-            f"systems: expected a dict of at least one system, such as {{'bm25': grls.BM25(corpus)}}, got "
-            f"{short_repr(systems)}."
+            "systems: expected a dict of at least one system, such as {'bm25': grls.BM25(corpus)}, got {}."
         )
     for name, system in systems.items():
-        if not isinstance(name, str) or not callable(getattr(system, "search", None)):
+        if not callable(getattr(system, "search", None)):
             raise ConfigError(
-                f"systems: {name!r}: expected a name and something with search(texts, k), got "
-                f"{short_repr(system)}; open a retriever folder with grls.load."
+                f"systems: {name!r}: expected something with search(texts, k), got {short_repr(system)}; "
+                "open a retriever folder with grls.load."
             )
     if baseline is not None and baseline not in systems:
         raise ConfigError(f"baseline: {baseline!r} is none of the systems {name_list(systems)}.")
@@ -114,10 +122,9 @@ def _depth(measures: Sequence[str], k: int | None) -> int:
     """Hits of each query."""
     if not measures:
         raise ConfigError(f"measures: expected at least one measure, such as {name_list(MEASURES)}.")
-    deepest = deepest_cutoff(measures)
+    deepest = max(map(cutoff, measures))
     if k is None:
         return max(deepest, _LEAST_K)
-    check_counts(k=k)
     if k < deepest:
         raise ConfigError(
             f"a measure reads {counted(deepest, 'hit')}, and k is {k}: raise k, or leave it out."
@@ -128,9 +135,10 @@ def _depth(measures: Sequence[str], k: int | None) -> int:
 def _searched(name: str, system: SearchesTexts, gold: Gold, k: int) -> tuple[dict[str, list[str]], float]:
     """Query id -> passage ids, best first, and the seconds a query."""
     texts = [query.text for query in gold.queries]
-    system.search(texts[:1], k)
+    search = system.rankings if isinstance(system, Searching) else system.search
+    search(texts[:1], k)
     begun = time.perf_counter()
-    results = list(system.search(texts, k))
+    results = list(search(texts, k))
     seconds = time.perf_counter() - begun
     if len(results) != len(texts):
         raise DataError(

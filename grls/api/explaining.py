@@ -20,7 +20,7 @@ from grls.explain.standing import GoldStanding, in_ranking, standing_parts, stan
 from grls.explain.text import explanation_parts
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.queries import check_counts
+from grls.retrieve.queries import queries_of
 from grls.retrieve.spec import followed
 
 DATA = "data"
@@ -112,10 +112,13 @@ class ExplainedQuery(Sequence[ExplainedPassage]):
 
 
 def explain_query(
-    retriever: Retriever, folder: Path, query: str | Query, gold: str | Collection[str] | None, depth: int
+    retriever: Retriever,
+    folder: Path,
+    query: str | Query,
+    gold: str | int | Collection[str | int] | None,
+    depth: int,
 ) -> ExplainedQuery:
     """Explain a query; see :meth:`grls.api.searcher.Searcher.explain`."""
-    check_counts(depth=depth)
     asked, order = _asked(folder, query, gold)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     decoding = explainable(single_steps(retriever))
@@ -133,8 +136,11 @@ def explain_query(
     return ExplainedQuery(asked, tuple(made))
 
 
-def _asked(folder: Path, query: str | Query, gold: str | Collection[str] | None) -> tuple[Query, list[str]]:
+def _asked(
+    folder: Path, query: str | Query, gold: str | int | Collection[str | int] | None
+) -> tuple[Query, list[str]]:
     """The query, and its gold passages in order."""
+    queries_of([query])
     named = [] if gold is None else id_list(gold, "the query", "gold")
     if gold is not None and not named:
         raise ConfigError("gold names no passage; leave it out, or give ids.")

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from grls.api.naming import named_as_called
-from grls.api.options import options_of
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
+from grls.data.inputs.arguments import checked_options
 from grls.data.inputs.corpora import corpus_of
 from grls.data.inputs.folders import write_splits
 from grls.data.inputs.values import existing_path
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted
-from grls.fitting.run import fit_dataset
 from grls.retrieve.registry import Opening, load_retriever
 
 
@@ -66,6 +65,7 @@ class FitResult:
         return f"{type(self).__name__}({str(self.output)!r})\n{self.run.text()}"
 
 
+@checked_options(FitOptions)
 def fit(
     corpus: Any,
     queries: Any = None,
@@ -101,7 +101,7 @@ def fit(
         MismatchError: The folder holds a run with other data or options.
         WriteError: The folder cannot be written.
     """
-    chosen = options_of(FitOptions, {"budget": budget, **options}, "grls.fit")
+    chosen = FitOptions(budget, **options)
     place, held = HeldFolder(output), HeldFolder()
     with named_as_called("fit", place, {held.path / "data": "the data"}):
         return FitResult(_fitted(corpus, queries, gold, dev, test, chosen, place, held), place, chosen.device)
@@ -118,7 +118,9 @@ def _fitted(
     held: HeldFolder,
 ) -> Fitted:
     """The run; ``held`` holds the data set of Python objects."""
-    folder = existing_path(corpus) if queries is None and gold is None and dev is None else None
+    from grls.fitting.run import fit_dataset  # torch, which takes seconds
+
+    folder = existing_path(corpus, "corpus") if queries is None and gold is None and dev is None else None
     if folder is not None and test is None and folder.is_dir():
         data, name = folder, None
     else:

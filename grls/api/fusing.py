@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from grls.api.composing import fusion_writer
 from grls.api.searcher import Searcher, argument_names, member_names
+from grls.data.inputs.arguments import Count, checked_options
 from grls.errors import ConfigError
+from grls.retrieve.fusion.fuse import Fusion, Method
 
 
+@checked_options(Fusion)
 def fuse(
     searchers: Sequence[Searcher | str | Path],
     *,
-    method: str = "interleave",
+    method: Method = "interleave",
     weights: Sequence[float] | None = None,
-    depth: int | None = None,
-    length: str | int = "mean",
+    depth: Count | None = None,
+    length: Literal["mean", "min", "max"] | int = "mean",
     output: str | Path | None = None,
     **options: Any,
 ) -> Searcher:
@@ -38,14 +41,13 @@ def fuse(
         ConfigError: An option cannot be used, or there is no searcher among the members.
         MismatchError: The members are over different corpora.
     """
-    members = [searchers] if isinstance(searchers, Searcher | str) else list(searchers)
-    first = next((one for one in members if isinstance(one, Searcher)), None)
-    if first is None or len(members) < 2:
+    first = next((one for one in searchers if isinstance(one, Searcher)), None)
+    if first is None or len(searchers) < 2:
         raise ConfigError(
-            "fuse takes a list of at least two retrievers, one of them a searcher: open a folder with "
-            "grls.load(folder)."
+            "fuse: searchers must be a list of at least two retrievers, one of them a searcher: open a "
+            "folder with grls.load(folder)."
         )
-    given = {"method": method, "weights": None if weights is None else list(weights), **options}
-    write = fusion_writer(member_names(members), depth, length, given)
-    held = [one for one in members if isinstance(one, Searcher)]
-    return first.composed("fuse", write, held, output, argument_names("searchers", members))
+    given = {"method": method, "weights": None if weights is None else tuple(weights), **options}
+    write = fusion_writer(member_names(searchers), depth, length, given)
+    held = [one for one in searchers if isinstance(one, Searcher)]
+    return first.composed("fuse", write, held, output, argument_names("searchers", searchers))

@@ -10,15 +10,16 @@ from typing import Any
 from grls.api.building import build_searcher
 from grls.api.generator_stages import GeneratorRun, train_stages
 from grls.api.naming import named_as_called
-from grls.api.options import options_of
 from grls.api.recipes import generator_recipe
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import training_data
+from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.errors import ConfigError
 from grls.fitting.models import find_writer
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.extras import require
+from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.core.clock import Meter
 from grls.train.result import TrainingResult
@@ -46,7 +47,8 @@ class Generator:
         ConfigError: There is no such model, or it is an encoder.
     """
 
-    def __init__(self, name: str | Path, layers: int | None = None):
+    @checked
+    def __init__(self, name: str | Path, layers: Count | None = None):
         self._model = find_writer(str(name))
         if layers is not None and not self._model.causal:
             raise ConfigError(f"layers is for causal language models, and {name} is an encoder-decoder.")
@@ -58,6 +60,7 @@ class Generator:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    @checked
     def fit(
         self,
         corpus: Any,
@@ -130,8 +133,9 @@ class Generator:
         trained.results, trained._place = results, place
         return trained
 
+    @checked_options(IndexOptions, LimitOptions)
     def index(
-        self, corpus: Any, output: str | Path | None = None, *, device: str = "auto", **options: Any
+        self, corpus: Any, output: str | Path | None = None, *, device: Device = "auto", **options: Any
     ) -> Searcher:
         """Index a corpus, to search it.
 
@@ -155,8 +159,8 @@ class Generator:
         how = Building(
             str(place.path),
             "generative",
-            options_of(IndexOptions, others, "Generator.index"),
-            options_of(LimitOptions, limits, "Generator.index"),
+            IndexOptions(**others),
+            LimitOptions(**limits),
             device=device,
         )
         with named_as_called("Generator.index", place):

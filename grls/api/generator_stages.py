@@ -11,6 +11,7 @@ from typing import Any
 from grls.api.recipes import GeneratorRecipe, RecipeStage
 from grls.api.searcher import Searcher, member_names
 from grls.api.training_data import TrainingData, place_data
+from grls.data.inputs.values import json_value
 from grls.errors import ConfigError
 from grls.fitting.models import BaseModel
 from grls.models.load.sources import language_source
@@ -154,7 +155,7 @@ def _with_folders(value: Any) -> Any:
         return str(value.folder)
     if isinstance(value, Mapping):
         return {name: _with_folders(one) for name, one in value.items()}
-    return [_with_folders(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_with_folders(one) for one in value] if isinstance(value, list | tuple) else json_value(value)
 
 
 def _frozen_layers(run: GeneratorRun) -> int:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from grls.api.searcher import Searcher
+from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError
+from grls.models.precision_names import Device, PrecisionName
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, load_retriever
 
 
+@checked
 def load(
-    name: str | Path, *, revision: str | None = None, device: str = "auto", precision: str = "float32"
+    name: str | Path,
+    *,
+    revision: str | None = None,
+    device: Device = "auto",
+    precision: PrecisionName = "float32",
 ) -> Searcher:
     """Open a retriever of any kind, with what is tuned in it.
 

@@ -15,9 +15,13 @@ from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writ
 from grls.api.naming import named_as_called
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
+from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.types import Query
-from grls.errors import ConfigError
-from grls.retrieve.hops.options import HopSteps
+from grls.retrieve.card import CardOptions
+from grls.retrieve.hops.options import HopOptions, HopSteps
+from grls.retrieve.hybrid.options import PriorOptions
+from grls.retrieve.rescored.options import Rereading
+from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
     from grls.api.explaining import ExplainedQuery
@@ -30,6 +34,7 @@ class Searcher(Searching):
     them anew.
     """
 
+    @checked_options(PriorOptions)
     def with_priors(
         self,
         *priors: Searcher | str | Path,
@@ -53,8 +58,9 @@ class Searcher(Searching):
         names = {**self._named(), **argument_names("priors", priors)}
         return self.composed("with_priors", write, [self, *_searchers(priors)], output, names)
 
+    @checked_options(HopOptions)
     def hops(
-        self, max: int = 4, steps: HopSteps = "ranked", *, output: str | Path | None = None, **options: Any
+        self, max: Count = 4, steps: HopSteps = "ranked", *, output: str | Path | None = None, **options: Any
     ) -> Searcher:
         """This retriever, hop by hop; of one that hops already, these options replace all of its own.
 
@@ -71,6 +77,7 @@ class Searcher(Searching):
             write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
         return self.composed("hops", write, [self], output, self._named())
 
+    @checked_options(Rereading)
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
         """This retriever, with its best passages rescored by a cross-encoder.
 
@@ -86,6 +93,7 @@ class Searcher(Searching):
         names = {**self._named(), **argument_names("model", [model])}
         return self.composed("rescored", write, [self], output, names)
 
+    @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
         """Tune all that the folder has on development queries, and write it there.
 
@@ -113,14 +121,15 @@ class Searcher(Searching):
         self.reopen()
         return self
 
+    @checked
     def updated(
         self,
         add: Any = None,
-        remove: Collection[str] | None = None,
+        remove: Collection[str | int] | None = None,
         *,
         output: str | Path | None = None,
         merge: bool = False,
-        batch_size: int = 32,
+        batch_size: Count = 32,
     ) -> Searcher:
         """This retriever with passages removed, then others added behind the rest; this one stays as it is.
 
@@ -147,8 +156,13 @@ class Searcher(Searching):
             retriever = write_updated(self, place, add, remove, merge, batch_size)
         return Searcher(retriever, place, self.how)
 
+    @checked
     def explain(
-        self, query: str | Query, gold: str | Collection[str] | None = None, *, depth: int = 100
+        self,
+        query: str | Query,
+        gold: str | int | Collection[str | int] | None = None,
+        *,
+        depth: Count = 100,
     ) -> ExplainedQuery:
         """Explain why the gold passages of a query are found, or why not.
 
@@ -172,6 +186,7 @@ class Searcher(Searching):
         with self.turn, named_as_called("this retriever", self.place, self._named()):
             return explain_query(self.retriever, self.folder, query, gold, depth)
 
+    @checked
     def save(self, folder: str | Path) -> Path:
         """Write a copy of the retriever that needs nothing else: its members are inside.
 
@@ -193,6 +208,7 @@ class Searcher(Searching):
             pack_folder(self.folder, folder)
         return Path(folder)
 
+    @checked_options(CardOptions)
     def push_to_hub(self, name: str, private: bool = False, **options: Any) -> str:
         """Upload a copy of the retriever that needs nothing else, with a model card.
 
@@ -240,14 +256,7 @@ class Searcher(Searching):
 
 
 def member_names(members: Sequence[Searcher | str | Path]) -> list[str]:
-    """The folders of members.
-
-    Raises:
-        ConfigError: A member is neither a searcher nor a folder.
-    """
-    for one in members:
-        if not isinstance(one, Searcher | str | Path):
-            raise ConfigError(f"expected searchers or folders of retrievers, got {one!r}.")
+    """The folders of members."""
     return [str(one.folder if isinstance(one, Searcher) else one) for one in members]
 
 

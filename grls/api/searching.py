@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import overload
+from typing import Any, Self, overload
 
 from grls.api.batching import Batches
+from grls.api.naming import named_as_called
 from grls.api.streaming import StreamedHop, stream_hops
 from grls.api.temporary import HeldFolder
 from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only, both, where
-from grls.data.inputs.values import id_text, short_repr
+from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.queries import SOURCE
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.hops.pool import search_hits
+from grls.retrieve.queries import queries_of, query_place
 from grls.retrieve.registry import Opening, load_retriever
 
 
 class Searching:
     """A retriever that is ready to search, and its folder.
 
-    Threads may share a searcher: their searches take turns, and each gets what it would get alone.
+    Threads may share a searcher: their searches take turns, and each gets what it would get alone. A searcher
+    can be pickled and copied: it is opened again from its folder, which must stay; a copy in the same process
+    holds a temporary folder as well.
 
     Args:
         retriever: The retriever.
@@ -40,6 +45,27 @@ class Searching:
         self.how = how or Opening()
         self.turn = RLock()
         self._batches = Batches()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: its folder, and how it was opened; so it is opened again where it is unpickled.
+
+        Raises:
+            ConfigError: The folder is temporary.
+        """
+        return {"folder": self.place, "how": self.how}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        folder, how = state["folder"], state["how"]
+        Searching.__init__(self, load_retriever(folder.path, how), folder, how)
+
+    def __copy__(self) -> Self:
+        """A searcher of its own over the same retriever, which also holds a temporary folder."""
+        again = object.__new__(type(self))
+        Searching.__init__(again, self.retriever, self.place, self.how)
+        return again
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()  # a search changes nothing in a retriever
 
     def __repr__(self) -> str:
         what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
@@ -66,94 +92,99 @@ class Searching:
             self.retriever = retriever
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+    def search(
         self,
         queries: str | Query,
-        k: int = 10,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit]: ...
 
     @overload
     def search(
         self,
-        queries: Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[list[Hit]]: ...
 
+    @checked
     def search(
         self,
-        queries: str | Query | Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit] | list[list[Hit]]:
-        """The best passages of a query, or of each of several.
+        """The best passages of a query, or of each of several; with ``fixed`` and ``dynamic`` hops the chain.
 
         Args:
-            queries: A query, or a list of queries. Many at once are much faster than one after another.
+            queries: A query, or several: a list of texts or of ``Query``, or any other form that ``tune``
+                takes (:func:`~grls.data.inputs.queries.queries_from`), such as a data frame. Many at once are
+                much faster than one after another.
             k: Largest number of hits of a query, at least 1.
             where: A filter over the metadata of passages, such as ``"year>=2000"`` (:mod:`grls.data.where`).
             allow: Ids of the passages that may be found; None: all.
 
         Returns:
-            Hits with text and title, best first; for a list of queries one list each, in their order.
+            Hits with text and title, best first; for a list of queries one list each, in their order. Of a
+            chain they are in the order of hops, with the number of each hop (``hop``) and the score of the
+            chain up to it.
 
         Raises:
             ConfigError: ``k`` is no positive number, or a filter cannot be read.
             DataError: A query is empty, or an allowed passage is not in the corpus.
         """
-        check_counts(k=k)
-        rankings = self._rankings(_listed(queries), k, filter_of(where, allow))
-        found = with_texts(rankings, self.corpus)
+        hits = self._search(_listed(queries), k, filter_of(where, allow))
+        found = with_texts(hits, self.corpus)
         return found[0] if isinstance(queries, str | Query) else found
 
     @overload
-    async def asearch(  # type: ignore[overload-overlap]  # see search
+    async def asearch(
         self,
         queries: str | Query,
-        k: int = 10,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit]: ...
 
     @overload
     async def asearch(
         self,
-        queries: Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[list[Hit]]: ...
 
+    @checked
     async def asearch(
         self,
-        queries: str | Query | Sequence[str | Query],
-        k: int = 10,
+        queries: Any,
+        k: Count = 10,
         *,
         where: str | None = None,
-        allow: Collection[str] | None = None,
+        allow: Collection[str | int] | None = None,
     ) -> list[Hit] | list[list[Hit]]:
         """:meth:`search` in asynchronous code; what comes in at the same time is searched as one batch.
 
         Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
         disturb the others. A thread searches, which starts with the first request and ends with the searcher.
         """
-        check_counts(k=k)
         allowed = filter_of(where, allow)
-        rankings = await self._batches.ask(self._rankings, _listed(queries), k, allowed)
-        found = with_texts(rankings, self.corpus)
+        hits = await self._batches.ask(self._search, _listed(queries), k, allowed)
+        found = with_texts(hits, self.corpus)
         return found[0] if isinstance(queries, str | Query) else found
 
+    @checked
     def stream(
-        self, query: str | Query, *, where: str | None = None, allow: Collection[str] | None = None
+        self, query: str | Query, *, where: str | None = None, allow: Collection[str | int] | None = None
     ) -> Iterator[StreamedHop]:
         """The hops of a query as they are found, until DONE or the most hops.
 
@@ -171,50 +202,53 @@ class Searching:
             ConfigError: A filter cannot be read.
             DataError: The query is empty.
         """
-        if not isinstance(query, str | Query):
-            raise DataError(f"stream takes one query, a text or a Query, got {query!r}.")
-        _listed(query)
-        return self._streamed(query, filter_of(where, allow))
+        (asked,) = _listed(query)
+        return self._streamed(asked, filter_of(where, allow))
 
     def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
         """The hops; it holds the searcher, and so its folder."""
-        yield from stream_hops(self.retriever, query, allow, self.turn)
+        with named_as_called("this retriever", self.place):
+            yield from stream_hops(self.retriever, query, allow, self.turn)
 
-    def _rankings(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self.turn:
-            return self.retriever.retrieve(queries, k, allow)
+    def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
+        """The rankings of queries that measures read: chains are pooled, and hits have no texts.
+
+        Raises:
+            ConfigError: ``k`` is no positive number.
+            DataError: A query is empty.
+        """
+        with self.turn, named_as_called("this retriever", self.place):
+            return self.retriever.retrieve(_listed(queries), k)
+
+    def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
+        with self.turn, named_as_called("this retriever", self.place):
+            return search_hits(self.retriever, queries, k, allow)
 
 
-def _listed(queries: str | Query | Sequence[str | Query]) -> list[str | Query]:
+def _listed(queries: Any) -> list[Query]:
     """Queries as a list; a query alone becomes a list of one.
 
     Raises:
         DataError: There is something else, or a query without text.
     """
-    if isinstance(queries, str | Query):
-        queries = [queries]
-    elif isinstance(queries, Mapping) or not isinstance(queries, Iterable):
-        raise DataError(
-            f"expected a query or a list of queries, got {short_repr(queries)}; of a dict search for the "
-            "list of its values."
-        )
-    asked = list(queries)
-    for place, query in enumerate(queries_of(asked)):
+    asked = queries_of([queries] if isinstance(queries, str | Query) else queries)
+    for place, query in enumerate(asked):
         if not query.text.strip():
-            raise DataError(f"query {place}: its text is empty; give it a text.")
+            raise DataError(f"{query_place(query, place)}: its text is empty; give it a text.", SOURCE)
     return asked
 
 
-def filter_of(condition: str | None, allow: Collection[str] | None) -> Filter | None:
+def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Filter | None:
     """The filter of a condition over metadata and of allowed ids; None: every passage may be found.
 
     Raises:
         ConfigError: The condition cannot be read.
-        DataError: An id is neither a text nor a whole number.
     """
-    if isinstance(allow, str):
-        raise ConfigError(f"allow takes passage ids as a list or set, got the text {allow!r}.")
+    try:
+        rule = None if condition is None else where(condition)
+    except ConfigError as error:
+        raise ConfigError(f"where: {error}") from None
     return both(
-        None if condition is None else where(condition),
-        None if allow is None else Only(frozenset(id_text(one, "a passage", "allow") for one in allow)),
+        rule,
+        None if allow is None else Only(frozenset(map(str, allow))),
     )

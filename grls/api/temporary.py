@@ -11,8 +11,9 @@ import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from grls.errors import WriteError
+from grls.errors import ConfigError, WriteError
 from grls.io.temporary import NEW, temporary
 
 
@@ -72,6 +73,26 @@ class HeldFolder:
         self.path = folder_of(self, output)
         self._temporary = output is None
         self.members = tuple(members)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle, which may be read in another working directory.
+
+        Raises:
+            ConfigError: It is temporary.
+        """
+        if self.temporary:
+            raise ConfigError(
+                "what is in a temporary folder, or has a member there, cannot be pickled: the folder goes "
+                "with the object that made it. Save it with save(folder), or make it and its members with "
+                "output=folder, and open that folder."
+            )
+        return {**vars(self), "path": self.path.absolute()}
+
+    def __copy__(self) -> HeldFolder:
+        return self  # the folder goes with the last object that holds it
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HeldFolder:
+        return self
 
     @property
     def path_is_temporary(self) -> bool:

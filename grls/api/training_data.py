@@ -137,16 +137,19 @@ def _refuse_names(names: SplitNames, folder: Path | None, given: tuple[Any, ...]
 
 def _set_folder(value: Any) -> Path | None:
     """The folder of a data set with queries; None: it is something else."""
-    path = existing_path(value)
+    path = existing_path(value, "corpus or queries")
     return path if path is not None and (path / "queries.jsonl").is_file() else None
 
 
 def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
     """The queries of a split: a pair, or the name of a split of the folder of the queries."""
-    if isinstance(value, str) and existing_path(queries) is not None:
+    if isinstance(value, str) and existing_path(queries, "queries") is not None:
         return gold_of(value, queries, corpus)
     if isinstance(value, tuple | list) and len(value) == 2:
-        return gold_of(value[1], value[0], corpus)
+        try:
+            return gold_of(value[1], value[0], corpus)
+        except DataError as error:
+            raise DataError(str(error), name) from None
     raise DataError(
         "expected a pair (queries, gold), or the name of a split of a data set folder, got "
         f"{short_repr(value)}. Queries with a field 'evidence' make the pair (queries, None).",

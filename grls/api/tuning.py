@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from grls.api.options import options_of
 from grls.api.searching import Searching
 from grls.data.dataset import gold_passages
 from grls.data.inputs.gold import gold_of
@@ -23,7 +22,7 @@ def tune_searcher(
     searcher: Searching, queries: Any, gold: Any, options: Mapping[str, Any]
 ) -> list[TuneChoice]:
     """Tune the folder of a searcher; see :meth:`grls.api.searcher.Searcher.tune`."""
-    grid = options_of(TuneOptions, options, "tune")
+    grid = TuneOptions(**options)
     folder = followed(searcher.folder)
     if (folder / CHECKSUMS).is_file():
         raise ConfigError(

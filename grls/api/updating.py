@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
 from grls.data.inputs.corpora import corpus_of
-from grls.data.inputs.values import id_text
 from grls.errors import ConfigError
 from grls.retrieve.base import Retriever
 from grls.retrieve.changes import Changes
@@ -20,7 +19,7 @@ def write_updated(
     searcher: Searching,
     place: HeldFolder,
     add: Any,
-    remove: Collection[str] | None,
+    remove: Collection[str | int] | None,
     merge: bool,
     batch_size: int,
 ) -> Retriever:
@@ -38,13 +37,8 @@ def write_updated(
         ConfigError: There is nothing to do, or the kind takes no changes.
         DataError: A passage is unknown, or its id is taken.
     """
-    if isinstance(remove, str) or not isinstance(remove, Iterable | None):
-        what = "text" if isinstance(remove, str) else "value"
-        raise ConfigError(f"remove takes passage ids as a list or set, got the {what} {remove!r}.")
-    gone = list(
-        dict.fromkeys(id_text(one, "a passage", "remove") for one in (() if remove is None else remove))
-    )
-    new = None if add is None else corpus_of(add)
+    gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
+    new = None if add is None else corpus_of(add, "add")
     if new is None and not gone and not merge:
         raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
     update_folder(searcher.folder, place.path, Changes(new, gone, merge, searcher.how.device, batch_size))

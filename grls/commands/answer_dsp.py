@@ -66,7 +66,7 @@ def answer_dsp(
     info = questions.info(
         "generator" if described is None else described.system,
         name or (program if described is None else f"{program}, {described.name}, k={k}"),
-        answering.fused_mode(program, dsp.queries, opened),
+        answering.fused_mode(program, dsp, opened),
         seconds,
         {**made.settings, "cost": answering.total_cost(records)},
     )

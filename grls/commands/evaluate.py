@@ -35,9 +35,10 @@ def evaluate(
             entailment, AutoAIS. NAME.info.json beside it says what made it.
         data: Data set folder.
         split: Split of the qrels; null: from the manifest of the run, else test.
-        ks: Cut-offs of recall or hits, as ``[1,5]``; null: 1, 5, 10, 20 of runs, 1 and 5 of answers.
+        ks: Cut-offs of recall or hits, as ``[1,5]``; null: 1, 5, 10, 20 of runs, 1 and 5 of answers, with a
+            dash for what reads deeper than a run was cut off.
         measures: Standard measures of runs by their ir_measures names, as 'nDCG@10 RR'; null: nDCG@10, RR,
-            AP, P@5 and Judged@10.
+            AP, P@5 and Judged@10, with a dash likewise.
         baseline: Another run of the same queries. For each recall and measure, the difference of the run to
             the baseline is printed, with the 95 % interval and p of a paired test over queries.
         price: Run of the same system without an end: a fixed number of hops beside runs that end by DONE,
@@ -52,7 +53,7 @@ def evaluate(
     """
     from grls.data.corpus import Corpus
     from grls.evaluation.answers import ENDING
-    from grls.evaluation.measures import MEASURES, measure_names
+    from grls.evaluation.measures import measure_names
     from grls.io.files import refuse_unwritable, write_json
     from grls.io.logs import quiet
     from grls.io.terminal import visible
@@ -74,7 +75,7 @@ def evaluate(
     if answers:
         report = _answers(runs, data, split, ks, autoais, limit, device)
     else:
-        names = measure_names(MEASURES if measures is None else measures)
+        names = None if measures is None else measure_names(measures)
         pairs = _priced(runs, price)  # what cannot be priced is refused before anything is scored
         corpus = Corpus.read(data)
         reports = []
@@ -119,7 +120,7 @@ def _run(
     data: str,
     split: str | None,
     ks: tuple[int, ...] | None,
-    measures: list[str],
+    measures: list[str] | None,
     baseline: str | None,
     examples: int,
     corpus: Corpus,
@@ -127,17 +128,15 @@ def _run(
     """Score a run, print its report, and return it."""
     from grls.evaluation.evaluate import evaluate_run, format_report
     from grls.evaluation.examples import format_examples
-    from grls.evaluation.metrics.averages import KS
     from grls.evaluation.versus import compare_runs, format_comparison
     from grls.io.terminal import visible
     from grls.runs.run import Run
 
-    cuts = list(KS if ks is None else ks)
     loaded = Run.load(run)
-    report = evaluate_run(loaded, data, split, cuts, corpus, measures)
+    report = evaluate_run(loaded, data, split, ks, corpus, measures)
     print(visible(format_report(report)))
     if baseline is not None:
-        compared = compare_runs(loaded, baseline, data, report["split"], cuts, measures, corpus)
+        compared = compare_runs(loaded, baseline, data, report["split"], ks, measures, corpus)
         report["baseline"] = {"run": baseline, **{name: c._asdict() for name, c in compared.items()}}
         print("\n" + visible(format_comparison(compared, baseline)))
     if examples:
@@ -197,7 +196,6 @@ def _answers(
     from grls.data.corpus import Corpus
     from grls.data.dataset import read_split
     from grls.evaluation.answer_files import score_file, split_of_answers, table
-    from grls.evaluation.answers import KS
     from grls.models.entailment import load_entailment
 
     corpus = Corpus.read(data)
@@ -205,7 +203,6 @@ def _answers(
     queries, qrels = read_split(data, split, corpus)
     nli = autoais.model
     judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
-    cuts = KS if ks is None else ks
-    rows = [score_file(file, queries[:limit], qrels, corpus, cuts, judge, autoais.premise) for file in files]
+    rows = [score_file(file, queries[:limit], qrels, corpus, ks, judge, autoais.premise) for file in files]
     print("\n".join(table(rows)))
     return {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}

@@ -10,6 +10,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.counts import counted
+from grls.models.biencoder_kinds import Similarity
 from grls.retrieve.bm25_options import BM25Options
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import SearchOptions
@@ -36,6 +37,7 @@ def make_index(
     limits: LimitOptions = _LIMITS,
     batch_size: int = 32,
     device: str = "auto",
+    similarity: Similarity | None = None,
     ray: str | None = None,
     workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
@@ -57,6 +59,8 @@ def make_index(
         limits: The longest texts, in tokens.
         batch_size: Passages encoded together (not generative).
         device: Where passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        similarity: How vectors are compared (dense, st5); the folder keeps it. null: as the model says, else
+            by the cosine, the default of sentence-transformers.
         ray: Address of a Ray cluster whose workers share the work (generative: sorting, dense: encoding):
             HOST:PORT, auto, or local for a cluster on this machine. All its machines must see the files.
         workers: How many workers, and their shards.
@@ -71,7 +75,9 @@ def make_index(
     sharing = workers_of(ray, workers)
     refuse_foreign(output, MANIFEST)
     refuse_unwritable(output, folder=True)
-    print(build(model, corpus, Building(output, kind, index, limits, batch_size, device, sharing)))
+    print(
+        build(model, corpus, Building(output, kind, index, limits, batch_size, device, similarity, sharing))
+    )
 
 
 def split_index(

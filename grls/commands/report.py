@@ -9,7 +9,7 @@ def report(
     output: str = "report",
     data: str | None = None,
     split: str | None = None,
-    ks: tuple[int, ...] = (1, 5, 10, 20),
+    ks: tuple[int, ...] | None = None,
     k: int = 5,
     baseline: str | None = None,
     proofs: int = 2,
@@ -27,7 +27,7 @@ def report(
         output: Path of the page without ending.
         data: Data set folder of the runs that have no manifest, or whose folder is elsewhere now.
         split: Split of the qrels; null: from the manifests, else test.
-        ks: Cut-offs of recall in the tables.
+        ks: Cut-offs of recall in the tables; null: 1, 5, 10, 20.
         k: Cut-off of significance tests and of similarity.
         baseline: Run that the others are tested against, as the page calls it; null takes the best.
         proofs: Successes and failures to draw of each run on RuleTaker-Open.
@@ -37,14 +37,17 @@ def report(
             null: nDCG@10 (the one that is tested), RR, AP, P@5 and Judged@10.
     """
     from grls.evaluation.measures import MEASURES, measure_names
-    from grls.report.measure import score_runs
+    from grls.evaluation.metrics.averages import KS
+    from grls.report.measure import refuse_untold, score_runs
     from grls.report.page import TESTED, build_page
     from grls.report.render import write_report
     from grls.report.runs import load_groups
 
     names = measure_names(MEASURES if measures is None else measures)
     tested = TESTED if measures is None else [name for name in names if not name.startswith("Judged")]
-    groups = [score_runs(group, list(ks), names) for group in load_groups(runs, data, split)]
-    page = build_page(groups, list(ks), k, baseline, proofs, seed, title, tested)
+    cuts = list(KS if ks is None else ks)
+    groups = [score_runs(group, cuts, names) for group in load_groups(runs, data, split)]
+    refuse_untold(groups, [*(f"R@{cut}" for cut in ks or ()), *(() if measures is None else names)])
+    page = build_page(groups, cuts, k, baseline, proofs, seed, title, tested)
     for path in write_report(page, output):
         print(path)

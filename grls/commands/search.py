@@ -20,6 +20,8 @@ INPUT = "-"
 _RANKED = "Ranked hops: this ranking is the answer, not the chain."
 IN_HOP = " in this hop"
 """What the score of a streamed passage belongs to: after other evidence the passage has another one."""
+IN_CHAIN = " up to this hop"
+"""What the score of a passage of a chain belongs to: the chain so far."""
 _LINES = 3
 """Lines of a passage that are shown."""
 
@@ -38,7 +40,7 @@ def search_command(
     device: str = "auto",
     precision: Precision = "float32",
 ) -> None:
-    """Search for one question, and print the best passages.
+    """Search for one question, and print the best passages; of fixed and dynamic hops the best chain.
 
     For many questions and a run that is measured, take `grls retrieve`.
 
@@ -123,7 +125,8 @@ class _Form(NamedTuple):
 
     def record(self, hit: Hit) -> dict[str, object]:
         """A hit as a JSON object."""
-        return hit._asdict() | ({"metadata": dict(hit.metadata)} if self.metadata else {})
+        hop = {} if hit.hop is None else {"hop": hit.hop}
+        return hit._asdict() | hop | ({"metadata": dict(hit.metadata)} if self.metadata else {})
 
     def shown(self, rank: int, hit: Hit, width: int, where: str = "") -> str:
         """A hit for the terminal, with what its score belongs to."""
@@ -144,7 +147,8 @@ def _ranking(searcher: Searcher, query: str, k: int, where: str | None, form: _F
     if not hits:
         return ["nothing was found"]
     width = max(len(hit.id) for hit in hits)
-    return [form.shown(rank, hit, width) for rank, hit in enumerate(hits, start=1)]
+    places = ["" if hit.hop is None else IN_CHAIN for hit in hits]
+    return [form.shown(rank, hit, width, places[rank - 1]) for rank, hit in enumerate(hits, start=1)]
 
 
 def _streamed(searcher: Searcher, query: str, k: int, where: str | None, form: _Form) -> Iterable[str]:

@@ -71,12 +71,14 @@ def serve(
         searched = (limits, access, device, precision, answer, examples, mcp == "http")
         run_front(WorkerTask(tuple(folder), *searched), host, port, worker)
         return
-    from grls.serve.run import run_server, run_stdio
-
     if mcp == "stdio":
         _check_stdio(access, answer, worker)
+        from grls.serve.tools.server import run_stdio
+
         run_stdio(folder, limits, device, precision)
         return
+    from grls.serve.run import run_server
+
     run_server(folder, host, port, limits, access, device, precision, answer, examples, mcp == "http")
 
 

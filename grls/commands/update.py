@@ -30,8 +30,8 @@ def update(
             prefixes.
         remove: A file of passages to remove, an id a line.
         merge: Merge the passages that were added to a generative retriever into one index, and drop removed
-            ones. Searches are then as fast as over a new index, and the ids of removed passages are free
-            again. Within a composite this is always done.
+            ones. Searches are then as fast as over a new index. This is always done within a composite, and
+            where an added passage has the id of a removed one.
         output: Folder of the changed retriever; null: the folder is replaced.
         device: Where added passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         batch_size: Passages encoded together.

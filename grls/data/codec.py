@@ -1,10 +1,12 @@
 """How text becomes model input and model output.
 
 A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and writes one passage
-(``title <TITLE> text`` if the passage has a title), or DONE when the chain is complete. The special tokens
-follow "Generative Retrieval for Long Sequences" (arXiv 2204.13596), appendix A.3. The paper also closes each
-part: ``<QUESTION> … </QUESTION> <EVIDENCE> … </EVIDENCE>``, and ``<TITLE> … </TITLE>`` before a text. Here a
-part ends at the next marker or at the end of the sequence.
+(``title <TITLE> text`` if the passage has a title), or DONE when the chain is complete. A part ends at the
+next marker or at the end of the sequence. The special tokens follow "Generative Retrieval for Long Sequences"
+(arXiv 2204.13596), appendix A.3, which also closes each part: ``<QUESTION> query </QUESTION> <EVIDENCE>
+passage </EVIDENCE> …``, with ``<TITLE> title </TITLE>`` before a text. A tokenizer that has the closing
+markers (option ``closing_markers`` of a training) gives its texts this form; it is saved with the model, so
+that all who read and write for the model agree.
 
 A causal language model continues its input. So its input ends with the marker ``<EVIDENCE>``, which opens the
 next passage, and the input of one hop is a prefix of the next hop's input.
@@ -27,9 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.evidence import excerpt
-from grls.data.spelling import splitting, turn_markers
+from grls.data.spelling import encoded_texts, turn_markers
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
+from grls.io.turns import turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,6 +44,8 @@ EVIDENCE = "<EVIDENCE>"
 TITLE = "<TITLE>"
 DONE = "<DONE>"
 SPECIAL_TOKENS = (QUESTION, EVIDENCE, TITLE, DONE)
+CLOSING_MARKERS = ("</QUESTION>", "</EVIDENCE>", "</TITLE>")
+"""The markers that end a query, an evidence passage and a title, in a tokenizer that has all of them."""
 
 DONE_ID = "DONE"
 """The passage id of DONE in hits and runs; no passage of a corpus may have it."""
@@ -51,10 +56,10 @@ MAX_SEQUENCE = (1 << 16) - 1
 TokenIds = npt.NDArray[np.int64]
 
 
-def add_special_tokens(tokenizer: PreTrainedTokenizerBase) -> int:
+def add_special_tokens(tokenizer: PreTrainedTokenizerBase, markers: Sequence[str] = SPECIAL_TOKENS) -> int:
     """Add the missing markers to a tokenizer; returns how many were added."""
     known = tokenizer.get_vocab()
-    missing = [token for token in SPECIAL_TOKENS if token not in known]
+    missing = [token for token in markers if token not in known]
     return int(tokenizer.add_tokens(missing, special_tokens=True)) if missing else 0
 
 
@@ -114,6 +119,7 @@ class Codec:
 
     Attributes:
         cut_passages: How many passages so far were longer than the limit and were cut.
+        closes: Whether each part also ends with a marker: the tokenizer has ``CLOSING_MARKERS``.
 
     Raises:
         ConfigError: The tokenizer lacks an end token or the special tokens.
@@ -144,11 +150,17 @@ class Codec:
             int(vocabulary[token]) for token in SPECIAL_TOKENS
         )
         self.end = _end_token(tokenizer)
-        self._barred = controls(tokenizer) | {self.end, self.question, self.evidence, self.title, self.done}
+        closing = [int(vocabulary[token]) for token in CLOSING_MARKERS if token in vocabulary]
+        self.closes = len(closing) == len(CLOSING_MARKERS)
+        self._query_end, self._evidence_end, self._title_end = (
+            ([token] for token in closing) if self.closes else ([], [], [])
+        )
+        self._markers = {self.question, self.evidence, self.title, self.done, *closing}
+        self._barred = controls(tokenizer) | {self.end} | self._markers
         self._before, self._after = wrapping(tokenizer)
         if causal:
             self._after = [self.evidence]
-        around = 1 + len(self._before) + len(self._after)
+        around = 1 + len(self._before) + len(self._query_end) + len(self._after)
         self._longest_query = min(self.limits.query, self.limits.input - around)
         if self._longest_query < 1:
             raise ConfigError(
@@ -163,10 +175,8 @@ class Codec:
         """
         if not texts:
             return []
-        encoded = splitting(self.tokenizer)(
-            list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
-        )
-        return [[token for token in row if token not in self._barred] for row in encoded["input_ids"]]
+        rows = encoded_texts(self.tokenizer, texts)["input_ids"]
+        return [[token for token in row if token not in self._barred] for row in rows]
 
     def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
         """One target sequence per passage: at most ``limits.passage`` tokens, then the end token."""
@@ -175,10 +185,16 @@ class Codec:
         titles = dict(zip(titled, self.texts([passages[i].title for i in titled]), strict=True))
         rows = []
         for i, body in enumerate(bodies):
-            ids = [*titles[i], self.title, *body] if i in titles else body
+            ids = self.titled(titles[i], body) if i in titles else body
             self.cut_passages += len(ids) > self.limits.passage
             rows.append(np.array([*ids[: self.limits.passage], self.end], dtype=np.int64))
         return rows
+
+    def titled(self, title: Sequence[int], body: Sequence[int]) -> list[int]:
+        """Token ids of a title and of the text that it belongs to, with its markers."""
+        if self.closes:
+            return [self.title, *title, *self._title_end, *body]
+        return [*title, self.title, *body]
 
     def excerpts(self, question: str, passages: Sequence[Passage]) -> list[TokenIds]:
         """Token sequences of evidence passages for a question: whole passages, or excerpts of them.
@@ -225,18 +241,19 @@ class Codec:
         return result
 
     def model_input(self, query: Sequence[int], evidence: Sequence[npt.ArrayLike] = ()) -> list[int]:
-        """One encoder input: ``<QUESTION> query <EVIDENCE> passage …``.
+        """One encoder input: ``<QUESTION> query <EVIDENCE> passage …``, or closed as the module says.
 
         Args:
             query: Token ids of the query.
             evidence: Token sequences of the passages retrieved so far (:meth:`excerpts`; end tokens are
                 dropped).
         """
-        head = [*self._before, self.question, *query]
+        head = [*self._before, self.question, *query, *self._query_end]
         room = self.limits.input - len(head) - len(self._after)
         parts: list[list[int]] = []
         for row in reversed(evidence):
-            tokens = [self.evidence, *(int(t) for t in np.asarray(row) if t != self.end)]
+            passage = (int(t) for t in np.asarray(row) if t != self.end)
+            tokens = [self.evidence, *passage, *self._evidence_end]
             if len(tokens) > room:
                 break
             room -= len(tokens)
@@ -251,10 +268,9 @@ class Codec:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of a model input, with a space in place of each marker."""
-        markers = {self.question, self.evidence, self.title, self.done}
         parts: list[list[int]] = [[]]
         for token in tokens:
-            if token in markers:
+            if token in self._markers:
                 parts.append([])
             else:
                 parts[-1].append(token)
@@ -267,11 +283,15 @@ class Codec:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+def tokenizer_fingerprint(tokenizer: Any) -> str:
     """SHA-256 of the settings by which a tokenizer splits a text, without padding and truncation."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(tokenizer, "get_added_vocab") and backend in (None, tokenizer):
         state = {"vocab": tokenizer.get_vocab(), "added": sorted(tokenizer.get_added_vocab())}
+    elif not hasattr(backend, "to_str"):  # words at white space, of sentence-transformers
+        options = {name: vars(tokenizer).get(name) for name in ("do_lower_case", "ngram_separator")}
+        stop_words = sorted(vars(tokenizer).get("stop_words", ()))
+        state = {"vocab": list(tokenizer.get_vocab()), "stop_words": stop_words, **options}
     else:
         state = json.loads(backend.to_str())
         for volatile in ("padding", "truncation"):
@@ -283,8 +303,9 @@ def reset_tokenizer(tokenizer: Any) -> None:
     """Undo the padding and truncation of earlier calls, so that a saved tokenizer does not depend on them."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        backend.no_padding()
-        backend.no_truncation()
+        with turn(tokenizer):
+            backend.no_padding()
+            backend.no_truncation()
 
 
 def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -322,25 +343,17 @@ def foreign_ids(
     """
     if not texts:
         return []
-    encoded = splitting(tokenizer)(
-        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
-    )
+    rows = encoded_texts(tokenizer, texts)["input_ids"]
     barred = controls(tokenizer)
     before, behind = wrapping(tokenizer) if wrapped else ([], [])
-    return [
-        [*before, *(int(token) for token in row if token not in barred), *behind]
-        for row in encoded["input_ids"]
-    ]
+    return [[*before, *(int(token) for token in row if token not in barred), *behind] for row in rows]
 
 
 def foreign_places(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[tuple[list[int], list[tuple[int, int]]]]:
     """Like :func:`foreign_ids`, with the place of each token: its first character and the end (exclusive)."""
-    encoded = splitting(tokenizer)(
-        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False,
-        return_offsets_mapping=True,
-    )  # fmt: skip
+    encoded = encoded_texts(tokenizer, texts, return_offsets_mapping=True)
     barred = controls(tokenizer)
     located = []
     for row, places in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
@@ -351,8 +364,9 @@ def foreign_places(
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after an encoder input."""
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    full = tokenizer("a")["input_ids"]
+    with turn(tokenizer):
+        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+        full = tokenizer("a")["input_ids"]
     for start in range(len(full) - len(bare) + 1):
         if full[start : start + len(bare)] == bare:
             return list(full[:start]), list(full[start + len(bare) :])

@@ -32,8 +32,11 @@ from grls.data.corpus_table import (
     rows_in_memory,
     table_of,
 )
+from grls.data.inputs.arguments import checked
+from grls.data.inputs.values import is_whole_text
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import DataError
+from grls.io.counts import counted
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, write_line
 
@@ -61,6 +64,7 @@ class Corpus:
         self._facts = facts or CachedFacts()
 
     @classmethod
+    @checked
     def read(cls, path: str | Path) -> Corpus:
         """Read ``corpus.jsonl`` (or the data set folder that holds it).
 
@@ -81,6 +85,7 @@ class Corpus:
         return corpus
 
     @classmethod
+    @checked
     def from_passages(
         cls,
         passages: Iterable[Passage],
@@ -95,11 +100,18 @@ class Corpus:
             metadata: One object per passage; None: no metadata.
 
         Raises:
+            ConfigError: An argument is not of its type.
             DataError: An id, title or text is no string, or holds half of a surrogate pair; an id is empty,
-                reserved or used twice; or JSON cannot hold the metadata (NaN).
+                reserved or used twice; metadata are not as many as passages, or JSON cannot hold them (NaN).
         """
         entries = list(passages)
-        objects = [{} for _ in entries] if metadata is None else metadata
+        objects = [{} for _ in entries] if metadata is None else list(metadata)
+        if len(objects) != len(entries):
+            raise DataError(
+                f"metadata has {counted(len(objects), 'object')} for {counted(len(entries), 'passage')}; "
+                "give one for each passage.",
+                source,
+            )
         try:
             texts = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in objects]
         except (TypeError, ValueError) as error:
@@ -165,10 +177,11 @@ class Corpus:
         hashes, order = self._hashed
         hashed = _hashes(ids)
         first = np.searchsorted(hashes, hashed)
-        held = self.ids(order[np.minimum(first, len(order) - 1)].tolist())
-        numbers: list[int | None] = []
-        for name, place, there, digest in zip(ids, first.tolist(), held, hashed, strict=True):
-            numbers.append(int(order[place]) if there == name else self._collided(name, place, digest))
+        nearest = order[np.minimum(first, len(order) - 1)].tolist()
+        numbers: list[int | None] = list(nearest)
+        for place, (name, there) in enumerate(zip(ids, self.ids(nearest), strict=True)):
+            if name != there:
+                numbers[place] = self._collided(name, int(first[place]), hashed[place])
         return numbers
 
     @cached_property
@@ -234,7 +247,7 @@ class Corpus:
         if taken:
             raise DataError(
                 f"the passage id {taken[0]!r} is used already; every passage needs a different id. To "
-                "replace a passage, remove it in the same call; of a generative retriever, merge as well.",
+                "replace a passage, remove it in the same call.",
                 passages.source,
             )
         corpus = Corpus(joined_tables(self.table, passages.table), self.source)
@@ -245,6 +258,7 @@ class Corpus:
         """The passages with these numbers, in memory."""
         return Corpus(rows_in_memory(self.table, numbers), self.source)
 
+    @checked
     def write(self, path: str | Path) -> None:
         """Write ``corpus.jsonl``, atomically."""
         with atomic_file(path) as stream:
@@ -281,15 +295,6 @@ def _hashes(ids: Sequence[str]) -> npt.NDArray[np.int64]:
     return np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
 
 
-def _is_text(name: str) -> bool:
-    """Whether a name is whole characters: half of a surrogate pair is in no corpus."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
     """Refuse passages from Python that a ``corpus.jsonl`` cannot hold, with a DataError."""
     seen: set[str] = set()
@@ -310,7 +315,7 @@ def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
             )
         if row[0] == DONE_ID:
             raise DataError(_RESERVED, source)
-        if not all(map(_is_text, row)):
+        if not all(map(is_whole_text, row)):
             raise DataError(
                 f"passage {number} ({row[0]!r}) holds half a character (a lone surrogate), which no UTF-8 "
                 "text can hold; remove or repair it.",

@@ -201,6 +201,29 @@ def proofs_of(query: Query) -> list[list[str]]:
     return proofs
 
 
+def turns_of(query: Query) -> list[list[str]]:
+    """The turns of the conversation before a query, from its metadata; none without ``history``.
+
+    ``metadata.history`` is a list of turns, each a string or a list of strings (a question and its reply).
+
+    Returns:
+        The texts of each turn, on one line each; a turn without texts is left out.
+
+    Raises:
+        DataError: ``metadata.history`` is no such list.
+    """
+    history: Any = json.loads(query.metadata).get("history", [])
+    turns: list[Any] = [None]
+    if isinstance(history, list):
+        turns = [[turn] if isinstance(turn, str) else turn for turn in history]
+    if not all(isinstance(turn, list) and all(isinstance(text, str) for text in turn) for turn in turns):
+        raise DataError(
+            f"metadata.history of the query {query.id!r} is no list of turns; expected strings, or lists of "
+            "them."
+        )
+    return [[" ".join(text.split()) for text in turn] for turn in turns if turn]
+
+
 def write_dataset(
     folder: str | Path,
     passages: Iterable[Passage],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,13 @@ Numbers = npt.NDArray[np.int64]
 class Filter(ABC):
     """Which passages of a corpus may be found."""
 
-    def ids(self) -> Iterator[str]:
-        """The passage ids that the filter names."""
-        yield from ()
-
     @abstractmethod
-    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:
+    def numbers(self, corpus: Corpus) -> Numbers:
         """The numbers of the allowed passages.
 
-        Args:
-            corpus: The corpus.
-            known: The number of every id of :meth:`ids`.
+        Raises:
+            DataError: The filter names a passage that the corpus does not hold.
+            ConfigError: The filter names a metadata field that no passage has.
         """
 
 
@@ -57,11 +53,16 @@ class Only(Filter):
 
     passages: frozenset[str]
 
-    def ids(self) -> Iterator[str]:  # noqa: D102
-        yield from self.passages
-
-    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
-        return np.array(sorted(known[passage] for passage in self.passages), dtype=np.int64)
+    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
+        ids = list(self.passages)
+        numbers = corpus.numbers(ids)
+        if None in numbers:
+            name = min(one for one, number in zip(ids, numbers, strict=True) if number is None)
+            raise DataError(
+                f"allow: a filter names the passage id {name!r}, which is not in {corpus.source}; correct "
+                "or remove the id."
+            )
+        return np.sort(np.array(numbers, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Where(Filter):
 
     expression: Expression
 
-    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
         try:
             return corpus.columns.allowed(self.expression)
         except UnknownFieldError as error:
@@ -94,7 +95,7 @@ class Matching(Filter):
 
     accepts: Callable[[Mapping[str, Any]], bool]
 
-    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
         kept = [number for number, metadata in enumerate(corpus.metadata()) if self.accepts(metadata)]
         return np.array(kept, dtype=np.int64)
 
@@ -109,14 +110,10 @@ class AllOf(Filter):
 
     filters: tuple[Filter, ...]
 
-    def ids(self) -> Iterator[str]:  # noqa: D102
-        for part in self.filters:
-            yield from part.ids()
-
-    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
-        allowed = self.filters[0].numbers(corpus, known)
+    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
+        allowed = self.filters[0].numbers(corpus)
         for part in self.filters[1:]:
-            allowed = np.intersect1d(allowed, part.numbers(corpus, known), assume_unique=True)
+            allowed = np.intersect1d(allowed, part.numbers(corpus), assume_unique=True)
         return allowed
 
 
@@ -130,7 +127,7 @@ class Numbered(Filter):
 
     passages: Numbers
 
-    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+    def numbers(self, corpus: Corpus) -> Numbers:  # noqa: D102
         return self.passages
 
 
@@ -183,18 +180,7 @@ def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter
         DataError: A filter names a passage that the corpus does not hold.
         ConfigError: A filter names a metadata field that no passage has.
     """
-    distinct = list(dict.fromkeys(filters))
-    ids = list(dict.fromkeys(name for each in distinct for name in each.ids()))
-    known: dict[str, int] = {}
-    if ids:
-        for name, number in zip(ids, corpus.numbers(ids), strict=True):
-            if number is None:
-                raise DataError(
-                    f"a filter names the passage id {name!r}, which is not in {corpus.source}; correct or "
-                    "remove the id."
-                )
-            known[name] = number
-    return {each: each.numbers(corpus, known) for each in distinct}
+    return {each: each.numbers(corpus) for each in dict.fromkeys(filters)}
 
 
 def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | None]:

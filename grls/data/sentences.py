@@ -2,10 +2,12 @@
 
 Signs that only end sentences (``。！？।؟።`` and others: Unicode's ``STerm`` beyond ASCII) follow UAX 29,
 rules SB8a to SB11: the sentence includes closing brackets and quotes after the sign, and it does not end if a
-comma or a similar sign follows. The full stop, ``!``, ``?``, ``…`` and the Greek ``;`` have other uses, too.
-They end a sentence only if a space follows (none is needed between characters of unspaced scripts), no
-lower-case letter comes next, and no abbreviation comes before. Thai and Lao have no sign that ends a
-sentence, so a text without another sign is one sentence. The module does not know languages.
+comma or a similar sign follows. So do the signs of that use that ``STerm`` lacks: shad (Tibetan), sof pasuq
+(Hebrew), the closing signs of Thai, Khmer, Sinhala and Coptic, and the Greek question mark. The full stop,
+``!``, ``?``, ``…`` and the Greek ``;`` have other uses, too. They end a sentence only if a space follows
+(none is needed between characters of unspaced scripts), no lower-case letter comes next, and no abbreviation
+comes before. Most texts in Thai and Lao have no sign that ends a sentence, so such a text is one sentence.
+The module does not know languages.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import regex
 
 from grls.data.words import UNSPACED
 
-_ENDS = r"[\p{Sentence_Break=STerm}．｡--[!?]]"
+_ENDS = r"[\p{Sentence_Break=STerm}．﹒｡׃\u037e།༎༏༐༑༒๚๛៚෴⳾--[!?]]"
+_HEAD = "[༄-༊]"
+"""A mark at the head of a Tibetan text; the shad after it ends nothing."""
 _END = regex.compile(
-    rf"(?:{_ENDS}(?<!．(?=\p{{Nd}}))[!?]*|(?<=[{UNSPACED}])[.!?](?=[{UNSPACED}]))++[\"'\p{{Pe}}\p{{Pf}}]*+\s*+(?=[^\s\p{{Sentence_Break=SContinue}}])"
+    rf"(?:(?<!{_HEAD}[།\s]*){_ENDS}(?<!．(?=\p{{Nd}}))[!?]*(?:(?<=[།༎])\s+(?=[།༎]))?|(?<=[{UNSPACED}])[.!?](?=[{UNSPACED}]))++[\"'\p{{Pe}}\p{{Pf}}]*+\s*+(?=[^\s\p{{Sentence_Break=SContinue}}])"
     r"|(?:[.!?…]|(?<=\p{Script=Greek}[\p{Pe}\p{Pf}]?);)[\"')\]”’»›“]*(?:\s»)?\s+"
     r"(?=(?:«\s|[«„‹¿¡])*[\"'(\[“‘「]?[¿¡]?(?P<next>\w))",
     regex.VERSION1,

@@ -8,9 +8,12 @@ writes them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
+
+from grls.io.turns import turn
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
@@ -41,6 +44,22 @@ def splitting(tokenizer: Any) -> Any:
     """
     changed = _of(tokenizer).splitting
     return tokenizer if changed is None else changed
+
+
+def encoded_texts(tokenizer: Any, texts: Sequence[str], **options: Any) -> Any:
+    """The tokenizer's output for plain texts; threads may share the tokenizer.
+
+    No special token is added. Special tokens and turn markers that a text spells are split.
+
+    Args:
+        tokenizer: The tokenizer of the model.
+        texts: n texts.
+        options: Further options of the tokenizer call.
+    """
+    with turn(tokenizer):
+        return splitting(tokenizer)(
+            list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False, **options
+        )
 
 
 def _of(tokenizer: Any) -> _Known:

@@ -117,34 +117,53 @@ class Hit(NamedTuple):
         """Metadata of the passage, which filters compare; empty where ``text`` is, or where it has none."""
         return NO_METADATA
 
+    @property
+    def hop(self) -> int | None:
+        """The hop that found the passage, from 1, in a chain that a search returns; None in a ranking."""
+        return None
+
 
 class FullHit(Hit):
-    """A hit with text, title and metadata: what users get.
+    """A hit with text, title and metadata, and in a chain its hop: what users get.
 
-    The metadata are no field of the tuple, so files of hits are the same with and without them.
+    Metadata and hop are no fields of the tuple, so files of hits are the same with and without them.
     """
 
     _metadata: Mapping[str, Any] = NO_METADATA
+    _hop: int | None = None
 
     @classmethod
     def of(cls, hit: Hit, passage: Passage, metadata: Mapping[str, Any]) -> FullHit:
         """A hit with what its passage holds."""
         full = cls(hit.id, hit.score, passage.text, passage.title)
-        full._metadata = metadata
+        full._metadata, full._hop = metadata, hit.hop
         return full
+
+    @classmethod
+    def in_hop(cls, passage: str, score: float, hop: int) -> FullHit:
+        """A hit of a chain, before its text is read."""
+        hit = cls(passage, score)
+        hit._hop = hop
+        return hit
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Metadata of the passage, which filters compare; empty if it has none."""
         return self._metadata
 
+    @property
+    def hop(self) -> int | None:
+        """The hop that found the passage, from 1, in a chain that a search returns; None in a ranking."""
+        return self._hop
+
     def _replace(self, **fields: Any) -> FullHit:
         replaced: FullHit = super()._replace(**fields)
-        replaced._metadata = self._metadata
+        replaced._metadata, replaced._hop = self._metadata, self._hop
         return replaced
 
     def __repr__(self) -> str:
-        fields = [f"{name}={value!r}" for name, value in self._asdict().items()]
+        known = self._asdict() | ({} if self.hop is None else {"hop": self.hop})
+        fields = [f"{name}={value!r}" for name, value in known.items()]
         return f"Hit({', '.join(fields)}, metadata={self.metadata!r})"
 
 

@@ -5,10 +5,11 @@ Greek accents, variants of Arabic letters), and with one set of digits. Accents 
 they distinguish words (Spanish ``ano`` and ``año``).
 
 If a script puts spaces between words, a word is a run of letters, marks and digits. Other scripts have no
-spaces (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan) or put them between longer units (Hangul). Their words
-are pairs of neighbouring characters, as in Lucene's ``CJKAnalyzer``, and a single character is a word. The
-script is decided for each character, so a text may mix scripts. The words of ASCII texts are the runs of at
-least two letters, digits or ``_``, in lower case. The language selects function words and a stemmer
+spaces (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan, …) or put them between longer units (Hangul). Their
+words are pairs of neighbouring characters, as in Lucene's ``CJKAnalyzer``, and a single character is a word.
+The script is decided for each character, so a text may mix scripts. A symbol beyond ASCII (an emoji, ``€``)
+is a word, and so is a word with the signs at its end (``c++`` beside ``c``). A letter that an apostrophe
+joins to a word (the s of ``owl's``) is none. The language selects function words and a stemmer
 (:class:`Analyzer`).
 """
 
@@ -16,15 +17,17 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from typing import Protocol
 
 import regex
 import Stemmer
 
 from grls.data.language import STEMMERS, guess
+from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.io.temporary import is_temporary
@@ -33,16 +36,23 @@ log = logging.getLogger(__name__)
 
 UNSPACED = (
     r"\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Thai}"
-    r"\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}ー"
+    r"\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}\p{Script=Javanese}\p{Script=Balinese}"
+    r"\p{Script=Tai_Le}\p{Script=New_Tai_Lue}\p{Script=Tai_Tham}\p{Script=Tai_Viet}\p{Script=Yi}ー"
 )
 """The scripts without spaces between words, as the inside of a character class of ``regex``."""
 
 _UNSPACED = regex.compile(f"[{UNSPACED}]")
 _PART = regex.compile(
     rf"(?P<unspaced>(?:(?=\w)[{UNSPACED}][\p{{M}}\u200c\u200d]*)+)|(?P<word>(?:(?![{UNSPACED}])\w)+)"
+    r"|(?P<symbol>\p{Regional_Indicator}{2}|(?!\p{ASCII})\p{S})"
 )
+_SIGNS = regex.compile(r"[+#]+(?!\w)")
+"""Signs at the end of a word that belong to it, as in ``C++`` and ``C#``."""
+_JOINED = regex.compile(r"(?<=\w['’])\w\b|\b\w(?=['’]\w)")
+"""A letter that an apostrophe joins to a word, as in ``owl's`` and ``l'eau``."""
 _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")
 _WORD = regex.compile(r"[\w--_]+", regex.VERSION1)
+_WRITTEN = regex.compile(r"\w[\w\u200c\u200d]*")
 _SIGN = regex.compile(r"\W|_")
 _STEM_LETTERS = 6
 _FORMAT = regex.compile(r"[\u00ad\u200c-\u200f\u2060\ufeff\p{Variation_Selector}]")
@@ -63,7 +73,15 @@ _LISTS = {
 characters."""
 
 _SAMPLED = 200
-"""The language is guessed from this many texts at the start of the corpus, and as many spread over it."""
+"""The language is guessed from this many passages at the start of the corpus, and as many spread over it."""
+
+
+class PassagesByNumber(Protocol):
+    """Passages by their numbers: a corpus, or a list."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Passage: ...
 
 
 @dataclass(frozen=True)
@@ -81,15 +99,16 @@ class Analyzer:
     stem: bool = False
     stop_words: bool = True
 
-    def over(self, texts: Sequence[str]) -> Analyzer:
-        """The same analyzer with a language; ``auto`` is guessed from texts, with a warning if not English.
+    def of(self, passages: PassagesByNumber) -> Analyzer:
+        """The same analyzer with a language; ``auto``: guessed from passages, with a warning if not English.
 
         Raises:
-            ConfigError: The language is no code, or ``stem`` is set and the language has no stemmer.
+            ConfigError: The language is no code, or ``stem`` is set and the language is unknown or has no
+                stemmer.
         """
         analyzer = self
         if self.language == "auto":
-            guessed = _guessed(texts)
+            guessed = _guessed(passages)
             if guessed is None and self.stem:
                 raise ConfigError("the language of the corpus cannot be guessed: give --analyzer.language.")
             analyzer = replace(self, language=guessed or "en")
@@ -103,9 +122,13 @@ class Analyzer:
         return analyzer
 
     @classmethod
-    def guessed(cls, texts: Sequence[str]) -> Analyzer:
-        """The default analyzer with a language that is guessed from texts, without a warning."""
-        return cls(_guessed(texts) or "en")
+    def guessed(cls, passages: PassagesByNumber) -> Analyzer:
+        """The default analyzer with a language that is guessed from passages, without a warning."""
+        return cls(_guessed(passages) or "en")
+
+    def in_english(self) -> Analyzer:
+        """The same analyzer with English in place of ``auto``."""
+        return replace(self, language="en") if self.language == "auto" else self
 
     def check(self) -> None:
         """Refuse settings that cannot work.
@@ -146,11 +169,12 @@ class Analyzer:
             text: The text.
             least: The least number of letters of a word.
         """
-        stop = _content_stop(self.language)
+        stop = function_words(self.language)
         content: dict[str, str] = {}
-        for word in _split(unicodedata.normalize("NFC", text), False, least):
+        for word in _split(unicodedata.normalize("NFC", text), False):
             folded = fold(word, self._turkish)
-            if folded not in stop:
+            long = len(word) >= least or _UNSPACED.match(word)
+            if long and _WORD.fullmatch(word) and folded not in stop:
                 content.setdefault(folded, word)
         return content
 
@@ -184,6 +208,13 @@ def fold(text: str, turkish: bool = False) -> str:
     if text.isascii() and not turkish:
         return text.lower()
     return _spelled(_cased(text, turkish))
+
+
+def is_short(word: str) -> bool:
+    """Whether a word of an analyzer is a letter, a symbol, or has signs; characters of unspaced scripts are
+    words like others.
+    """
+    return (len(word) == 1 and not _UNSPACED.match(word)) or not _WRITTEN.fullmatch(word)
 
 
 def stem_key(word: str) -> str:
@@ -223,9 +254,10 @@ def count(text: str) -> int:
     return total
 
 
-def _guessed(texts: Sequence[str]) -> str | None:
-    step = max(1, len(texts) // _SAMPLED)
-    return guess([*texts[:_SAMPLED], *texts[_SAMPLED::step]])
+def _guessed(passages: PassagesByNumber) -> str | None:
+    step = max(1, len(passages) // _SAMPLED)
+    numbers = (*range(min(_SAMPLED, len(passages))), *range(_SAMPLED, len(passages), step))
+    return guess(f"{passage.title} {passage.text}" for passage in map(passages.__getitem__, numbers))
 
 
 def nothing_found(asked: int, empty: int, source: str) -> str | None:
@@ -267,11 +299,14 @@ def _follows(word: str, place: int) -> bool:
     return _UNSPACED.search(word, 0, place) is not None
 
 
-def _split(text: str, singles: bool, least: int = 2) -> Iterator[str]:
+def _split(text: str, singles: bool) -> Iterator[str]:
     for match in _PART.finditer(text):
-        if match.lastgroup == "word":
-            if len(match[0]) >= least:
+        if match.lastgroup != "unspaced":
+            first, last = match.span()
+            if last - first > 1 or not _JOINED.match(text, first):
                 yield match[0]
+            if match.lastgroup == "word" and (signs := _SIGNS.match(text, last)):
+                yield match[0] + signs[0]
             continue
         clusters = _CLUSTER.findall(match[0])
         if singles or len(clusters) == 1:
@@ -315,7 +350,8 @@ def _stop(language: str) -> frozenset[str]:
 
 
 @cache
-def _content_stop(language: str) -> frozenset[str]:
+def function_words(language: str) -> frozenset[str]:
+    """The function words of English and of a language, folded; of English alone if it has no list."""
     english = frozenset(_listed("EN_PLUS"))
     return english | _folded(_listed(_LISTS[language]), language) if language in _LISTS else english
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
-from grls.data.types import Query
+from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.evaluation.answers import ENDING, KS, PremiseKind, Scores, read_answers, score_answers
+from grls.evaluation.depth import WHOLE, RunDepth
 from grls.models.entailment import Entailment
 from grls.runs.manifest import RunInfo, read_info
+from grls.runs.run import Run
 
 
 def score_file(
@@ -19,13 +22,14 @@ def score_file(
     queries: list[Query],
     qrels: Qrels,
     corpus: Corpus,
-    ks: tuple[int, ...] = KS,
+    ks: tuple[int, ...] | None = None,
     judge: Entailment | None = None,
     premise: PremiseKind = "quotes",
 ) -> Scores:
     """Scores of one file, with its name and the seconds a query from its manifest.
 
     Raises:
+        ConfigError: One of ``ks`` reads deeper than the passages of the answers go.
         DataError: The file is no answers file, or belongs to other queries or another corpus.
     """
     if not file.endswith(ENDING):
@@ -39,8 +43,15 @@ def score_file(
             file,
         )
     answered = read_answers(file)
+    depth = WHOLE
+    if info is not None:
+        read = {query: [Hit(passage, 0.0) for passage in one.retrieved] for query, one in answered.items()}
+        depth = RunDepth.of(replace(Run.of(read, info=info), path=file), len(corpus), [])
+    depth.refuse(f"hits@{k}" for k in ks or ())
     try:
-        scores = score_answers(answered, queries, qrels, corpus, ks, judge, premise)
+        scores = score_answers(
+            answered, queries, qrels, corpus, KS if ks is None else ks, judge, premise, depth
+        )
     except DataError as error:
         raise DataError(str(error), file) from None
     seconds = None if info is None else info.seconds / len(answered)
@@ -62,7 +73,8 @@ def split_of_answers(files: list[str]) -> str:
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:
     """Lines of a Markdown table, a row a file; values in percent except counts, quotes and seconds."""
-    shares = {"f1": "F1", "exact_match": "EM", "autoais": "AutoAIS"}
+    novel = {"novel_f1": "novel-F1"} if any("novel_f1" in row for row in rows) else {}
+    shares = {"f1": "F1", **novel, "exact_match": "EM", "autoais": "AutoAIS"}
     cutoffs = dict.fromkeys(name for row in rows for name in row if name.startswith("hits@"))
     columns = {**{name: name.capitalize() for name in cutoffs}, **shares}
     header = [first, *columns.values(), "quotes a query", "not closed", "no answer", "s a query"]

@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages
+from grls.data.dataset import Qrels, gold_passages, turns_of
 from grls.data.types import Query
 from grls.errors import DataError
+from grls.evaluation.depth import WHOLE, RunDepth
 from grls.evaluation.metrics.answer_f1 import answer_f1
 from grls.evaluation.metrics.autoais import attributed
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.hits import hits
+from grls.evaluation.metrics.novel_f1 import novel_f1
 from grls.evaluation.options import PremiseKind as PremiseKind
 from grls.io.counts import counted
 from grls.io.files import atomic_file
@@ -112,6 +114,7 @@ def score_answers(
     ks: Sequence[int] = KS,
     judge: Entailment | None = None,
     premise: PremiseKind = "quotes",
+    depth: RunDepth = WHOLE,
 ) -> Scores:
     """Score answers against the queries that were asked.
 
@@ -125,12 +128,13 @@ def score_answers(
         ks: Cut-offs of hits.
         judge: A model of entailment, for AutoAIS; None leaves AutoAIS out.
         premise: The evidence for AutoAIS: the quotes, or the whole passages (with titles) that hold them.
+        depth: How deep the passages are known; hits that reads deeper are None.
 
     Returns:
         ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of
         quotes), ``not_ended`` (share of queries); ``hits@k`` over queries with gold passages, ``f1`` and
         ``exact_match`` over queries with accepted answers, with the number of such queries (``judged``,
-        ``asked``); ``autoais``.
+        ``asked``), and ``novel_f1`` if one of them has a conversation before it; ``autoais``.
 
     Raises:
         ConfigError: A cut-off is below 1.
@@ -162,7 +166,7 @@ def score_answers(
         evidence = [_evidence(one, corpus, premise) for one in answers]
         follows = attributed([q.text for q in queries], [one.answer for one in answers], evidence, judge)
         scores["autoais"] = mean(follows)
-    return scores
+    return depth.within(scores)
 
 
 def summary(scores: Scores, seconds: float | None = None) -> str:
@@ -174,11 +178,15 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
         "limit"
     ]
     if scores["judged"]:
-        shares = [f"{name} {100 * scores[name]:.1f}" for name in scores if name.startswith("hits@")]
+        hit = {
+            name: share for name, share in scores.items() if name.startswith("hits@") and share is not None
+        }
+        shares = [f"{name} {100 * share:.1f}" for name, share in hit.items()]
         lines.append(f"passages: {', '.join(shares)} ({counted(scores['judged'], 'query')})")
     if scores["asked"]:
+        novel = f", novel-F1 {100 * scores['novel_f1']:.1f}" if "novel_f1" in scores else ""
         lines.append(
-            f"answers: exact match {100 * scores['exact_match']:.1f}, F1 {100 * scores['f1']:.1f} "
+            f"answers: exact match {100 * scores['exact_match']:.1f}, F1 {100 * scores['f1']:.1f}{novel} "
             f"({counted(scores['asked'], 'query')})"
         )
     if scores["autoais"] is not None:
@@ -226,7 +234,15 @@ def _correctness(answers: list[Answered], queries: Sequence[Query]) -> Scores:
     asked = [(one, query) for one, query in zip(answers, queries, strict=True) if query.answers]
     if not asked:
         return {"asked": 0, "exact_match": None, "f1": None}
-    return {"asked": len(asked), **answer_f1([one.answer for one, _ in asked], [q.answers for _, q in asked])}
+    written, accepted = [one.answer for one, _ in asked], [query.answers for _, query in asked]
+    scores: Scores = {"asked": len(asked), **answer_f1(written, accepted)}
+    try:
+        said = [[*(turn[0] for turn in turns_of(query)), query.text] for _, query in asked]
+    except DataError:  # the set has another meaning for `history`, so it holds no conversations
+        return scores
+    if any(len(questions) > 1 for questions in said):
+        scores |= novel_f1(written, accepted, said)
+    return scores
 
 
 def _evidence(one: Answered, corpus: Corpus, premise: PremiseKind) -> list[str]:

@@ -15,6 +15,7 @@ Gold passages: :func:`grls.data.dataset.gold_passages`.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries, re
 from grls.data.types import Hit, Query
 from grls.errors import MismatchError
 from grls.evaluation.by_type import scores_by_type
+from grls.evaluation.depth import RunDepth
 from grls.evaluation.graph import Reading
 from grls.evaluation.hop_scores import accepted_paths, found_by_hops, matched_paths
 from grls.evaluation.labels import measure_label
-from grls.evaluation.measures import MEASURES, mean_values
+from grls.evaluation.measures import MEASURES, mean_values, measure_names
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.complete_recall import complete_recall
@@ -51,9 +53,9 @@ def evaluate_run(
     run: str | Path | Run,
     data: str | Path,
     split: str | None = None,
-    ks: Sequence[int] = KS,
+    ks: Sequence[int] | None = None,
     corpus: Corpus | None = None,
-    measures: Sequence[str] = MEASURES,
+    measures: Sequence[str] | None = None,
 ) -> Report:
     """Score a file of results against one split of a data set.
 
@@ -64,21 +66,23 @@ def evaluate_run(
         run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name), or a loaded run.
         data: The data set folder (corpus, queries, qrels).
         split: The split of the qrels; None: the split in the manifest, else ``test``.
-        ks: Cut-offs of the recalls.
+        ks: Cut-offs of the recalls; None: 1, 5, 10, 20.
         corpus: The corpus of ``data``, if it is already read.
-        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
+        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`); None: :data:`MEASURES
+            <grls.evaluation.measures.MEASURES>`.
 
     Returns:
         The report of :func:`evaluate_results`, with ``split`` and ``score_mode``.
 
     Raises:
-        ConfigError: There is no cut-off, or a cut-off is below 1.
+        ConfigError: There is no cut-off, a cut-off is below 1, or one of ``ks`` or ``measures`` reads deeper
+            than the run was cut off.
         DataError: A file is missing or malformed, the run is empty, has changed since its manifest was
             written, has a query or passage id that the data set does not have, or answers no query of the
             split.
         MismatchError: The manifest names another corpus, other queries or another split.
     """
-    ks = cutoffs(ks)
+    cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
     loaded = run if isinstance(run, Run) else Run.load(run)
     split = _split_of(loaded, split)
     corpus = Corpus.read(data) if corpus is None else corpus
@@ -88,8 +92,12 @@ def evaluate_run(
     refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})
     train = Path(data) / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
-    report = evaluate_results(loaded, queries, qrels, corpus, ks, seen, loaded.called, measures)
-    return {"split": split, "score_mode": loaded.score_mode or "unknown", **report}
+    depth = RunDepth.of(loaded, len(corpus), [gold_passages(query, qrels) for query in queries])
+    depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
+    depth.refuse([] if measures is None else names)
+    report = evaluate_results(loaded, queries, qrels, corpus, cuts, seen, loaded.called, names)
+    mode = loaded.score_mode or "unknown"
+    return {"split": split, "score_mode": mode, "depth": depth.ranks, **report}
 
 
 def _split_of(run: Run, split: str | None) -> str:
@@ -131,8 +139,8 @@ def evaluate_results(
         ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and if they
         apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``, ``hops``,
         ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement may be used
-        again); each maps a metric to its value, or to None if it has none. ``by_type`` maps a type of
-        questions to such metrics.
+        again); each maps a metric to its value, or to None if it has none (as what reads deeper than the run
+        was cut off: :mod:`grls.evaluation.depth`). ``by_type`` maps a type of questions to such metrics.
 
     Raises:
         DataError: The qrels are empty, or a hit is not in ``corpus``.
@@ -151,7 +159,8 @@ def evaluate_results(
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
     ordered = run.in_hop_order if ordered is None else ordered
-    paths = accepted_paths([by_id[q] for q in rankings], gold)
+    repeats = chains is not None and (run.info is None or run.info.options.get("repeat") is True)
+    paths = accepted_paths([by_id[q] for q in rankings], gold, repeats)
     report["path_match"] = matched_paths(passages or ids, paths) if ordered else None
     report["set"] = _set_scores(ids, passages, gold)
     hops = found_by_hops(run, ids, passages, gold, paths, ordered)
@@ -161,8 +170,11 @@ def evaluate_results(
     if chains is not None and ordered:
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
-    report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages, hops)
-    return {section: values for section, values in report.items() if values is not None}
+    depth = RunDepth.of(run, len(corpus), gold)
+    report = {section: depth.within(values) for section, values in report.items() if values is not None}
+    types = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages, hops) or {}
+    by_type = {name: depth.within(values) for name, values in types.items()}
+    return {**report, **({"by_type": by_type} if by_type else {})}
 
 
 def all_gold(qrels: Qrels) -> set[str]:
@@ -171,7 +183,10 @@ def all_gold(qrels: Qrels) -> set[str]:
 
 
 def format_report(report: Report) -> str:
-    """The report as an aligned table: counts, then recalls by cut-off, then the rest (in percent)."""
+    """The report as an aligned table: counts, then recalls by cut-off, then the rest (in percent).
+
+    A note says where values are left out because the run was cut off before them.
+    """
     counts = ", ".join(f"{count} {name}" for name, count in report["queries"].items())
     named = [f"{name} {report[name]}" for name in ("split", "score_mode") if name in report]
     rows = _recall_rows(report)
@@ -188,6 +203,10 @@ def format_report(report: Report) -> str:
             keys = [name] if section in (name, "measures", "hops") else [section, name]
             lines.append(f"{measure_label(*keys):<22}{shown}")
     lines += _type_lines(report, ks)
+    depth = RunDepth(report.get("depth"))
+    sections = [values for values in report.values() if isinstance(values, dict)]
+    if not all(depth.tells(metric) for values in sections for metric in values):
+        lines += ["", *textwrap.wrap(depth.note(), 100)]
     return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ Queries with good and with bad results take turns.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_split
-from grls.data.types import Hit, Query
+from grls.data.types import Hit, Passage, Query
 from grls.evaluation.graph import graph_errors
 from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.io.counts import counted
@@ -23,6 +24,7 @@ from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 _SHOWN = 5
+_WIDTH = 120  # characters of a passage
 
 
 class _Example(NamedTuple):
@@ -58,7 +60,8 @@ class _Example(NamedTuple):
 def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
     """``count`` queries with their hits, good and bad ones in turn, in the order of the queries.
 
-    A ranking is shown down to rank 5; gold passages below are listed with their rank.
+    A ranking is shown down to rank 5; gold passages below are listed with their rank and id. Passages are
+    shown with their titles, in a line each.
 
     Args:
         run: JSONL or TREC run, or one that is loaded already.
@@ -73,7 +76,8 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
     examples = _checked(examples, corpus) if loaded.in_hop_order else examples
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
-    texts = _texts(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
+    passages = find_passages(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
+    texts = {i: _in_a_line(passage) for i, passage in passages.items()}
     return "\n\n".join(_format(example, texts) for example in mixed)
 
 
@@ -107,6 +111,12 @@ def _texts(corpus: Corpus, ids: Sequence[str]) -> dict[str, str]:
     return {i: passage.text for i, passage in find_passages(corpus, ids).items()}
 
 
+def _in_a_line(passage: Passage) -> str:
+    """Title and text, shortened."""
+    titled = f"{passage.title}: {passage.text}" if passage.title else passage.text
+    return textwrap.shorten(titled, _WIDTH, placeholder=" …")
+
+
 def _format(example: _Example, texts: Mapping[str, str]) -> str:
     shown = example.shown
     lines = [f"query {example.query.id}: {example.query.text}"]
@@ -118,9 +128,9 @@ def _format(example: _Example, texts: Mapping[str, str]) -> str:
     ranks = {hit.id: n for n, hit in reversed(list(enumerate(example.hits, 1)))}
     for passage in example.gold:
         if passage not in ranks:
-            lines.append(f"  gold, not found: {texts[passage]}")
+            lines.append(f"  gold, not found: {passage}: {texts[passage]}")
         elif ranks[passage] > len(shown):
-            lines.append(f"  gold, rank {ranks[passage]}: {texts[passage]}")
+            lines.append(f"  gold, rank {ranks[passage]}: {passage}: {texts[passage]}")
     lines.append(f"  => {_verdict(example)}")
     return visible("\n".join(lines))
 

@@ -224,8 +224,8 @@ def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
         return last == problem.goal
     if last.of(problem.goal.subject)[1] != problem.goal:
         return False
-    concluded = _concluded(nodes)[-1]
-    return not concluded or problem.goal in concluded
+    cases = _cases(nodes)[-1]
+    return not cases or any(conclusion == problem.goal for _, conclusion in cases)
 
 
 def lacks_edge(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
@@ -236,44 +236,47 @@ def lacks_edge(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
 
     * every rule is fed: one subject satisfies all its premises by facts and conclusions of earlier nodes
       (walking in order and keeping the set of statements derived so far);
-    * no node dangles: every node except the last feeds a later rule that a subject satisfies.
+    * no node dangles: walking back from the last node (from the goal, if it concludes it), every node states
+      a premise of a later rule, for a subject about which that rule's own conclusion is needed. So a start
+      fact about another subject than the proof's dangles.
 
     So a fact needs no incoming edge, and a node outside the language (None) always lacks an edge, because it
     can neither be fed nor feed. A premise stated twice has an edge from both nodes.
     """
-    concluded = _concluded(nodes)
-    if any(not facts for facts in concluded):
+    cases = _cases(nodes)
+    if not all(cases):
         return True
-    return any(not _feeds(concluded, nodes, n) for n in range(len(nodes) - 1))
+    needed: set[Fact] = set()
+    for n, stated in reversed(list(enumerate(cases))):
+        if n == len(nodes) - 1:
+            used = [case for case in stated if case[1] == problem.goal] or stated
+        else:
+            used = [case for case in stated if case[1] in needed]
+        if not used:
+            return True
+        needed.update(premise for premises, _ in used for premise in premises)
+    return False
 
 
-def _concluded(nodes: Sequence[Statement | None]) -> list[set[Fact]]:
-    """The statements of each node, derived from earlier nodes; none for a rule with a missing premise."""
+_Case = tuple[tuple[Fact, ...], Fact]
+"""Premises and the statement that follows from them; a fact has no premises."""
+
+
+def _cases(nodes: Sequence[Statement | None]) -> list[list[_Case]]:
+    """What each node states, derived from earlier nodes; nothing for a rule with a missing premise."""
     derived: set[Fact] = set()
     stated = []
     for node in nodes:
-        new = {conclusion for _, conclusion in _fed(node, derived)}
-        if isinstance(node, Fact):
-            new = {node}
-        stated.append(new)
-        derived |= new
+        cases: list[_Case] = [((), node)] if isinstance(node, Fact) else _fed(node, derived)
+        stated.append(cases)
+        derived |= {conclusion for _, conclusion in cases}
     return stated
 
 
-def _fed(node: Statement | None, derived: set[Fact]) -> list[tuple[tuple[Fact, ...], Fact]]:
+def _fed(node: Statement | None, derived: set[Fact]) -> list[_Case]:
     """The instances of a rule, one for each subject that satisfies its premises."""
     if not isinstance(node, Rule):
         return []
     subjects = sorted({fact.subject for fact in derived}) if node.free else [""]
     cases = [node.of(subject) for subject in subjects]
     return [case for case in cases if derived.issuperset(case[0])]
-
-
-def _feeds(concluded: Sequence[set[Fact]], nodes: Sequence[Statement | None], n: int) -> bool:
-    """Whether a later rule uses a statement of node ``n``."""
-    derived: set[Fact] = set().union(*concluded[: n + 1])
-    for later in range(n + 1, len(nodes)):
-        if any(not concluded[n].isdisjoint(premises) for premises, _ in _fed(nodes[later], derived)):
-            return True
-        derived |= concluded[later]
-    return False

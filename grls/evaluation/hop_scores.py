@@ -47,7 +47,9 @@ class FoundByHops(NamedTuple):
         numbers = list(range(len(self.ids)) if places is None else places)
         ids, gold = [self.ids[n] for n in numbers], [self.gold[n] for n in numbers]
         paths = [self.paths[n] for n in numbers] if self.ordered else []
-        hits = hop_hits(ids, gold, self.most) if self.ordered else {}
+        uses = [[] if path is None else path.paths[0] for path in paths]  # of passages, as often as used
+        wanted = [[*path, *(set(names) - set(path))] for path, names in zip(uses, gold, strict=False)]
+        hits = hop_hits(ids, wanted, self.most) if self.ordered else {}
         return {**hits, **(exact_chain(ids, gold, paths) if self.whole else {})}
 
 
@@ -77,13 +79,22 @@ def found_by_hops(
     return FoundByHops([list(one)[:hops] for one in ids], gold, paths, whole=hops is not None, most=hops)
 
 
-def accepted_paths(queries: Sequence[Query], gold: Sequence[Collection[str]]) -> list[Accepted | None]:
-    """Of each query the gold evidence, and the equally good proofs in the metadata; None without evidence."""
+def accepted_paths(
+    queries: Sequence[Query], gold: Sequence[Collection[str]], repeats: bool = False
+) -> list[Accepted | None]:
+    """Of each query the gold evidence, and the equally good proofs in the metadata; None without evidence.
+
+    Args:
+        queries: The queries.
+        gold: The gold passages of each.
+        repeats: Whether hops may repeat a passage. Else a passage that a proof uses again stands once.
+    """
     paths: list[Accepted | None] = []
     for query, wanted in zip(queries, gold, strict=True):
-        evidence = [passage for passage in dict.fromkeys(query.evidence) if passage in set(wanted)]
-        known = Accepted([evidence, *proofs_of(query)], any_order(query))
-        paths.append(known if query.evidence else None)
+        evidence = [passage for passage in query.evidence if passage in set(wanted)]
+        proofs = [evidence, *proofs_of(query)]
+        accepted = proofs if repeats else [list(dict.fromkeys(proof)) for proof in proofs]
+        paths.append(Accepted(accepted, any_order(query)) if query.evidence else None)
     return paths
 
 

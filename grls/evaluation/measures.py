@@ -9,6 +9,7 @@ passed as numbers: trec_eval is C, and ends an id at a NUL. Recall (``R@k``):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -27,6 +28,12 @@ _PROVIDERS = ir_measures.providers.FallbackProvider(
     [ir_measures.providers.registry[name] for name in ("pytrec_eval", "judged", "compat", "msmarco")]
 )  # without providers that run another program (gdeval's Perl) or leave queries out (accuracy)
 _HINT = "as in 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names), or one that is registered"
+
+_SPELLINGS = {
+    **{name.replace("_", "").lower(): found.NAME for name, found in ir_measures.measures.registry.items()},
+    **{"reciprank": "RR", "hit": "Success", "hits": "Success"},
+}  # a measure's names in other tools, without capitals and underscores -> its name here
+_NAME_AND_CUTOFF = re.compile(r"([A-Za-z_]+?)(?:_cut)?[@_.:-]*(\d*)")
 
 Measure = Callable[[Sequence[str], Mapping[str, int]], float]
 """Passage ids of a query, best first, and its grades (passage id -> grade) -> a value in [0, 1]."""
@@ -59,22 +66,27 @@ def _place(measure: Measure) -> tuple[str, str]:
     return getattr(measure, "__module__", ""), getattr(measure, "__qualname__", repr(measure))
 
 
-def measure_names(measures: str | Sequence[str]) -> list[str]:
+def measure_names(measures: Any) -> list[str]:
     """The names of measures as ``ir_measures`` writes them, checked and without repeats.
 
     Args:
-        measures: Names separated by white space, or a list of names.
+        measures: Names separated by white space, or a list of names; a measure of ``ir_measures``
+            (``nDCG @ 10``) counts as its name.
 
     Raises:
         ConfigError: A measure is unknown, lacks a parameter, cannot be computed from qrels and rankings, or
             is a function, which needs a name.
     """
+    if isinstance(measures, ir_measures.measures.Measure):
+        measures = [measures]
     asked = measures.split() if isinstance(measures, str) else list(measures)
     return list(dict.fromkeys(map(_named, asked)))
 
 
 def _named(name: Any) -> str:
     """The name of a measure, as it is written in tables."""
+    if isinstance(name, ir_measures.measures.Measure):
+        name = str(name)
     if callable(name):
         raise ConfigError(
             f"measures: expected names, got the function {getattr(name, '__name__', name)!r}: add it by "
@@ -93,14 +105,10 @@ def _is_standard(name: str) -> bool:
     return True
 
 
-def deepest_cutoff(measures: Sequence[str]) -> int:
-    """The deepest rank that a measure with a cut-off reads; 0 if none has a cut-off.
-
-    Raises:
-        ConfigError: A measure is unknown, see :func:`measure_names`.
-    """
-    standard = [_parsed(name) for name in measures if name not in REGISTERED]
-    return max((int(measure.params.get("cutoff") or 0) for measure in standard), default=0)
+def cutoff(measure: str) -> int:
+    """The rank to which a measure (``nDCG@10``, ``recall@5``) reads; 0 if its name has no cut-off."""
+    rank = measure.rpartition("@")[2]
+    return int(rank) if rank.isdecimal() else 0
 
 
 def query_values(
@@ -116,13 +124,13 @@ def query_values(
     Returns:
         Measure -> one value a query, in the order of ``qrels``, in [0, 1] for the measures named above.
     """
-    if not measures:
+    names = measure_names(measures)
+    if not names:
         return {}
     _refuse_grades(qrels)
-    values = _standard_values([name for name in measures if name not in REGISTERED], rankings, qrels)
-    values |= {name: _own_values(name, rankings, qrels) for name in measures if name in REGISTERED}
-    order = [name if name in REGISTERED else str(_parsed(name)) for name in measures]
-    return {name: values[name] for name in order}
+    values = _standard_values([name for name in names if name not in REGISTERED], rankings, qrels)
+    values |= {name: _own_values(name, rankings, qrels) for name in names if name in REGISTERED}
+    return {name: values[name] for name in names}
 
 
 def _standard_values(
@@ -131,15 +139,10 @@ def _standard_values(
     """The values of the measures of ``ir_measures``."""
     if not measures:
         return {}
-    parsed = [_parsed(name) for name in measures]
     judged, hits = _numbered(rankings, qrels)
-    values = {
-        (m.query_id, str(m.measure)): float(m.value) for m in _PROVIDERS.iter_calc(parsed, judged, hits)
-    }
-    return {
-        name: [values.get((str(query), name), 0.0) for query in range(len(qrels))]
-        for name in map(str, parsed)
-    }
+    calculated = _PROVIDERS.iter_calc(list(map(_parsed, measures)), judged, hits)
+    values = {(m.query_id, str(m.measure)): float(m.value) for m in calculated}
+    return {name: [values.get((str(query), name), 0.0) for query in range(len(qrels))] for name in measures}
 
 
 def _own_values(name: str, rankings: Mapping[str, Sequence[str]], qrels: Qrels) -> list[float]:
@@ -221,7 +224,9 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
         mean_values = ir_measures.parse_measure(name)
         supported = _PROVIDERS.supports(mean_values)
     except (NameError, ValueError, AssertionError, TypeError, SyntaxError) as error:
-        raise ConfigError(f"measures: {name!r} is no measure ({error}); expected names {_HINT}.") from None
+        meant = _meant(name)
+        why = f" ({error}); expected names {_HINT}." if meant is None else f"; did you mean {meant!r}?"
+        raise ConfigError(f"measures: {name!r} is no measure{why}") from None
     if not supported or not _in_range(mean_values):
         raise ConfigError(f"measures: {name!r} cannot be computed here; expected names {_HINT}.")
     if isinstance(mean_values.aggregator(), ir_measures.measures.SumAgg):
@@ -229,6 +234,16 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
             f"measures: {name!r} is a count, and measures here are shares of 1; expected names {_HINT}."
         )
     return mean_values
+
+
+def _meant(name: Any) -> str | None:
+    """The measure that another tool spells so (``recall@5``, ``ndcg_cut_10``); None if there is none."""
+    spelled = _NAME_AND_CUTOFF.fullmatch(name) if isinstance(name, str) else None
+    known = spelled and _SPELLINGS.get(spelled[1].replace("_", "").lower())
+    if not spelled or not known:
+        return None
+    written = [f"{known}@{spelled[2]}"] if spelled[2] else [known, f"{known}@10"]
+    return next((one for one in written if one != name and _is_standard(one)), None)
 
 
 def _in_range(mean_values: ir_measures.measures.Measure) -> bool:

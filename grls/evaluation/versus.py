@@ -11,8 +11,9 @@ from pathlib import Path
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries, read_split
-from grls.evaluation.measures import query_values
-from grls.evaluation.metrics.averages import cutoffs
+from grls.evaluation.depth import RunDepth
+from grls.evaluation.measures import MEASURES, measure_names, query_values
+from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, shown_p
 from grls.io.counts import counted
@@ -26,8 +27,8 @@ def compare_runs(
     baseline: str,
     data: str | Path,
     split: str,
-    ks: Sequence[int],
-    measures: Sequence[str],
+    ks: Sequence[int] | None,
+    measures: Sequence[str] | None,
     corpus: Corpus,
 ) -> dict[str, Comparison]:
     """Compare two runs over the judged queries of a split.
@@ -37,14 +38,16 @@ def compare_runs(
         baseline: JSONL or TREC run to compare with.
         data: The data set folder.
         split: The split of the qrels.
-        ks: Cut-offs of the recalls.
-        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
+        ks: Cut-offs of the recalls; None: those of :func:`~grls.evaluation.evaluate.evaluate_run`.
+        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`); None: likewise.
         corpus: The corpus of ``data``.
 
     Returns:
-        ``recall@k`` and each measure -> the comparison of the run with the baseline.
+        ``recall@k`` and each measure -> the comparison of the run with the baseline, without those that read
+        deeper than one of the two was cut off.
 
     Raises:
+        ConfigError: One of ``ks`` or ``measures`` does.
         DataError: A file is missing, malformed or empty, answers no query of the split, or has a query or a
             passage that the data set does not have.
         MismatchError: The manifests show other corpora or queries.
@@ -56,12 +59,18 @@ def compare_runs(
         refuse_unrelated(one, data, split, qrels, every)
     refuse_unknown_passages(loaded, corpus)
     gold = {query.id: gold_passages(query, qrels) for query in queries}
+    cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
+    depths = [RunDepth.of(one, len(corpus), [*gold.values()]) for one in loaded]
+    for depth in depths:
+        depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
+        depth.refuse([] if measures is None else names)
     values = []
     for one in loaded:
         ranked = {q: [hit.id for hit in without_done(one.rankings.get(q, ()))] for q in qrels}
-        recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cutoffs(ks)}
-        values.append(recalls | query_values(measures, ranked, qrels))
-    return {name: compare(values[0][name], values[1][name]) for name in values[0]}
+        recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cuts}
+        values.append(recalls | query_values(names, ranked, qrels))
+    told = [name for name in values[0] if all(depth.tells(name) for depth in depths)]
+    return {name: compare(values[0][name], values[1][name]) for name in told}
 
 
 def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:

@@ -27,8 +27,8 @@ from grls.errors import ConfigError, DataError
 from grls.explain.parts import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
+from grls.io.turns import turn
 from grls.models.base import Floats
-from grls.models.turns import turn
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions

@@ -19,7 +19,7 @@ from grls.explain.facts import Ending, Explanation, PathRow, Preferred, Result
 from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
 from grls.explain.verdict import Judgement, judge
-from grls.models.turns import turn
+from grls.io.turns import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 
@@ -97,8 +97,9 @@ class Explainer:
         for name, number in zip(ids, numbers, strict=True):
             if number is None and name != DONE_ID:
                 raise DataError(
-                    f"passage id {name!r} is not in the retriever's corpus ({len(self.generator.corpus):,} "
-                    "passages); give another id, or build the retriever again with `grls index`."
+                    f"gold: the passage id {name!r} is not in the retriever's corpus "
+                    f"({len(self.generator.corpus):,} passages); give another id, or build the retriever "
+                    "again with `grls index`."
                 )
             known.append(self.generator.done if number is None else number)
         return known

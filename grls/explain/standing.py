@@ -121,8 +121,8 @@ def _numbers(corpus: Corpus, ids: Sequence[str]) -> list[int]:
     for name, number_ in zip(ids, numbers, strict=True):
         if number_ is None:
             raise DataError(
-                f"passage id {name!r} is not in the retriever's corpus ({counted(len(corpus), 'passage')}); "
-                "give another id."
+                f"gold: the passage id {name!r} is not in the retriever's corpus "
+                f"({counted(len(corpus), 'passage')}); give another id."
             )
     return [number_ for number_ in numbers if number_ is not None]
 

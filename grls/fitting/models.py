@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from grls.errors import ConfigError
 from grls.fitting.machine import Machine
 from grls.fitting.options import AUTO, NONE
-from grls.models.load.sentence_folder import module_folders
+from grls.models.load.sentence_folder import MODULES, file_of, module_folders
 from grls.models.load.sources import (
     PACKAGED,
     first_line,
+    hub_answers,
     is_packaged,
     language_source,
     packaged_encoder,
@@ -45,9 +45,6 @@ _LICENCE = "Apache-2.0"
 
 _LARGE = 12.0
 """GiB of GPU memory from which larger models are chosen."""
-
-_TIMEOUT = 5.0
-"""Seconds to wait for the hub."""
 
 
 @dataclass(frozen=True)
@@ -175,21 +172,22 @@ def find_encoder(name: str) -> BaseModel:
                 f"{name} holds no model (no modules.json, no config.json): give the folder of a model of "
                 "sentence-transformers, or one that a training wrote (OUTPUT/model)."
             )
-        parts = module_folders(str(folder))
-        return BaseModel(name, "folder", positions=_positions(parts[0][1] if parts else folder))
+        return BaseModel(name, "folder", positions=_positions(str(folder)))
     _refuse_unreachable(name, "bi-encoder", _ENCODER)
     return BaseModel(name, "hub", positions=_positions(name))
 
 
-def _positions(source: str | Path) -> int | None:
-    """The positions of an encoder, from its config; None: no limit, or other files hold it."""
+def _positions(source: str) -> int | None:
+    """The positions of an encoder, from its config; None: no limit, or it has no transformer."""
     from grls.models.load.build import encoder_positions
     from grls.models.load.opening import open_config, opening
 
-    if isinstance(source, Path) and not (source / "config.json").is_file():
-        return None
     with opening("a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."):
-        return encoder_positions(open_config(source))
+        parts = module_folders(source)
+        folder = parts[0].folder if parts else ""
+        if file_of(source, f"{folder}/config.json".removeprefix("/")) is None:
+            return None
+        return encoder_positions(open_config(source, subfolder=folder))
 
 
 def find_writer(name: str) -> BaseModel:
@@ -219,37 +217,29 @@ def find_writer(name: str) -> BaseModel:
 def _refuse_unreachable(name: str, what: str, package: str) -> None:
     """Refuse a hub name whose config is neither in the cache nor to be had from the hub."""
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
     refuse_missing_folder(name)
     online = hub_answers()
     try:
-        hf_hub_download(name, "config.json", local_files_only=not online)
+        try:
+            hf_hub_download(name, "config.json", local_files_only=not online)
+        except (
+            EntryNotFoundError,
+            LocalEntryNotFoundError,
+        ):  # the model has no transformer, or in a subfolder
+            hf_hub_download(name, MODULES, local_files_only=not online)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = first_line(error).rstrip(".") if online else "the hub cannot be reached"
         raise ConfigError(
             f"there is no model {name!r} for the {what}: it is no folder and no package, and as a hub name "
             f"it is not in the cache ({reason}). Give a folder, {package} (an installed package), or `none`."
         ) from None
-
-
-@cache
-def hub_answers() -> bool:
-    """Whether the hub answers; False where HF_HUB_OFFLINE is set."""
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=_TIMEOUT):
-            return True
-    except HTTPError:
-        return True
-    except OSError:
-        return False
 
 
 COPY = "stages/base-generator"

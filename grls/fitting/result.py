@@ -237,9 +237,11 @@ def _write_page(stages: FitStages, gold: Gold, names: Sequence[str], content: Ma
         place=stages.output,
     )  # fmt: skip
 
-    def table(name: str, caption: str, heads: tuple[str, ...], rows: Sequence[Sequence[str]]) -> Table:
+    def table(
+        name: str, caption: str, heads: tuple[str, ...], rows: Sequence[Sequence[str]], stubs: int = 2
+    ) -> Table:
         cells = tuple(tuple(Cell(value or NONE) for value in row) for row in rows)
-        return Table(name, caption, (), heads, len(heads), cells)
+        return Table(name, caption, (), heads, stubs, cells)
 
     done = [(what, duration(took)) for what, took in content["account"]["done"]]
     parts = [
@@ -265,7 +267,7 @@ def _write_page(stages: FitStages, gold: Gold, names: Sequence[str], content: Ma
     )
     if content["account"]["skipped"]:
         reasons = [(one["what"], one["why"]) for one in content["account"]["skipped"]]
-        block = table("skipped", "What was skipped, and why", ("part", "why"), reasons)
+        block = table("skipped", "What was skipped, and why", ("part", "why"), reasons, 1)
         parts.append(Subsection("What was skipped", (block,)))
     page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections))
     write_report(page, str(stages.output / "report"))

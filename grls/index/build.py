@@ -26,7 +26,7 @@ from grls.index.external_sort.runs import Sequences, cost
 from grls.index.external_sort.stream import SMALLEST_MEMORY
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import FORMS, load_index, save_stream
-from grls.io.counts import counted
+from grls.io.counts import counted, plural
 from grls.io.progress import Progress, waiting
 
 log = logging.getLogger(__name__)
@@ -85,11 +85,12 @@ def build_index(
             f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB, got {memory:,} bytes."
         )
     refuse_unindexable(corpus)
-    with Progress(len(corpus), "tokenize", "passages", shown=progress) as bar, ExitStack() as after:
+    noun = "span" if isinstance(corpus, Spans) else "passage"
+    with Progress(len(corpus), "tokenize", plural(noun), shown=progress) as bar, ExitStack() as after:
 
         def ended() -> None:
             bar.close()
-            after.enter_context(waiting(f"sort {counted(len(corpus), 'passage')}", progress))
+            after.enter_context(waiting(f"sort {counted(len(corpus), noun)}", progress))
 
         done = token_sequences([codec.done_sequence], token_type(codec))
         pieces = _followed(chain(_tokenized(corpus, codec, bar), (done,)), ended)

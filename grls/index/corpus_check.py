@@ -115,17 +115,18 @@ def check_corpus(
         named = [f" {sign} ".join(corpus.ids(pair)) for pair in pairs[: max(examples, 0)].tolist()]
         return Finding(kind, len(pairs), named)
 
+    unit = "words" if codec is None else "tokens"
+    cut = "" if codec is None else " (a generator of that limit cuts them)"
     findings = [
         paired("duplicate of an earlier passage", related.twins, "="),
         single("empty text", np.concatenate(empty)),
-        single(f"longer than {limit} (will be cut)", sequences.lengths > limit),
-        paired("equal to another once cut", related.cut_twins, "="),
+        single(f"longer than {limit} {unit}{cut}", sequences.lengths > limit),
+        paired(f"equal to another in the first {limit} {unit}", related.cut_twins, "="),
         paired("prefix of another passage", related.prefixes, "<"),
     ]
     if codec is not None:
         findings.append(single("changed by the tokenizer's round trip", np.concatenate(broken)))
     mean, longest = (sequences.lengths.mean(), sequences.lengths.max()) if len(corpus) else (0, 0)
-    unit = "words" if codec is None else "tokens"
     return CorpusCheck(corpus.source, len(corpus), unit, float(mean), int(longest), findings)
 
 
@@ -154,9 +155,9 @@ def _with_titles(
     if not any(titles):
         return bodies
     heads = _words(titles, words) if codec is None else codec.texts(titles)
-    marker = words.setdefault("\0 title", len(words)) if codec is None else codec.title
+    marker = words.setdefault("\0 title", len(words))
     return [
-        [*head, marker, *body] if title else body
+        body if not title else [*head, marker, *body] if codec is None else codec.titled(head, body)
         for title, head, body in zip(titles, heads, bodies, strict=True)
     ]
 

@@ -269,8 +269,11 @@ def read_json(path: str | Path) -> Any:
     """Read a JSON file.
 
     Raises:
-        DataError: The file is missing or is not JSON.
+        DataError: The file is missing, is not JSON, or is a folder or a pipe, which might be read for ever.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        kind = "a folder" if Path(path).is_dir() else "a pipe or a device"
+        raise DataError(f"expected a file of JSON, and this is {kind}: copy the file from its source.", path)
     try:
         return json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

@@ -185,6 +185,7 @@ def _is_dead(folder: Path, process: int) -> bool:
     A young folder may not be locked yet. It counts as live if its process lives, or if its lock file does not
     say that the lock was held (the process may run in another container and be invisible here).
     """
+    young = True  # a folder that has gone meanwhile
     try:
         young = time.time() - folder.stat().st_mtime < _YOUNG
         if (young and _lives(process)) or _ALONE is None:

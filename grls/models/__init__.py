@@ -6,8 +6,8 @@ the memory behind the slots. ``head`` computes logits of the allowed tokens only
 much of a passage a generator reads to rescore it.
 
 All models: ``load/`` opens models and tokenizers, ``precision`` moves them to a device (``precision_names``:
-for options), ``lora`` adds adapters, ``turns`` gives a model to one thread at a time, ``positions`` says how
-many tokens it can read, ``cache_name`` what it calls its cache.
+for options), ``lora`` adds adapters, ``positions`` says how many tokens it can read, ``cache_name`` what it
+calls its cache.
 
 Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its network,
 ``encoder_input`` makes the input), ``st5`` embeds with an encoder-decoder. ``text_encoder`` is the common

@@ -10,9 +10,9 @@ device of the model a :class:`GridGenerator`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Floats = npt.NDArray[np.floating[Any]]
+Input = TypeVar("Input", bound=Hashable)
+
+
+def once_each(inputs: Sequence[Input]) -> tuple[list[Input], list[int]]:
+    """The distinct inputs of a model, and for each input its place among them.
+
+    The last bits of an output depend on what shares the batch. So that equal inputs get equal outputs, and
+    ties stay ties, a model reads each input once.
+
+    Args:
+        inputs: n inputs, such as texts or pairs of texts.
+
+    Returns:
+        The distinct inputs in the order of their first occurrence; ``[n]`` places.
+    """
+    places: dict[Input, int] = {}
+    numbers = [places.setdefault(one, len(places)) for one in inputs]
+    return list(places), numbers
 
 
 class StepRows(Protocol):

@@ -1,4 +1,4 @@
-"""The bi-encoder: queries and passages as vectors, compared by inner product or cosine.
+"""The bi-encoder: queries and passages as vectors, compared by the similarity of the model.
 
 Legend: n texts, d embedding dimension.
 
@@ -11,14 +11,14 @@ the stages of training. It does not know corpora or search.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
-from sentence_transformers import SentenceTransformer, SimilarityFunction
-from sentence_transformers.util import cos_sim, dot_score
+from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from grls.data.codec import DONE_ID
@@ -26,23 +26,28 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
 from grls.io.progress import Progress
+from grls.models.base import once_each
+from grls.models.biencoder_kinds import Similarity
 from grls.models.load.build import TRAINING, Loaded, Pretrained, read_stages
 from grls.models.load.sentence_folder import MODULES
 from grls.models.load.sources import packaged_encoder, refuse_missing_folder
 from grls.models.sentence_model import (
     COSINE,
+    DEFAULT_TOKENS,
     DOT,
     Kind,
+    Role,
     TextNetwork,
     evidence_words_of,
     input_limit,
     kind_of,
     learned_done_of,
     open_network,
-    similarity_of,
 )
 from grls.models.st5 import FirstDecoderOutput
-from grls.models.text_encoder import DEFAULT_TOKENS, Role, TextEncoder
+from grls.models.text_encoder import TextEncoder
+
+log = logging.getLogger(__name__)
 
 STAGE = "biencoder"
 """The name of the training of a bi-encoder in the list of stages of a model."""
@@ -65,15 +70,16 @@ class BiEncoderModel(TextEncoder):
         stages: The training stages of the weights.
         learned_done: Whether the last stage taught the model when DONE follows; None: unknown. False for a
             model that was never trained as a bi-encoder.
-        similarity: ``dot`` or ``cosine``; None: the setting of the model.
+        similarity: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``; None: that of the model, else the
+            cosine, as in sentence-transformers.
 
     Raises:
         ConfigError: ``max_tokens`` is more than the positions of the model, or leaves no room for a text; or
-            the model compares by a distance.
+            there is no such similarity.
 
     Attributes:
-        similarity: How embeddings are compared, ``dot`` (the default) or ``cosine``. For ``cosine``,
-            embeddings have length 1, so that their inner product is the cosine.
+        similarity: How embeddings are compared. For ``cosine``, embeddings have length 1, so that their inner
+            product is the cosine; ``euclidean`` and ``manhattan`` are distances with their sign turned.
     """
 
     what = "a bi-encoder"
@@ -85,36 +91,27 @@ class BiEncoderModel(TextEncoder):
         max_tokens: int | None = None,
         stages: Sequence[str] = (),
         learned_done: bool | None = None,
-        similarity: str | None = None,
+        similarity: Similarity | None = None,
     ):
         super().__init__(TextNetwork.of(model), max_tokens, stages)
         self.learned_done = learned_done if STAGE in self.stages else False
-        self.compare_by(similarity or model._similarity_fn_name or DOT)
-
-    def compare_by(self, similarity: str) -> None:
-        """Set the similarity; :meth:`save` writes it with the model.
-
-        Raises:
-            ConfigError: The similarity is neither ``dot`` nor ``cosine``.
-        """
-        if similarity not in (DOT, COSINE):
-            raise ConfigError(
-                f"the model compares by {similarity!r} (similarity_fn_name of its "
-                f"config_sentence_transformers.json), but passages are searched by {DOT!r} or {COSINE!r}: "
-                "take another model."
-            )
-        self.similarity = similarity
-        self.model.similarity_fn_name = SimilarityFunction(similarity)
+        self.similarity: Similarity = similarity or model.similarity_fn_name
+        if self.similarity not in (known := get_args(Similarity)):
+            raise ConfigError(f"similarity must be one of {', '.join(known)}, got {self.similarity!r}.")
+        self.model.similarity_fn_name = self.similarity  # it is saved with the model
 
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
         """``[q, p]`` similarities of embeddings ``[q, d]`` and ``[p, d]`` from the network."""
-        rows, columns = (part[:, : self.model.truncate_dim] for part in (queries, passages))
-        compare: Tensor = (cos_sim if self.similarity == COSINE else dot_score)(rows, columns)
-        return compare
+        return self.model.similarity(*(part[:, : self.model.truncate_dim] for part in (queries, passages)))
 
     @classmethod
     def load(
-        cls, source: str, kind: Kind = "auto", device: str = "auto", max_tokens: int | None = None
+        cls,
+        source: str,
+        kind: Kind = "auto",
+        device: str = "auto",
+        max_tokens: int | None = None,
+        similarity: Similarity | None = None,
     ) -> Self:
         """Open a bi-encoder, or make one from an encoder-decoder.
 
@@ -125,6 +122,8 @@ class BiEncoderModel(TextEncoder):
                 source.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
             max_tokens: The longest text in tokens; None: as in training.
+            similarity: ``cosine``, ``dot``, ``euclidean`` or ``manhattan``; None: that of the model. A model
+                of sentence-transformers that names none compares by the cosine, and a line says so.
 
         Raises:
             ConfigError: There is no such model, it is of another kind, or the device does not exist.
@@ -135,11 +134,18 @@ class BiEncoderModel(TextEncoder):
             kind = kind_of(folder)
         if kind == "st5" and not (Path(folder) / MODULES).is_file():
             spec = Pretrained(folder)
-            made = cls.from_generator(spec.load(), max_tokens or input_limit(folder), spec.stages())
+            limit = max_tokens or input_limit(folder)
+            made = cls.from_generator(spec.load(), limit, spec.stages(), similarity or "dot")
         else:
             stages = read_stages(folder)
             network = open_network(folder)
-            made = cls(network, max_tokens, stages, learned_done_of(folder), similarity_of(folder, network))
+            if similarity is None and network._similarity_fn_name is None:
+                log.warning(
+                    "%s names no similarity, so embeddings are compared by the cosine, the default of "
+                    "sentence-transformers. The option similarity sets another (dot, euclidean, manhattan).",
+                    source,
+                )
+            made = cls(network, max_tokens, stages, learned_done_of(folder), similarity)
             made.evidence_words = evidence_words_of(folder)
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
                 raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
@@ -147,7 +153,11 @@ class BiEncoderModel(TextEncoder):
 
     @classmethod
     def from_generator(
-        cls, loaded: Loaded, max_tokens: int | None = None, stages: Sequence[str] = ()
+        cls,
+        loaded: Loaded,
+        max_tokens: int | None = None,
+        stages: Sequence[str] = (),
+        similarity: Similarity = "dot",
     ) -> Self:
         """A bi-encoder from a generator: same backbone, same number of parameters, no new weight.
 
@@ -155,9 +165,10 @@ class BiEncoderModel(TextEncoder):
             loaded: The result of :meth:`grls.models.load.build.GeneratorSpec.load`; the model is not copied.
             max_tokens: The longest text in tokens; None: 512.
             stages: The training stages of the weights.
+            similarity: How embeddings are compared.
         """
         module = FirstDecoderOutput(loaded.model, loaded.tokenizer, max_tokens or DEFAULT_TOKENS)
-        network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
+        network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
         return cls(network, max_tokens, stages)
 
     def on_device(self, features: dict[str, Any]) -> dict[str, Any]:
@@ -185,12 +196,14 @@ class BiEncoderModel(TextEncoder):
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        with Progress(len(texts), "embed", "texts", shown=progress) as bar, self.telling(bar.update):
+        distinct, numbers = once_each(texts)
+        count, noun = len(distinct) - (texts[-1] == DONE_TEXT), "passages" if role == "passage" else "queries"
+        with Progress(count, "embed", noun, shown=progress) as bar, self.telling(bar.update):
             embeddings = encode(
-                list(texts), prompt=self._prompt(role) or "", batch_size=batch_size, show_progress_bar=False,
+                distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
                 normalize_embeddings=self.similarity == COSINE,
             )  # fmt: skip
-        matrix: Matrix = np.asarray(embeddings, dtype=np.float32)
+        matrix: Matrix = np.asarray(embeddings, dtype=np.float32)[numbers]
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if len(wrong):
             raise DataError(
@@ -200,12 +213,11 @@ class BiEncoderModel(TextEncoder):
         return matrix
 
     def _identity(self) -> tuple[list[Any], list[Any]]:
-        return ["biencoder-1", self.model.truncate_dim], [COSINE] if self.similarity == COSINE else []
+        return ["biencoder-1", self.model.truncate_dim], [] if self.similarity == DOT else [self.similarity]
 
     def write(self, folder: Path) -> None:
         """Write to a temporary folder, which the caller renames."""
         super().write(folder)
         known = {} if self.learned_done is None else {"done": self.learned_done}
-        compared = {} if self.similarity == DOT else {"similarity": self.similarity}
         read = {"evidence_words": self.evidence_words} if self.evidence_words else {}
-        write_json(folder / TRAINING, {"stages": list(self.stages), **compared, **known, **read})
+        write_json(folder / TRAINING, {"stages": list(self.stages), **known, **read})

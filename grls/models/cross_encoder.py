@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Self
 
 import numpy as np
@@ -24,12 +25,13 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.models.base import Floats
+from grls.io.turns import turn
+from grls.models.base import Floats, once_each
 from grls.models.encoder_input import special_tokens, without_controls
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import IncompleteError, open_config, opening
 from grls.models.load.saving import write_encoder
-from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sentence_folder import ModuleFolder, module_folders, refuse_missing_parts, refuse_unread
 from grls.models.load.sources import refuse_missing_folder
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
@@ -68,10 +70,12 @@ class PairNetwork(CrossEncoder):
         def read(pairs: Sequence[Any]) -> dict[str, Tensor | Any]:
             return super(PairNetwork, self).preprocess(pairs, prompt=prompt, **kwargs)
 
-        features, tokenizer = read(inputs), self.tokenizer
-        if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read([("a", "a")])):
-            columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]
-            features = read(list(zip(*columns, strict=True)))
+        tokenizer = self.tokenizer
+        with turn(tokenizer):
+            features, added = read(inputs), special_tokens(tokenizer, read([("a", "a")]))
+            if special_tokens(tokenizer, features) > len(inputs) * added:
+                columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]
+                features = read(list(zip(*columns, strict=True)))
         return features
 
 
@@ -102,8 +106,7 @@ class PairScorer:
             )
         self.model = PairNetwork.of(model)
         self._markers = int(model.tokenizer.num_special_tokens_to_add(pair=True))
-        network: Any = model
-        most = positions_of(network)
+        most = positions_of(model[0])
         self.max_tokens = int(min(model.max_seq_length or most, most, 2**30))
         if self.max_tokens < self._markers + 2:
             raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
@@ -136,7 +139,7 @@ class PairScorer:
                 trust_remote_code=False,
                 model_kwargs={"dtype": torch.float32, "use_safetensors": True},
             )
-            refuse_unread(model, pooler=True)
+            refuse_unread(model, source, parts, pooler=True)
             made = cls(model)
         where = str(accelerator()) if device == "auto" else device
         move(model, where, precision)
@@ -186,7 +189,9 @@ class PairScorer:
     def logits(
         self, pairs: Sequence[Pair], batch_size: int = 32, decided: Callable[[int], object] | None = None
     ) -> Floats:
-        """``[n]`` logits of pairs, in eval mode; pairs of similar length share a batch.
+        """``[n]`` logits of pairs, in eval mode; those of equal pairs are equal.
+
+        Pairs of similar length share a batch.
 
         Args:
             pairs: n pairs.
@@ -198,12 +203,15 @@ class PairScorer:
         """
         if not pairs:
             return np.empty(0)
+        distinct, numbers = once_each(pairs)
         with self._telling(decided):
             predicted = self.model.predict(
-                list(pairs), batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
+                distinct, batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,
             )  # fmt: skip
-        logits: Floats = np.asarray(predicted, dtype=np.float64)
+        if decided is not None:
+            decided(len(pairs) - len(distinct))
+        logits: Floats = np.asarray(predicted, dtype=np.float64)[numbers]
         wrong = np.flatnonzero(~np.isfinite(logits))
         if len(wrong):
             query, passage = pairs[wrong[0]]
@@ -217,8 +225,10 @@ class PairScorer:
     def _telling(self, decided: Callable[[int], object] | None) -> Iterator[None]:
         """A context in which ``decided`` is called with the number of pairs after each batch."""
 
+        thread = get_ident()
+
         def report(_: Any, __: Any, output: dict[str, Any]) -> None:
-            if decided is not None:
+            if decided is not None and get_ident() == thread:  # not another search of the same model
                 decided(len(output["scores"]))
 
         hook = self.model.register_forward_hook(report)
@@ -255,9 +265,9 @@ def evidence_words_in(config: Any) -> int:
     return words or 0
 
 
-def _refuse_foreign(source: str, parts: Sequence[tuple[str, Path]]) -> None:
+def _refuse_foreign(source: str, parts: Sequence[ModuleFolder]) -> None:
     """Refuse a model without a head for pairs (a bi-encoder): the library would add a random head."""
-    names = [kind.rpartition(".")[2] for kind, _ in parts]
+    names = [part.name for part in parts]
     if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):
         raise IncompleteError(f"it is an encoder of single texts ({', '.join(names)}), no cross-encoder")
     if not parts:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from grls.data.codec import special_ids
+from grls.io.turns import turn
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
@@ -28,10 +29,11 @@ def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
     Returns:
         The output of the tokenizer, as tensors of B rows, padded to the longest row.
     """
-    added = special_tokens(tokenizer, tokenizer(*(["a"] for _ in texts), return_tensors="pt"))
-    batch = _padded(tokenizer, texts, options)
-    if special_tokens(tokenizer, batch) > len(batch["input_ids"]) * added:
-        batch = _padded(tokenizer, [without_controls(tokenizer, column) for column in texts], options)
+    with turn(tokenizer):
+        added = special_tokens(tokenizer, tokenizer(*(["a"] for _ in texts), return_tensors="pt"))
+        batch = _padded(tokenizer, texts, options)
+        if special_tokens(tokenizer, batch) > len(batch["input_ids"]) * added:
+            batch = _padded(tokenizer, [without_controls(tokenizer, column) for column in texts], options)
     return batch
 
 

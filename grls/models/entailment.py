@@ -17,8 +17,9 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from grls.data.codec import foreign_ids
+from grls.data.codec import foreign_ids, wrapping
 from grls.errors import ConfigError
+from grls.models.base import once_each
 from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
@@ -83,7 +84,7 @@ def load_entailment(
         label = -1 if seq2seq else _label(name, config.id2label)
         kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForSequenceClassification
         tokenizer = open_tokenizer(name)
-        model = open_model(kind, name, pooler=not seq2seq, dtype=torch.float32)
+        model = open_model(kind, name, tokenizer, pooler=not seq2seq, dtype=torch.float32)
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     move(model, where, "float32")
     limit = min(max_tokens, _positions(tokenizer, config))
@@ -114,11 +115,12 @@ class ClassifyingJudge:
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
         """See :class:`Entailment`."""
         added = self.tokenizer.num_special_tokens_to_add(pair=True)
-        judged = _with_room(self.tokenizer, hypotheses, self.max_tokens - added)
-        follows = [False] * len(premises)
+        pairs, numbers = once_each(list(zip(premises, hypotheses, strict=True)))
+        judged = _with_room(self.tokenizer, [text for _, text in pairs], self.max_tokens - added)
+        follows = [False] * len(pairs)
         for batch in _batches(judged, self.batch_size):
             encoded = padded(
-                self.tokenizer, [premises[n] for n in batch], [hypotheses[n] for n in batch],
+                self.tokenizer, [pairs[n][0] for n in batch], [pairs[n][1] for n in batch],
                 truncation="only_first", max_length=self.max_tokens,
             ).to(self.model.device)  # fmt: skip
             logits = self.model(**encoded).logits
@@ -126,7 +128,7 @@ class ClassifyingJudge:
             best = logits.argmax(-1).tolist()
             for place, label in zip(batch, best, strict=True):
                 follows[place] = label == self.label
-        return follows
+        return [follows[number] for number in numbers]
 
 
 class WritingJudge:
@@ -148,12 +150,13 @@ class WritingJudge:
     @torch.inference_mode()
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
         """See :class:`Entailment`."""
-        ends = [f"hypothesis: {text}" for text in hypotheses]
+        pairs, numbers = once_each(list(zip(premises, hypotheses, strict=True)))
+        ends = [f"hypothesis: {text}" for _, text in pairs]
         added = self.tokenizer.num_special_tokens_to_add(pair=False)
         judged = _with_room(self.tokenizer, ends, self.max_tokens - added)
-        follows = [False] * len(premises)
+        follows = [False] * len(pairs)
         for batch in _batches(judged, self.batch_size):
-            rows = [self._row(premises[n], ends[n], self.max_tokens - added) for n in batch]
+            rows = [self._row(pairs[n][0], ends[n], self.max_tokens - added) for n in batch]
             encoded = self.tokenizer.pad({"input_ids": rows}, padding=True, return_tensors="pt")
             written = self.model.generate(
                 **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
@@ -163,14 +166,14 @@ class WritingJudge:
             texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
             for place, text in zip(batch, texts, strict=True):
                 follows[place] = text.strip() == "1"
-        return follows
+        return [follows[number] for number in numbers]
 
     def _row(self, premise: str, end: str, room: int) -> list[int]:
         """Tokens of a pair, the premise cut so that both fit, and the special tokens of the tokenizer."""
         tail = _tokens(self.tokenizer, end)
         head = _tokens(self.tokenizer, f"premise: {premise}")[: room - len(tail)]
-        added = self.tokenizer("", verbose=False)["input_ids"]  # for T5, only the end token
-        return [*head, *tail, *added]
+        before, behind = wrapping(self.tokenizer)  # for T5, only the end token behind
+        return [*before, *head, *tail, *behind]
 
 
 def _label(name: str, labels: dict[int, str]) -> int:

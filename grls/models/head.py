@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from grls.models.turns import turn
+from grls.io.turns import turn
 
 Cut = Callable[[Tensor], Tensor]
 

@@ -1,10 +1,30 @@
-"""The names of precisions, for options; see :mod:`grls.models.precision`."""
+"""The names of precisions (:mod:`grls.models.precision`) and of devices, for options."""
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from grls.data.inputs.arguments import UnfitError, fitted
 
 Precision = Literal["float32", "bfloat16", "float16-weights", "int8", "auto"]
 
+PrecisionName = Annotated[str, partial(fitted, kind=Precision)]
+"""A precision as a call gets it, which may be none."""
+
 Numbers = Literal["float32", "bfloat16"]
 """The precisions that every model supports."""
+
+_DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
+
+
+def _device(value: Any) -> str:
+    name: str = fitted(value, str)
+    if not _DEVICE.fullmatch(name):
+        raise UnfitError("auto, cpu, mps, cuda, or one of several such as cuda:1", name)
+    return name
+
+
+Device = Annotated[str, _device]
+"""Where models are loaded; ``auto`` takes a GPU if there is one. Whether it is there, torch says."""

@@ -11,29 +11,44 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base import BaseModel
-from sentence_transformers.util import is_sentence_transformer_model
-from sentence_transformers.util.file_io import load_file_path
+from sentence_transformers.base.modules import Router
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from grls.data.codec import LIMITS, limits_of
 from grls.errors import DataError
 from grls.io.files import read_count, read_json
+from grls.io.turns import turn
 from grls.models.biencoder_kinds import Kind as Kind
 from grls.models.encoder_input import special_tokens, spells_special, without_controls, without_spelled
 from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import IncompleteError, open_config, opening
-from grls.models.load.sentence_folder import MODULES, module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sentence_folder import (
+    MODULES,
+    ModuleFolder,
+    file_of,
+    module_folders,
+    refuse_missing_parts,
+    refuse_unread,
+)
 from grls.models.load.sources import refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
 
 DOT, COSINE = "dot", "cosine"
-"""The similarities of embeddings."""
+"""The similarities of embeddings that are inner products."""
+
+Role = Literal["query", "passage"]
+
+DEFAULT_TOKENS = 512
+"""The longest text in tokens, if neither the caller nor the model sets a limit."""
+
+TASKS: dict[Role, str] = {"query": "query", "passage": "document"}
+"""The name of a role in sentence-transformers."""
 
 Library = TypeVar("Library", bound=BaseModel)
 
@@ -57,10 +72,11 @@ class PlainTexts:
         if not isinstance(model, cls):
             model.__class__ = cls
         assert isinstance(model, cls)
-        tokenizer, model.marked = model.tokenizer, False  # type: ignore[attr-defined]
-        if not isinstance(model[0], FirstDecoderOutput) and isinstance(tokenizer, PreTrainedTokenizerBase):  # type: ignore[index]
-            prompts = [prompt for prompt in model.prompts.values() if prompt]  # type: ignore[attr-defined]
-            model.marked = bool(prompts) and spells_special(tokenizer, prompts)
+        network: Any = model
+        prompts = [prompt for prompt in network.prompts.values() if prompt]
+        tokenizers = [part.tokenizer for part in readers_of(network) if _splits(part)]
+        model.marked = bool(prompts) and any(spells_special(each, prompts) for each in tokenizers)
+        for tokenizer in tokenizers:
             tokenizer.split_special_tokens = not model.marked  # the library does not pass this option on
         return model
 
@@ -75,17 +91,47 @@ class PlainTexts:
             )
             return batch
 
-        tokenizer = self.tokenizer  # type: ignore[attr-defined]
+        tokenizer = reader_of(self, kwargs.get("task")).tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return read(inputs)
-        if self.marked:
-            inputs = without_spelled(tokenizer, inputs)
-        features = read(inputs)
-        if "input_ids" not in features:
-            return features
-        if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read(["a"])):
-            features = read(without_controls(tokenizer, inputs))
+        with turn(tokenizer):
+            if self.marked:
+                inputs = without_spelled(tokenizer, inputs)
+            features = read(inputs)
+            if "input_ids" not in features:
+                return features
+            if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read(["a"])):
+                features = read(without_controls(tokenizer, inputs))
         return features
+
+
+def reader_of(model: Any, task: str | None) -> Any:
+    """The module that reads the texts of a task (``query``, ``document``): the first one, or that of a route.
+
+    Raises:
+        ValueError: A Router has no route for this task.
+    """
+    reader = model[0]
+    while isinstance(reader, Router):
+        route: Any = reader.sub_modules[str(reader._resolve_route(task, "text"))]
+        reader = route[0]
+    return reader
+
+
+def readers_of(model: Any) -> list[Any]:
+    """The modules that read queries and passages: one, or that of each route.
+
+    Raises:
+        ValueError: A Router has no route for queries, or none for passages.
+    """
+    return list(dict.fromkeys(reader_of(model, task) for task in TASKS.values()))
+
+
+def _splits(reader: Any) -> bool:
+    """Whether special tokens that a text spells are split by the tokenizer of a reader."""
+    return not isinstance(reader, FirstDecoderOutput) and isinstance(
+        reader.tokenizer, PreTrainedTokenizerBase
+    )
 
 
 class TextNetwork(PlainTexts, SentenceTransformer):
@@ -124,21 +170,10 @@ def evidence_words_of(folder: str) -> int:
     return read_count(content, "evidence_words", "words of evidence", 64, file) or 0
 
 
-def similarity_of(folder: str, network: SentenceTransformer) -> str:
-    """The similarity of a model; the inner product if its settings do not say.
-
-    Old folders of grls name the default of the library, though their models were trained, and their passages
-    embedded, with the inner product. So in a folder with a training file, only this file counts.
-    """
-    file = Path(folder) / TRAINING
-    named = _training(folder).get("similarity", DOT) if file.is_file() else network._similarity_fn_name
-    return str(named or DOT)
-
-
 def kind_of(source: str) -> Kind:
     """The kind of bi-encoder for a source: ``st5`` for an encoder-decoder, ``sentence`` for other models."""
     with _opening(source):
-        if is_sentence_transformer_model(source):
+        if file_of(source, MODULES) is not None:
             return "sentence"
         return "st5" if open_config(source).is_encoder_decoder else "sentence"
 
@@ -147,9 +182,12 @@ def open_network(source: str) -> SentenceTransformer:
     """Open a model. A module of grls is made directly, so that the library need not trust foreign code."""
     with _opening(source):
         parts = module_folders(source)
-        if [kind for kind, _ in parts] == [f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"]:
-            module = FirstDecoderOutput.load(source)
-            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
+        if [part.kind for part in parts] == [
+            f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"
+        ]:
+            module, file = FirstDecoderOutput.load(source), file_of(source, _CONFIG)
+            named: Any = read_json(file).get("similarity_fn_name", DOT) if file is not None else DOT
+            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=named)
         if (named := library_type(source)) not in (None, SentenceTransformer.__name__):
             raise IncompleteError(f"it is a {named}, which gives no single vector of a text")
         return _library_model(SentenceTransformer, source, parts)
@@ -164,16 +202,16 @@ def library_type(source: str) -> str | None:
     Returns:
         The name of the class; None for a model that the library did not save.
     """
-    named = load_file_path(source, _CONFIG)
+    named = file_of(source, _CONFIG)
     if named is not None:
-        settings = read_json(Path(named))
+        settings = read_json(named)
         kind = str(settings.get("model_type") or "SentenceTransformer") if isinstance(settings, dict) else ""
         return _LATE if kind == "ColBERT" else kind
-    config = load_file_path(source, "config.json")
-    settings = read_json(Path(config)) if config is not None else {}
+    config = file_of(source, "config.json")
+    settings = read_json(config) if config is not None else {}
     if isinstance(settings, dict) and "HF_ColBERT" in (settings.get("architectures") or []):
         return _LATE
-    return "SentenceTransformer" if load_file_path(source, MODULES) is not None else None
+    return "SentenceTransformer" if file_of(source, MODULES) is not None else None
 
 
 def open_library_model(kind: type[Library], source: str, what: str, plain: str | None = None) -> Library:
@@ -205,18 +243,19 @@ def _is_plain(source: str, ending: str) -> bool:
     return any(str(name).endswith(ending) for name in architectures)
 
 
-def _library_model(kind: type[Library], source: str, parts: list[tuple[str, Path]]) -> Library:
+def _library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
     refuse_missing_parts(source, parts)
     whole = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
     model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=whole)
-    refuse_unread(model)
+    refuse_unread(model, source, parts)
+    readers_of(model)  # a Router without a route for queries is refused here
     return model
 
 
-def positions_of(model: BaseModel) -> float:
-    """The longest text that a network can read, in tokens; infinite for relative positions (T5)."""
-    network = getattr(model[0], "backbone", None) or model.transformers_model
-    config = getattr(network, "config", None)
+def positions_of(reader: Any) -> float:
+    """The longest text that a module can read, in tokens; infinite for relative positions (T5)."""
+    network = next((part for part in reader.modules() if isinstance(part, PreTrainedModel)), None)
+    config: Any = getattr(network, "config", None)
     most = encoder_positions(getattr(config, "encoder", config))
     return math.inf if most is None else most
 
@@ -224,6 +263,19 @@ def positions_of(model: BaseModel) -> float:
 def _opening(source: str) -> AbstractContextManager[None]:
     remedy = "Give a folder of sentence-transformers, a sequence-to-sequence model, or a hub name."
     return opening("a bi-encoder", source, remedy)
+
+
+def limit_of(reader: Any) -> float:
+    """The longest text in tokens that a module reads as a whole; infinite for one that cuts none."""
+    if not cuts(reader):
+        return math.inf
+    return min(reader.max_seq_length or DEFAULT_TOKENS, positions_of(reader))
+
+
+def cuts(reader: Any) -> bool:
+    """Whether a module cuts long texts; static embeddings and bags of words read a text as a whole."""
+    limit = getattr(type(reader), "max_seq_length", None)
+    return hasattr(reader, "max_seq_length") and not (isinstance(limit, property) and limit.fset is None)
 
 
 def input_limit(folder: str) -> int | None:

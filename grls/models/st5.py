@@ -98,5 +98,6 @@ class FirstDecoderOutput(InputModule):
         """Open a local folder that :meth:`save` wrote."""
         folder = Path(model_name_or_path) / subfolder
         config = cls.load_config(str(folder))
-        backbone = open_model(AutoModelForSeq2SeqLM, folder, dtype=torch.float32)
-        return cls(backbone, open_tokenizer(folder), int(config["max_seq_length"]))
+        tokenizer = open_tokenizer(folder)
+        backbone = open_model(AutoModelForSeq2SeqLM, folder, tokenizer, dtype=torch.float32)
+        return cls(backbone, tokenizer, int(config["max_seq_length"]))

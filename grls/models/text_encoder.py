@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from threading import get_ident
+from typing import Any, Self
 
 import torch
 from sentence_transformers.base import BaseModel
-from transformers import PreTrainedConfig
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+from tokenizers import Tokenizer
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
@@ -27,18 +31,28 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder
+from grls.io.turns import turn
 from grls.models.load.saving import write_encoder
-from grls.models.load.sentence_folder import MODULES
+from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.load.settings import settings_of
 from grls.models.precision import warn_of_emulation
-from grls.models.sentence_model import positions_of
+from grls.models.sentence_model import (
+    TASKS,
+    Role,
+    cuts,
+    limit_of,
+    positions_of,
+    reader_of,
+    readers_of,
+)
 
-DEFAULT_TOKENS = 512
-"""The longest text in tokens, if neither the caller nor the model sets a limit."""
+log = logging.getLogger(__name__)
 
-Role = Literal["query", "passage"]
+UNLIMITED = 2**30
+"""The limit, in tokens, of a model that reads a text of any length as a whole."""
 
 _PROMPTS: dict[Role, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
+"""The names of the prompts of a role; as in sentence-transformers, the first that a model has counts."""
 
 
 def passage_text(passage: Passage) -> str:
@@ -70,15 +84,28 @@ class TextEncoder:
     def __init__(self, model: BaseModel, max_tokens: int | None = None, stages: Sequence[str] = ()):
         self.model = model
         self.stages = tuple(stages)
-        most = positions_of(model)
-        self.max_tokens = int(max_tokens or min(model.max_seq_length or DEFAULT_TOKENS, most))
-        if not self._markers < self.max_tokens <= most:
-            raise ConfigError(
-                f"max_tokens of {self.max_tokens} cannot work: {counted(self._markers, 'special token')} "
-                f"need room beside a text, and the model has {counted(int(most), 'position')}. Choose "
-                "another limit, and index again what was indexed with this one."
-            )
-        model.max_seq_length = self.max_tokens
+        readers = readers_of(model)
+        own = {reader: int(min(limit_of(reader), UNLIMITED)) for reader in readers}
+        chosen = max_tokens is not None and max_tokens != max(own.values())
+        if chosen and not any(map(cuts, readers)):
+            kind = type(readers[0]).__name__
+            log.warning("A limit of %s tokens has no effect: %s reads texts of any length.", max_tokens, kind)
+        for reader in filter(cuts, readers):
+            limit = max_tokens if max_tokens is not None and chosen else own[reader]
+            most, markers = positions_of(reader), _markers(reader)
+            if not markers < limit <= most:
+                raise ConfigError(
+                    f"max_tokens of {limit} cannot work: {counted(markers, 'special token')} need room "
+                    "beside a text, and the model has "
+                    f"{'any number of' if most == math.inf else f'{most:,.0f}'} positions. Choose another "
+                    "limit, and index again what was indexed with this one."
+                )
+            own[reader] = reader.max_seq_length = limit
+            if isinstance(reader, SparseStaticEmbedding):
+                tokenizer: Any = reader.tokenizer
+                tokenizer.model_max_length = limit  # by which it cuts
+        self._limits = {role: own[self.reader(role)] for role in TASKS}
+        self.max_tokens = max(own.values())
 
     def to(self, device: str = "auto", precision: str = "float32") -> Self:
         """Move the network; returns this encoder.
@@ -102,8 +129,12 @@ class TextEncoder:
 
     @property
     def tokenizer(self) -> Any:
-        """The network's tokenizer."""
-        return self.model.tokenizer
+        """The network's tokenizer; of two towers, that of the queries."""
+        return self.reader("query").tokenizer
+
+    def reader(self, role: Role) -> Any:
+        """The module of the network that reads the texts of a role."""
+        return reader_of(self.model, TASKS[role])
 
     @property
     def dimension(self) -> int:
@@ -112,7 +143,7 @@ class TextEncoder:
 
     def limit(self, role: Role) -> int:
         """The longest text that is not cut, in tokens, special tokens and prompt included."""
-        return self.max_tokens
+        return self._limits[role]
 
     def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
         """A query and the passages retrieved so far, in order, as one text.
@@ -133,24 +164,30 @@ class TextEncoder:
 
     def _lengths(self, texts: Sequence[str], role: Role) -> list[int]:
         """Lengths of texts in tokens, with prompt and special tokens."""
-        prompt, around = self._prompt(role) or "", self._markers
+        reader, prompt = self.reader(role), self._prompt(role)
+        tokenizer, around = reader.tokenizer, _markers(reader)
+        if isinstance(tokenizer, Tokenizer):  # of static embeddings
+            rows = tokenizer.encode_batch([prompt + text for text in texts], add_special_tokens=False)
+            return [len(row.ids) for row in rows]
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):  # of words
+            return [len(tokenizer.tokenize(prompt + text)) for text in texts]
         if prompt and self.model.marked:  # the special tokens of the prompt are no text
-            around += len(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+            with turn(tokenizer):
+                around += len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
             prompt = ""
-        return [len(ids) + around for ids in foreign_ids(self.tokenizer, [prompt + text for text in texts])]
-
-    @property
-    def _markers(self) -> int:
-        return int(self.tokenizer.num_special_tokens_to_add())
+        return [len(ids) + around for ids in foreign_ids(tokenizer, [prompt + text for text in texts])]
 
     def features(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
         """Model input of texts (tensors on the CPU), with the prompt of the model for the role."""
-        task = "query" if role == "query" else "document"
-        return dict(self.model.preprocess(list(texts), prompt=self._prompt(role), task=task))
+        return dict(self.model.preprocess(list(texts), prompt=self._prompt(role), task=TASKS[role]))
 
-    def _prompt(self, role: Role) -> str | None:
-        """The prompt before a text: the first prompt under one of the names of the role."""
-        return next((self.model.prompts[p] for p in _PROMPTS[role] if self.model.prompts.get(p)), None)
+    def _prompt(self, role: Role) -> str:
+        """The prompt before a text, that of sentence-transformers; empty if there is none."""
+        names = [
+            *(name for name in _PROMPTS[role] if name in self.model.prompts),
+            self.model.default_prompt_name,
+        ]
+        return self.model.prompts.get(names[0]) or ""
 
     def count_cut(self, passages: Sequence[str]) -> int:
         """How many passage texts are longer than the limit and are cut."""
@@ -166,7 +203,7 @@ class TextEncoder:
             passages: How many passages there are.
             option: The name of the option that sets the limit.
         """
-        most, most_read = positions_of(self.model), self.limit("passage")
+        most, most_read = positions_of(self.reader("passage")), self.limit("passage")
         remedy = f"raise {option}" if most == math.inf else f"raise {option}, to {most:.0f} at most"
         if most_read >= most:
             remedy = "the model reads no more, so split them into shorter ones"
@@ -179,12 +216,13 @@ class TextEncoder:
     def telling(self, decided: Callable[[int], object]) -> Iterator[None]:
         """A context in which ``decided`` is called with the number of texts after each batch."""
 
-        def report(_: Any, inputs: Any, output: Any) -> None:
-            # A static model gets one row of tokens with the offsets of the texts.
-            ids = inputs[0].get("offsets", inputs[0].get("input_ids"))
-            decided(0 if ids is None else len(ids))
+        thread = get_ident()
 
-        hook = next(iter(self.model)).register_forward_hook(report)
+        def report(_: Any, __: Any, output: Any) -> None:
+            if get_ident() == thread:  # not another search of the same model
+                decided(len(output.get("sentence_embedding", output.get("token_embeddings", ()))))
+
+        hook = self.model.register_forward_hook(report)
         try:
             yield
         finally:
@@ -195,10 +233,10 @@ class TextEncoder:
         digest = hashlib.sha256()
         identity, compared = self._identity()
         parts: list[Any] = [identity[0], self.max_tokens, self.model.prompts, *identity[1:]]
-        parts += [[type(module).__name__, _settings(module)] for module in self.model]
+        parts += [[type(module).__name__, _settings(module)] for module in modules_of(self.model)]
         parts += compared
         parts += [{"evidence_words": self.evidence_words}] if self.evidence_words else []
-        parts.append(tokenizer_fingerprint(self.tokenizer))
+        parts += [tokenizer_fingerprint(reader.tokenizer) for reader in readers_of(self.model)]
         digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -226,8 +264,16 @@ class TextEncoder:
 
     def write(self, folder: Path) -> None:
         """Write to a temporary folder, which the caller renames."""
-        reset_tokenizer(self.tokenizer)
+        for reader in readers_of(self.model):
+            reset_tokenizer(reader.tokenizer)
         write_encoder(self.model, folder)
+
+
+def _markers(reader: Any) -> int:
+    """How many special tokens a module puts around a text."""
+    if not isinstance(reader.tokenizer, PreTrainedTokenizerBase) or isinstance(reader, SparseStaticEmbedding):
+        return 0
+    return int(reader.tokenizer.num_special_tokens_to_add())
 
 
 def _settings(module: Any) -> Any:

@@ -185,8 +185,12 @@ def _heat_map(
     group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None, name: str, caption: str
 ) -> Table:
     rows = []
+    deep = {id(run) for run in group.runs if run.reach.tells(f"R@{k}")}
     for n, run in enumerate(group.runs, 1):
-        shares = [overlap(run.retrieved, other.retrieved, k, gold) for other in group.runs]
+        shares = [
+            overlap(run.retrieved, other.retrieved, k, gold) if {id(run), id(other)} <= deep else None
+            for other in group.runs
+        ]
         cells = [Cell(NONE if s is None else f"{s:.2f}", shade=s) for s in shares]
         rows.append((Cell(f"{n}. {run.label}"), *cells))
     counted = "any passage" if gold is None else "any gold passage"
@@ -198,6 +202,7 @@ def _heat_map(
         1,
         tuple(rows),
         "Jaccard overlap |A ∩ B| / |A ∪ B| of two runs' passages, 1 if they are the same, averaged over "
-        f"the queries for which at least one of the two has {counted}.",
+        f"the queries for which at least one of the two has {counted}; a dash where one was cut off before "
+        f"{k}.",
         heat=True,
     )

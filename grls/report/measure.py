@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from grls.data.dataset import gold_passages
-from grls.data.types import RANKINGS, Chain
+from grls.data.types import Chain
+from grls.evaluation.depth import RunDepth
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.measures import MEASURES, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
-from grls.report.runs import DataGroup, Entry, members_of
+from grls.report.runs import DataGroup, Entry
 from grls.runs.run import Run
 from grls.runs.trec import without_done
-
-Form = Literal["chain", "ranking", "unknown"]
-"""Form of a list of hits: the hops of one chain, a ranking cut off at a depth, or unknown."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +31,18 @@ class Measured:
     Attributes:
         entry: The run.
         report: Section -> metric -> value, as :func:`grls.evaluation.evaluate.evaluate_results` returns it;
-            None for a metric with a cut-off beyond ``reach``.
+            None for a metric that reads deeper than the run.
         retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
         chains: Ids of each judged query's hops in order, without DONE; None for a run that does not retrieve
             hop by hop, pools several chains, or does not say so.
-        reach: The deepest cut-off with recall; None if every cut-off has recall.
+        reach: Which metrics the run is deep enough for.
     """
 
     entry: Entry
     report: dict[str, Any]
     retrieved: list[list[str]]
     chains: list[list[str]] | None
-    reach: int | None
+    reach: RunDepth
 
     @property
     def label(self) -> str:
@@ -73,13 +71,13 @@ class MeasuredGroup:
 
     def recalls(self, run: Measured, k: int) -> list[float] | None:
         """Recall@k of each query; None if k is deeper than the run."""
-        if run.reach is not None and k > run.reach:
+        if not run.reach.tells(f"recall@{k}"):
             return None
         return [recall_at(ids, gold, k) for ids, gold in zip(run.retrieved, self.gold, strict=True)]
 
     def values(self, run: Measured, measure: str) -> list[float] | None:
         """A standard measure of each query; None if its cut-off is deeper than the run."""
-        if run.reach is not None and _cutoff(measure) > run.reach:
+        if not run.reach.tells(measure):
             return None
         ranked = dict(zip(self.group.qrels, run.retrieved, strict=True))
         return query_values([measure], ranked, self.group.qrels)[measure]
@@ -101,95 +99,45 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
     """
     by_id = {query.id: query for query in group.queries}
     gold = [gold_passages(by_id[query_id], group.qrels) for query_id in group.qrels]
-    return MeasuredGroup(group, gold, [_measure(group, entry, ks, measures) for entry in group.entries])
+    runs = [_measure(group, entry, gold, ks, measures) for entry in group.entries]
+    return MeasuredGroup(group, gold, runs)
 
 
-def _measure(group: DataGroup, entry: Entry, ks: Sequence[int], measures: Sequence[str]) -> Measured:
-    form = _form(entry, group.entries)
-    run, ordered = _with_chains(entry, form)
+def refuse_untold(groups: Sequence[MeasuredGroup], metrics: Sequence[str]) -> None:
+    """Refuse metrics that were asked for by name and that no run is deep enough for.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    reaches = [run.reach for group in groups for run in group.runs]
+    untold = [metric for metric in metrics if not any(reach.tells(metric) for reach in reaches)]
+    max(reaches, key=lambda reach: reach.ranks or 0).refuse(untold)
+
+
+def _measure(
+    group: DataGroup, entry: Entry, gold: Sequence[list[str]], ks: Sequence[int], measures: Sequence[str]
+) -> Measured:
+    run, ordered = _with_chains(entry)
     given = (group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures)
     report = evaluate_results(run, *given, ordered=entry.run.in_hop_order)
     if ordered:
         report.pop("done_missing", None)
-    for name, values in (report.pop("by_type", None) or {}).items():  # a table of each type of questions
-        report[f"type_{name}".replace(" ", "_")] = values
     rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
     chains = None
     if run.chains:
         hops = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
         chains = [[hit.id for hit in without_done(hits)] for hits in hops]
-    reach = None if form == "chain" else _reach(entry, max(map(len, rankings), default=0))
-    return Measured(entry, _within(report, reach), rankings, chains, reach)
+    return Measured(entry, report, rankings, chains, RunDepth.of(entry.run, len(group.corpus), gold))
 
 
-def _form(entry: Entry, entries: Sequence[Entry]) -> Form:
-    """The form of a run's lists.
-
-    The manifest of an ensemble does not say whether its members pool chains, but the members' manifests do,
-    if they are among the runs.
-
-    Args:
-        entry: The run.
-        entries: All runs, with the members of an ensemble among them.
-    """
-    info = entry.info
-    if entry.steps == "dynamic":
-        return "chain"
-    if info is None:
-        return "unknown"
-    if info.steps in RANKINGS or info.options.get("pool") is True:
-        return "ranking"
-    if info.system != "ensemble":
-        return "chain"
-    others = [other for other in entries if other is not entry]
-    members = {
-        "unknown" if m is None or m.steps != "fixed" else _form(m, others) for m in _members(entry, others)
-    }
-    if "ranking" in members:
-        return "ranking"
-    return "chain" if members == {"chain"} else "unknown"
-
-
-def _members(entry: Entry, others: Sequence[Entry]) -> list[Entry | None]:
-    return [member for _, member in members_of(entry, others)]
-
-
-def _with_chains(entry: Entry, form: Form) -> tuple[Run, bool]:
+def _with_chains(entry: Entry) -> tuple[Run, bool]:
     """The run, and whether its chains are read from rankings.
 
     Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. As chains they
     have a set F1 and a proof, but they do not say whether the model wrote DONE.
     """
     run = entry.run
-    if run.chains or form != "chain":
+    if run.chains or run.is_ranking:
         return run, False
     chains = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in run.rankings.items()}
     return replace(run, chains=chains), True
-
-
-def _reach(entry: Entry, longest: int) -> int | None:
-    """The depth of a ranking: the k in its manifest, else the length of the longest list.
-
-    A run that found fewer passages than k has no further passages; a run without passages scores 0 at every
-    cut-off. A run of unknown form counts as a ranking: a run of another tool is a ranking cut off at a depth,
-    and the recall of a chain does not change beyond its end.
-    """
-    asked = None if entry.info is None else entry.info.options.get("k")
-    if isinstance(asked, int) and not isinstance(asked, bool):
-        return max(asked, longest)
-    return longest or None
-
-
-def _within(report: dict[str, Any], reach: int | None) -> dict[str, Any]:
-    """The report without values at cut-offs (``METRIC@K``) beyond ``reach``."""
-    if reach is None:
-        return report
-    return {
-        section: {metric: None if _cutoff(metric) > reach else value for metric, value in values.items()}
-        for section, values in report.items()
-    }
-
-
-def _cutoff(metric: str) -> int:
-    k = metric.rpartition("@")[2]
-    return int(k) if k.isdigit() else 0

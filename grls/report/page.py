@@ -16,6 +16,7 @@ from grls.report.compare import price_table, significance_table, similarity_tabl
 from grls.report.drawing import describe_proof, draw_proof
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.proofs import ProofExample, proof_examples
+from grls.report.rows import REACH
 from grls.report.sections import run_table, section_tables
 from grls.report.tables import (
     chains_table,
@@ -73,7 +74,8 @@ def build_page(
     names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
     counted = f"{len(labels)} run{'s' if len(labels) > 1 else ''} on {names}."
     rules = (
-        "A query without an answer scores 0; a dash means that a metric does not apply; the best is in bold."
+        "A query without an answer scores 0; a dash means that a metric does not apply; the best is in bold. "
+        + REACH
     )
     return Page(title, f"{counted} {rules}", tuple(sections))
 

@@ -22,10 +22,10 @@ IDENTITY = ("run", "system", "steps")
 """Headings of the cells of :func:`identity`."""
 
 REACH = (
-    "A single-step or pooled run that was cut off before k has no R@k (a dash), and a run of unknown form "
-    "has none beyond its longest list; a chain keeps its value beyond its end."
+    "A ranking that was cut off before k has no value at k; lists that are whole and chains that end keep "
+    "their value beyond their end."
 )
-"""The note below every table of recalls."""
+"""What a dash in a column of cut-off k means; a page says it once."""
 
 
 def system(run: Measured) -> str:

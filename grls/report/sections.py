@@ -9,7 +9,7 @@ from grls.evaluation.graph import GraphErrors
 from grls.evaluation.labels import measure_label
 from grls.report.blocks import Column, Row, Table, Value, printed, value_table
 from grls.report.measure import Measured, MeasuredGroup
-from grls.report.rows import IDENTITY, REACH, across, identity
+from grls.report.rows import IDENTITY, Rows, across, identity
 
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
 _FEW = 30  # queries below which an average is marked
@@ -23,6 +23,8 @@ _NOTES = {
     "chain counts under the first check that it fails.",
     "graph_reuse": "The same checks, but a statement may feed several rules; a chain counts under every "
     "check that it fails.",
+    "by_type": "By the field `type` of the questions' metadata; the best is marked within a type. In "
+    "parentheses: over fewer than 30 queries, so the value is uncertain.",
     "answer_recall": "Share of queries with an accepted answer in the text of the first k passages.",
 }
 
@@ -93,25 +95,44 @@ def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
     sections = [run.report[name] for group in groups for run in group.runs if name in run.report]
     if not all(isinstance(values, dict) for values in sections):
         return None  # not a section of metrics
+    typed = name == "by_type"
+    if typed:
+        sections = [values for section in sections for values in section.values()]
     metrics = list(dict.fromkeys(metric for values in sections for metric in values))
+
+    def rows(group: MeasuredGroup) -> Rows:
+        if not typed:
+            return {identity(run): _shown(run.report.get(name, {})) for run in group.runs}
+        return {
+            (*identity(run), kind): _shown(values, ("",) if values["queries"] < _FEW else ())
+            for run in group.runs
+            for kind, values in run.report.get(name, {}).items()
+        }
+
     return across(
         name.replace("_", "-"),
         f"{spoken(name).capitalize()} (%)",
-        IDENTITY,
+        (*IDENTITY, "type") if typed else IDENTITY,
         groups,
-        lambda group: {identity(run): _shown(run.report.get(name, {})) for run in group.runs},
+        rows,
         [(metric, _column(metric)) for metric in metrics],
-        " ".join([_NOTES.get(name, ""), REACH if any("@" in metric for metric in metrics) else ""]).strip(),
+        _NOTES.get(name, ""),
+        within=len(IDENTITY) if typed else None,
     )
 
 
-def _shown(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Values of a section; values over few queries (as ``seen_queries`` counts them) in parentheses."""
+def _shown(values: Mapping[str, Value], more: Sequence[str] = ()) -> Mapping[str, Value]:
+    """Values of a section; those over few queries (as ``seen_queries`` counts them) in parentheses.
+
+    Args:
+        values: Metric -> value.
+        more: How further metrics begin that are over few queries.
+    """
     few = {
         metric.removesuffix("queries")
         for metric, count in values.items()
         if metric.endswith("_queries") and isinstance(count, int) and count < _FEW
-    }
+    } | set(more)
     return {
         metric: f"({printed(value, 'percent')})"
         if isinstance(value, float) and any(metric.startswith(part) for part in few)
@@ -126,6 +147,7 @@ def spoken(name: str) -> str:
         "seen_unseen": "recall of seen and unseen gold",
         "graph": "success and error rates of proof graphs",
         "graph_reuse": "success and error rates of proof graphs, statements used again",
+        "by_type": "scores by the type of a question",
     }.get(name) or measure_label(name)
 
 

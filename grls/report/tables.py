@@ -11,7 +11,7 @@ from statistics import fmean
 
 from grls.report.blocks import NONE, Column, Table, Value
 from grls.report.measure import Measured, MeasuredGroup
-from grls.report.rows import IDENTITY, REACH, Key, Rows, across, identity, steps, system
+from grls.report.rows import IDENTITY, Key, Rows, across, identity, steps, system
 from grls.report.runs import members_of
 from grls.runs.manifest import RunInfo
 
@@ -25,8 +25,7 @@ def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | No
         groups,
         lambda group: {identity(run): run.report["sequence_recall"] for run in group.runs},
         [(f"recall@{k}", Column(f"R@{k}")) for k in ks],
-        "R@k: share of a query's gold passages among the first k retrieved, averaged over judged queries. "
-        + REACH,
+        "R@k: share of a query's gold passages among the first k retrieved, averaged over judged queries.",
         by=None if k is None else f"recall@{k}",
     )
 
@@ -45,7 +44,7 @@ def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
         [(name, Column(name, best="" if name.startswith("Judged") else "high")) for name in names],
         "By ir_measures, with the grades of the qrels, as trec_eval counts: nDCG: normalized discounted "
         "cumulative gain; RR: reciprocal rank; AP: average precision; P: precision; Judged: share of the "
-        "first k that the qrels judge. " + REACH.replace("R@k", "value at k"),
+        "first k that the qrels judge.",
     )
 
 
@@ -71,7 +70,7 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
         groups,
         rows,
         [*((f"recall@{k}", Column(f"R@{k}")) for k in ks), ("f1", Column("set F1"))],
-        "Memorised: the manifest names that stage. The best is marked among runs of the same steps. " + REACH,
+        "Memorised: the manifest names that stage. The best is marked among runs of the same steps.",
         within=1,
     )
 
@@ -119,7 +118,7 @@ def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table 
         _ensembles,
         [(f"recall@{k}", Column(f"R@{k}")) for k in ks],
         "Homogeneous: all members are of one system. A member that is not among the runs has dashes. The "
-        "best is marked for each ensemble. " + REACH,
+        "best is marked for each ensemble.",
         within=0,
     )
 

@@ -2,6 +2,10 @@
 
 A passage is indexed by its title and text. Splitting texts into words: :class:`grls.data.words.Analyzer`. The
 index is in memory and is built from the corpus at each opening; it is not saved.
+
+Words of one letter and signs (``R``, ``c++``, an emoji) have an index of their own; its scores are added. So
+initials and the like make no passage longer, and a query without such words has the scores of bm25s over the
+other words.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ import numpy.typing as npt
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
-from grls.data.words import Analyzer, nothing_found
+from grls.data.words import Analyzer, is_short, nothing_found
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder
@@ -76,13 +81,16 @@ class BM25Retriever:
         self.corpus = corpus
         self.parameters = asdict(BM25Options(k1, b, method))
         with waiting(f"index {counted(len(corpus), 'passage')} by their words", None):
-            texts = [f"{passage.title} {passage.text}" for passage in corpus]
-            self.analyzer = (analyzer or Analyzer()).over(texts)
-            words = [self.analyzer.indexed(text) for text in texts]
+            self.analyzer = (analyzer or Analyzer()).of(corpus)
+            words = [self.analyzer.indexed(f"{passage.title} {passage.text}") for passage in corpus]
             if not any(words):
                 raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
-            self._index = bm25s.BM25(k1=k1, b=b, method=method)
-            self._index.index(words, show_progress=False)
+            self._indexes = []
+            for short in (False, True):
+                held = [[word for word in of if is_short(word) == short] for of in words]
+                if any(held):
+                    self._indexes.append(bm25s.BM25(k1=k1, b=b, method=method))
+                    self._indexes[-1].index(held, show_progress=False)
         self._asked = self._empty = 0
         self._next_warning = 1
 
@@ -91,18 +99,25 @@ class BM25Retriever:
         """Open a folder, or BM25 that is embedded in another; see :func:`load_retriever`.
 
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
-        the retriever around it.
+        the retriever around it. The language of the analyzer is the stored one (English where a file written
+        by hand has none): it is guessed only when a folder is made.
 
         Raises:
-            DataError: There is no corpus.
+            DataError: There is no corpus, or the language is ``auto``.
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
         analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
+        if spec.get("analyzer", {}).get("language") == analyzer.language == "auto":
+            raise DataError(
+                "analyzer.language: a folder stores its language, and 'auto' is for making one: write a code "
+                "such as en, de, zh, or none.",
+                file,
+            )
         corpus = _corpus(spec.get("corpus"), folder, how)
         refuse_other_passages(corpus, spec)
         options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
-        return cls(corpus, options.k1, options.b, options.method, analyzer)
+        return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
 
     @staticmethod
     def shared_by(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
@@ -125,7 +140,8 @@ class BM25Retriever:
             content |= passages_record(self.corpus)
             write_manifest(new, {"format": FORMAT, "kind": self.kind, **content})
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
 
         A filter does not change scores: document frequencies are those of the whole corpus.
@@ -174,28 +190,36 @@ class BM25Retriever:
         self._warn_of_misses(asked)
         with Progress(len(asked), "bm25", "queries", shown=None) as bar:
             for row, words in zip(scores, asked, strict=True):
-                if words:
-                    row[:] = self._index.get_scores(words)
+                row[:] = self._scores(words)
                 bar.update()
         return scores
 
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
         """What each word adds to a score; see :class:`~grls.retrieve.base.MatchesWords`."""
         (words,) = self._words([text])
-        known = self._index.vocab_dict
         return {
-            word: float(self._index.get_scores([word])[passage]) * times if word in known else 0.0
+            word: float(self._scores([word])[passage]) * times if self._knows(word) else 0.0
             for word, times in Counter(words).items()
         }
 
     def _words(self, texts: Sequence[str]) -> list[list[str]]:
         return [self.analyzer.words(text) for text in texts]
 
+    def _knows(self, word: str) -> bool:
+        return any(word in index.vocab_dict for index in self._indexes)
+
+    def _scores(self, words: list[str]) -> npt.NDArray[np.float32]:
+        """The scores of all passages, ``[passages]``."""
+        scores = np.zeros(len(self.corpus), dtype=np.float32)
+        for index in self._indexes:
+            if held := [word for word in words if word in index.vocab_dict]:
+                scores += index.get_scores(held)
+        return scores
+
     def _warn_of_misses(self, queries: list[list[str]]) -> None:
         """Warn if most queries so far have no word of any passage; again after ten times as many queries."""
-        known = self._index.vocab_dict
         self._asked += len(queries)
-        self._empty += sum(not any(word in known for word in words) for words in queries)
+        self._empty += sum(not any(map(self._knows, words)) for words in queries)
         if self._asked >= self._next_warning:
             message = nothing_found(self._asked, self._empty, self.corpus.source)
             if message:
@@ -205,7 +229,7 @@ class BM25Retriever:
     def _top(self, words: list[str], k: int, allowed: Numbers | None) -> list[Hit]:
         if not words or (allowed is not None and not len(allowed)):
             return []
-        scores = self._index.get_scores(words)
+        scores = self._scores(words)
         if allowed is not None:
             scores = scores[allowed]
         k = min(k, len(scores))

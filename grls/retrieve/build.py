@@ -20,6 +20,7 @@ from grls.errors import ConfigError, DataError
 from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.plugins import load_plugins
+from grls.models.biencoder_kinds import Similarity
 from grls.retrieve.registry import KINDS, class_of
 from grls.retrieve.spec import MANIFEST
 
@@ -46,6 +47,7 @@ class Building:
         limits: Length limits of texts.
         batch_size: Passages encoded together.
         device: Device of the encoder.
+        similarity: How a bi-encoder compares, in place of its own similarity; None: as it does.
         workers: Workers that share the work; None: this process does it.
     """
 
@@ -55,6 +57,7 @@ class Building:
     limits: LimitOptions = field(default_factory=LimitOptions)
     batch_size: int = 32
     device: str = "auto"
+    similarity: Similarity | None = None
     workers: Workers | None = None
 
     def refuse_unused(self, called: str, unused: Collection[str], remedy: str = "") -> None:

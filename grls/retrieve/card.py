@@ -12,6 +12,7 @@ from typing import Any
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.io.files import read_json
+from grls.io.listed import list_texts
 from grls.retrieve.base import Description, Retriever
 
 CARD = "README.md"
@@ -38,12 +39,12 @@ class CardOptions:
     Args:
         license: The licence, by its name on the hub: ``apache-2.0``, ``mit``, ``cc-by-4.0``, ``other``, …;
             null: the card names none.
-        base_models: Hub names of the models that were trained further.
+        base_models: Hub names of the models that were trained further. A text is a list of one.
         languages: Languages of the corpus by their codes: ``en``, ``de``, …
         datasets: Hub names of the data sets of the training.
 
     Raises:
-        ConfigError: A name cannot be one on the hub.
+        ConfigError: A name cannot be one on the hub, or is no text.
     """
 
     license: str | None = None
@@ -52,6 +53,7 @@ class CardOptions:
     datasets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        list_texts(self, "base_models", "languages", "datasets")
         for what, names, form in (
             ("license", () if self.license is None else (self.license,), _CODE),
             ("base_models", self.base_models, _HUB_NAME),

@@ -11,6 +11,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError
+from grls.io.listed import list_texts
 from grls.retrieve.queries import check_counts
 
 
@@ -37,6 +38,7 @@ class Changes:
 
     def __post_init__(self) -> None:
         check_counts(batch_size=self.batch_size)
+        list_texts(self, "remove")
 
     def over(self, corpus: Corpus) -> ChangedCorpus:
         """The corpus after the changes.

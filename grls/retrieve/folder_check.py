@@ -15,17 +15,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus, corpus_file
+from grls.data.inputs.arguments import checked
 from grls.data.types import Hit
 from grls.errors import DataError, MismatchError
 from grls.index.index_check import PartCheck, attempt, check_index
 from grls.index.storage import MANIFEST as INDEX
 from grls.io.counts import counted
 from grls.io.terminal import visible
+from grls.models.precision_names import Device
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
 from grls.retrieve.checksums import CHECKSUMS, compare_checksums
-from grls.retrieve.pack import member_slots
 from grls.retrieve.registry import BM25, Opening, class_of, load_retriever
-from grls.retrieve.spec import MANIFEST, followed, is_retriever, linked, member_path, read_spec
+from grls.retrieve.spec import (
+    MANIFEST,
+    followed,
+    is_retriever,
+    linked,
+    member_path,
+    member_slots,
+    read_spec,
+)
 
 _ASKED, _DEPTH = 3, 5
 """Passages whose texts are asked as queries, and hits asked for."""
@@ -48,7 +57,8 @@ class FolderCheck(NamedTuple):
         return [part.fault for part in self.parts if part.fault]
 
 
-def check_folder(folder: str | Path, device: str = "cpu") -> FolderCheck:
+@checked
+def check_folder(folder: str | Path, device: Device = "cpu") -> FolderCheck:
     """Check all invariants of a retriever folder of any kind, or of the folder of an index.
 
     Every byte is read, every model is loaded, and what can be computed anew is compared with what is stored.

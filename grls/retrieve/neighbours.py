@@ -94,7 +94,7 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
     if rare < 2:
         raise ConfigError(f"rare must be at least 2, as a word in one passage links nothing; got {rare}.")
     texts = [f"{passage.title} {passage.text}" for passage in corpus]
-    content = (analyzer or Analyzer()).over(texts).content
+    content = (analyzer or Analyzer()).of(corpus).content
     words = CountVectorizer(binary=True, min_df=2, max_df=rare, analyzer=content, dtype=np.float64)
     try:
         has = words.fit_transform(texts)  # [N, words]

@@ -8,7 +8,6 @@ Models that are named by their hub names stay named.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from grls.retrieve.spec import (
     followed,
     is_retriever,
     member_path,
+    member_slots,
     own_sum,
     read_spec,
     refuse_broken_seal,
@@ -162,20 +162,6 @@ def _is_part(path: Path, source: Path) -> bool:
     """Whether a path is a part of a retriever's folder, and no member."""
     inside = path.is_relative_to(source) and path.relative_to(source).parts[:1] != (MEMBERS,)
     return inside and not is_retriever(path)
-
-
-def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
-    """(object or list, key) of every value that a field such as ``priors.*.retriever`` names."""
-    first, *rest = path
-    if first == "*":
-        keys: Any = range(len(spec)) if isinstance(spec, list) else ()
-    else:
-        keys = (first,) if isinstance(spec, dict) and first in spec else ()
-    for key in keys:
-        if rest:
-            yield from member_slots(spec[key], rest)
-        else:
-            yield spec, key
 
 
 def _copy_files(source: Path, target: Path) -> None:

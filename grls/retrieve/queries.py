@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers, evaluate_filters, one_each
+from grls.data.inputs.arguments import Count, UnfitError, fitted
+from grls.data.inputs.queries import SOURCE, queries_from
+from grls.data.inputs.tables import list_from
+from grls.data.inputs.values import short_repr
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
+
+
+_FIELDS: dict[str, Any] = {
+    "id": str, "text": str, "evidence": tuple[str, ...], "answers": tuple[str, ...], "metadata": str,
+}  # fmt: skip
+"""The types of the fields of a query, which a ``Query`` that a user makes may not have."""
 
 
 class Reachable(NamedTuple):
@@ -34,18 +43,35 @@ class Reachable(NamedTuple):
         return None if place is None else self.sets[place]
 
 
-def queries_of(queries: Sequence[Query | str]) -> list[Query]:
-    """Turn texts into queries; the id of a text is its index.
+def queries_of(queries: Any) -> list[Query]:
+    """Queries as a search takes them: texts, whose ids are their places, and ``Query``, mixed and repeated.
+
+    Everything else is read as where queries have gold (:func:`~grls.data.inputs.queries.queries_from`).
 
     Raises:
-        DataError: ``queries`` is a text instead of a list, or an element is neither a query nor a text.
+        DataError: ``queries`` is a single query instead of a list, or an element is no query.
     """
     if isinstance(queries, str):
-        raise DataError(f"expected a list of queries, got the text {queries!r}; write [{queries!r}].")
-    for place, query in enumerate(queries):
-        if not isinstance(query, Query | str):
-            raise DataError(f"query {place}: expected a Query or a text, got {query!r}.")
-    return [Query(str(n), query) if isinstance(query, str) else query for n, query in enumerate(queries)]
+        text = short_repr(queries)
+        raise DataError(f"expected a list of queries, got the text {text}; write [{text}].", SOURCE)
+    listed = queries if isinstance(queries, list | tuple) else list_from(queries)
+    if listed is None or isinstance(queries, Query):
+        return queries_from(queries)
+    if not all(isinstance(query, Query | str) for query in listed):
+        return queries_from(listed)
+    asked = [Query(str(n), query) if isinstance(query, str) else query for n, query in enumerate(listed)]
+    for place, query in enumerate(asked):
+        for name, kind in _FIELDS.items():
+            try:
+                fitted(getattr(query, name), kind)
+            except UnfitError as error:
+                raise DataError(error.said_of(f"{query_place(query, place)}: its {name}"), SOURCE) from None
+    return asked
+
+
+def query_place(query: Query, place: int) -> str:
+    """What a query is called in errors: its place in the call, and its id where that says more."""
+    return f"query {place}" if query.id == str(place) else f"query {place} ({query.id!r})"
 
 
 def reachable(
@@ -62,7 +88,7 @@ def reachable(
         gone: Numbers of removed passages, which no query may retrieve.
 
     Raises:
-        ConfigError: A filter cannot be used, or no filter leaves a passage.
+        ConfigError: A filter cannot be used.
         DataError: A filter names a passage that is not in the corpus.
     """
     filters = one_each(allow, len(queries))
@@ -75,11 +101,10 @@ def reachable(
         q.id for q, rule in zip(queries, filters, strict=True) if rule is not None and not len(passages[rule])
     ]
     if empty and len(empty) == len(queries):
-        raise ConfigError(
-            f"the filter allows no passage of {corpus.source}, so nothing can be retrieved: check the filter."
-        )
-    for name in empty:
-        log.warning("query %r: its filter leaves no passage, so it has no hits.", name)
+        log.warning("the filter leaves no passage of %s, so there are no hits.", corpus.source)
+    else:
+        for name in empty:
+            log.warning("query %r: its filter leaves no passage, so it has no hits.", name)
     return Reachable(list(passages.values()), [None if rule is None else place[rule] for rule in filters])
 
 
@@ -90,10 +115,10 @@ def check_counts(**counts: Any) -> None:
         ConfigError: With the name and the value.
     """
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise ConfigError(f"{name} must be a whole number, got {value!r}.")
-        if value < 1:
-            raise ConfigError(f"{name} must be at least 1, got {value}.")
+        try:
+            fitted(value, Count)
+        except UnfitError as error:
+            raise ConfigError(error.said_of(name)) from None
 
 
 def joined(query: Query, evidence: Sequence[Passage]) -> str:

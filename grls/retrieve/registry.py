@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.arguments import checked
+from grls.data.inputs.values import json_value
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.plugins import VARIABLE, load_plugins
@@ -27,13 +30,17 @@ from grls.retrieve.spec import (
     Member,
     followed,
     is_retriever,
+    made,
     member_path,
+    member_slots,
     read_spec,
+    recorded,
     refuse_broken_seal,
     write_spec,
 )
 
 if TYPE_CHECKING:
+    from grls.data.words import Analyzer
     from grls.retrieve.generative.options import SearchOptions
     from grls.retrieve.hops.options import HopOptions
 
@@ -159,6 +166,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         ) from error
 
 
+@checked
 def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
     """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json`` (absent: generative).
 
@@ -280,11 +288,45 @@ def create(
     """
     refuse_foreign(folder, MANIFEST)
     refuse_unwritable(folder, folder=True)
-    spec = json.loads(json.dumps({"format": FORMAT, "kind": kind, **content}))
+    text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
+    spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
     place = Path(folder).resolve()
-    retriever = open_spec(place, spec, _entering(how or Opening(), place))
-    write_spec(folder, kind, {**content, **(more(retriever) if more else {})})
+    how = _entering(how or Opening(), place)
+    english = with_languages(spec, place)
+    retriever = open_spec(place, english, how)
+    told = with_languages(spec, place, retriever.corpus)
+    if told != english:
+        retriever = open_spec(place, told, how)
+    write_spec(folder, kind, {**told, **(more(retriever) if more else {})})
     return retriever
+
+
+def write_composite(folder: str | Path, kind: str, content: Mapping[str, Any], corpus: Corpus) -> None:
+    """:func:`~grls.retrieve.spec.write_spec`, with the languages of :func:`with_languages`."""
+    write_spec(folder, kind, with_languages({"kind": kind, **content}, Path(folder), corpus))
+
+
+def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = None) -> dict[str, Any]:
+    """A specification in which every embedded BM25 stores its analyzer, so that opening guesses nothing.
+
+    Args:
+        spec: The specification; BM25 may be embedded by its name alone.
+        folder: Its folder.
+        corpus: The passages whose language an analyzer gets that has none; None: English.
+    """
+    from grls.data.words import Analyzer
+
+    told, file = deepcopy(spec), folder / MANIFEST
+    for path in getattr(class_of(spec.get("kind", "generative"), file), "folders", ()):
+        for holder, key in member_slots(told, path.split(".")):
+            if holder[key] == BM25 and not (folder / BM25).is_dir():
+                holder[key] = {"kind": BM25}
+            if isinstance(holder[key], dict):
+                holder[key] = with_languages(holder[key], folder, corpus)
+    if told.get("kind") == BM25:
+        analyzer = made(Analyzer, told.get("analyzer", {}), file, "analyzer")
+        told["analyzer"] = recorded(analyzer.in_english() if corpus is None else analyzer.of(corpus))
+    return told
 
 
 def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retriever:
@@ -348,16 +390,22 @@ def names_bm25(name: str) -> bool:
     return name == BM25 and not is_retriever(Path(name))
 
 
-def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriever:
+def load_named(
+    name: str, corpus: Corpus, how: Opening | None = None, analyzer: Analyzer | None = None
+) -> Retriever:
     """Open a retriever by its name in options: a folder, or ``bm25`` over a corpus.
 
     Args:
         name: The path of the folder, or ``bm25``.
         corpus: The corpus of BM25.
         how: The options of opening.
+        analyzer: How BM25 splits texts into words; None: by the language that is guessed from the passages.
     """
     opening = replace(how or Opening(), corpus=corpus)
-    return open_member(name, Path(), name, opening) if name == BM25 else load_retriever(name, opening)
+    if not names_bm25(name):
+        return load_retriever(name, opening)
+    given = {} if analyzer is None else {"analyzer": recorded(analyzer)}
+    return open_member(with_languages({"kind": BM25, **given}, Path(), corpus), Path(), name, opening)
 
 
 def open_retriever(

@@ -20,9 +20,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
+from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import atomic_folder, read_json, write_json
 
@@ -278,44 +278,17 @@ def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
         kind = hints[name]
         if is_dataclass(kind) and isinstance(kind, type):
             values[name] = made(kind, value, file, f"{field}.{name}")
-        elif not _fits(value, kind):
-            raise DataError(f"{field}.{name}: expected {_told(kind)}, got {value!r}.", file)
-        else:
-            values[name] = tuple(value) if isinstance(value, list) else value
+            continue
+        try:
+            values[name] = fitted(value, kind)
+        except UnfitError as error:
+            raise DataError(error.said_of(f"{field}.{name}"), file) from None
     try:
         return cls(**values)
     except ConfigError as error:
         raise DataError(f"{field}: {error}", file) from None
     except TypeError as error:
         raise DataError(f"{field}: {error}; write what is missing.", file) from None
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a JSON value is of a type: numbers, texts, truth values, their lists and choices."""
-    origin = get_origin(kind)
-    if origin in (Union, UnionType):
-        return any(_fits(value, one) for one in get_args(kind))
-    if origin is Literal:
-        return value in get_args(kind)
-    if origin in (tuple, list):
-        return isinstance(value, list) and all(_fits(one, get_args(kind)[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict)
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return kind is Any or isinstance(value, kind)
-
-
-def _told(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, get_args(kind)))}"
-    if get_origin(kind) in (Union, UnionType):
-        return " or ".join(_told(one) for one in get_args(kind))
-    if kind is type(None):
-        return "null"
-    return str(kind.__name__ if isinstance(kind, type) else kind).replace("typing.", "")
 
 
 def recorded(options: Any) -> dict[str, Any]:
@@ -348,3 +321,17 @@ def member_path(name: str, folder: Path) -> Path:
 def named_from(folder: str | Path, member: str | Path | Mapping[str, Any]) -> Member:
     """A member as it stands in a folder's file: the path of its folder, or its specification as it is."""
     return dict(member) if isinstance(member, Mapping) else relative(member, folder)
+
+
+def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
+    """(object or list, key) of every value that a field such as ``priors.*.retriever`` names."""
+    first, *rest = path
+    if first == "*":
+        keys: Any = range(len(spec)) if isinstance(spec, list) else ()
+    else:
+        keys = (first,) if isinstance(spec, dict) and first in spec else ()
+    for key in keys:
+        if rest:
+            yield from member_slots(spec[key], rest)
+        else:
+            yield spec, key

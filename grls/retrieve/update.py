@@ -23,9 +23,17 @@ from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.locks import alone_in
 from grls.retrieve.changes import ChangedCount, Changes
 from grls.retrieve.corpora import CORPUS_FIELDS, passages_record, refuse_other_passages
-from grls.retrieve.pack import MEMBERS, member_slots, write_packed
+from grls.retrieve.pack import MEMBERS, write_packed
 from grls.retrieve.registry import Opening, class_of, load_retriever
-from grls.retrieve.spec import MANIFEST, OPTIONS, followed, is_retriever, read_spec, update_spec
+from grls.retrieve.spec import (
+    MANIFEST,
+    OPTIONS,
+    followed,
+    is_retriever,
+    member_slots,
+    read_spec,
+    update_spec,
+)
 
 
 def update_folder(folder: str | Path, output: str | Path | None, changes: Changes) -> ChangedCount:

@@ -21,11 +21,13 @@ class DevRuns:
         runs: Of every member, for the same queries.
         gold: Query id -> gold passages.
         split: Where the queries are from.
+        passages: Size of the corpus; None: unknown.
     """
 
     runs: list[Run]
     gold: dict[str, list[str]]
     split: str
+    passages: int | None = None
 
     @classmethod
     def load(
@@ -59,7 +61,7 @@ class DevRuns:
             raise ConfigError("the runs to tune on answer all queries; take runs for one split, such as dev.")
         _, qrels = read_split(asked.data, dev.split, asked.corpus)
         gold = {query.id: gold_passages(query, qrels) for query in dev.queries}
-        return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split)
+        return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split, len(asked.corpus))
 
     def refuse_shared_queries(self, run: Run) -> None:
         """Refuse (ConfigError) to tune on queries that are reported."""

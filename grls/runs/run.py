@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.data.types import Chain, Hit, Query
+from grls.data.types import RANKINGS, Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
 from grls.runs.manifest import RunInfo, Steps, difference, read_info
 from grls.runs.results import Retrieved, read_results
@@ -109,6 +109,37 @@ class Run:
         mode = self.score_mode if self.info is None else self.info.score_mode
         repeats = self.info is not None and self.info.options.get("repeat") is True
         return mode.rpartition(", ")[2] not in SETS and (bool(self.chains) or not repeats)
+
+    @property
+    def is_ranking(self) -> bool:
+        """Whether the hits are a ranking, which was cut off somewhere; else they are a chain, which ends."""
+        if self.info is None:
+            return not self.chains
+        return self.info.steps in RANKINGS or self.info.options.get("pool") is True
+
+    def depth(self, passages: int | None = None) -> int | None:
+        """The deepest rank at which the run tells what was retrieved.
+
+        A ranking is cut off at the ``k`` of its manifest (null: nowhere). Without one (a run of another tool)
+        its longest list tells the depth. Lists that are all shorter than ``k`` are whole: a corpus, a filter
+        or the words of the queries held no more. A fusion of runs that were cut off tells no deeper than they
+        do.
+
+        Args:
+            passages: Size of the corpus, a list of which is whole; None: unknown.
+
+        Returns:
+            None where nothing was cut off: a chain, whole lists, or no hit at all.
+        """
+        if not self.is_ranking:
+            return None
+        options = {} if self.info is None else self.info.options
+        longest = max(map(len, self.rankings.values()), default=0)
+        k = options.get("k", longest)
+        whole = not longest or k is None or (isinstance(k, int) and longest < k)
+        depths = [options.get("members_depth"), None if whole else longest]
+        depth = min((depth for depth in depths if isinstance(depth, int)), default=None)
+        return None if depth is None or (passages is not None and depth >= passages) else depth
 
     def retrieved(self, queries: Iterable[str]) -> Iterator[Retrieved]:
         """What was retrieved for each of these queries; no hit where one was not answered."""

@@ -61,7 +61,7 @@ def chain_ranking(chain: Chain) -> list[Hit]:
         total += hit.score
         if hit.id != DONE_ID:
             sums.setdefault(hit.id, total)
-    return [Hit(*pair) for pair in zip(sums, _falling(list(sums.values())), strict=True)]
+    return [Hit(*pair) for pair in zip(sums, falling(list(sums.values())), strict=True)]
 
 
 def write_run(
@@ -90,7 +90,7 @@ def write_run(
             check_ranking(query_id, passages)
             for text, what in ((query_id, "query id"), (tag, "run tag")):
                 _refuse_white_space(text, what)
-            scores = _falling([hit.score for hit in passages])
+            scores = falling([hit.score for hit in passages])
             for rank, (hit, score) in enumerate(zip(passages, scores, strict=True), 1):
                 _refuse_white_space(hit.id, "passage id")
                 stream.write(f"{query_id} Q0 {hit.id} {rank} {score:.9g} {tag}\n")
@@ -151,7 +151,7 @@ def align(
     return aligned, coverage
 
 
-def _falling(scores: Sequence[float]) -> list[float]:
+def falling(scores: Sequence[float]) -> list[float]:
     """The scores in single precision, lowered where they do not fall strictly."""
     result: list[float] = []
     for score in map(_single, scores):

@@ -20,7 +20,11 @@ class Body(BaseModel):
 class HopsBody(Body):
     """Retrieval hop by hop."""
 
-    steps: HopSteps = Field(description="single, fixed, dynamic (until DONE) or ranked.")
+    steps: HopSteps | None = Field(
+        None,
+        description="single, fixed, dynamic (until DONE) or ranked; null: as the retriever's folder says, or "
+        "fixed where it has single steps and max is given.",
+    )
     max: int | None = Field(
         None,
         ge=1,
@@ -29,17 +33,22 @@ class HopsBody(Body):
 
 
 class Filtered(Body):
-    """What requests to a retriever have in common."""
+    """What calls of a retriever have in common."""
 
     retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
     where: str | None = Field(
         None, description="A filter over metadata, such as year>=2000; it holds in every hop."
     )
     allow: list[str] | None = Field(None, description="Ids of the passages that may be found; null: all.")
+
+
+class HoppingBody(Filtered):
+    """What requests to a retriever have in common."""
+
     hops: HopsBody | None = Field(None, description="How to retrieve; null: as the retriever's folder says.")
 
 
-class SearchBody(Filtered):
+class SearchBody(HoppingBody):
     """A search for one query or several."""
 
     query: QueryText | list[QueryText] = Field(
@@ -53,7 +62,7 @@ class SearchBody(Filtered):
         return [self.query] if isinstance(self.query, str) else self.query
 
 
-class StreamBody(Filtered):
+class StreamBody(HoppingBody):
     """The hops of one query."""
 
     query: QueryText
@@ -69,15 +78,18 @@ class HitBody(Body):
 
 
 class FoundHitBody(HitBody):
-    """A passage of a ranking."""
+    """A passage of a ranking, or of a chain."""
 
+    hop: int | None = Field(
+        None, description="The hop that found it, from 1 (fixed and dynamic hops); null: this is a ranking."
+    )
     metadata: dict[str, Any] | None = Field(
         None, description="Its metadata, which filters compare; null: the request does not ask for them."
     )
 
 
 class ResultBody(Body):
-    """The hits of a query, best first."""
+    """The hits of a query, best first; of fixed and dynamic hops the best chain, in the order of hops."""
 
     query: str
     hits: list[FoundHitBody]

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from grls.serve.bodies import Body, Filtered, QueryText
+from grls.serve.bodies import Body, HoppingBody, QueryText
 
 
-class TraceBody(Filtered):
+class TraceBody(HoppingBody):
     """A search whose beam is shown: that for the next passage of a query."""
 
     query: QueryText

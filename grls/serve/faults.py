@@ -7,7 +7,9 @@ The module does not know how requests arrive.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from grls.io.counts import counted
@@ -54,6 +56,15 @@ def listed(faults: Sequence[Fault]) -> str:
     return "; ".join(f"{fault.field}: {fault.problem}" for fault in faults[:3])
 
 
+def no_such(what: str, name: str, known: Sequence[str]) -> str:
+    """That there is nothing of this name, with what there is, and what may be meant."""
+    parts = re.split(r"[\W_]+", name.lower())  # top_k: k
+    near = [other for other in known if other in parts] or get_close_matches(name.lower(), known)
+    meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+    there = f"there are {', '.join(known)}" if known else "there are none"
+    return f"there is no such {what}{meant}; {there}"
+
+
 def _within(place: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether a place is a part of another one: of a list, the fault of an item says more."""
     return len(place) > len(other) and place[: len(other)] == other
@@ -75,7 +86,7 @@ def _placed(error: Mapping[str, Any], schema: Schema, document: Schema) -> tuple
             place.append(str(part))
             here = inner
     if unknown:
-        return (*place, str(last)), f"there is no such field; there are {', '.join(_fields(here, document))}"
+        return (*place, str(last)), no_such("field", str(last), _fields(here, document))
     return tuple(place), _problem(error, here, document)
 
 

@@ -35,7 +35,7 @@ def guards(
         cors = Middleware(
             CORSMiddleware,
             allow_origins=list(access.origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
         passed.append(cors)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from threading import RLock
 from typing import Any, NamedTuple, Protocol, cast
@@ -21,6 +21,7 @@ from grls.api.texts import with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.retrieve.base import Retriever
+from grls.retrieve.hops.pool import plan_search, search_hits
 from grls.retrieve.joins import JoiningPlan, LetsJoin, Plan, RunsPlans, runner_of
 from grls.serve.worker import Job, JobQueue, deliver, deliver_error
 
@@ -32,11 +33,14 @@ class BatchKey(NamedTuple):
         retriever: The retriever, of the hops that are asked for.
         k: Largest number of hits of a query.
         allow: The filter.
+        pooled: The chains of a query are one ranking, as readers of answers get them; else the best one is
+            the result.
     """
 
     retriever: Retriever
     k: int
     allow: Filter | None
+    pooled: bool = False
 
 
 class JoiningJob(Job, Protocol):
@@ -71,9 +75,9 @@ class SearchJob:
     @cached_property
     def key(self) -> Hashable:
         """Retrievals that join one search go together; other searches by retriever, k and filter."""
-        retriever, k, allow = self.batch_key
+        retriever, *rest = self.batch_key
         runner = runner_of(retriever)
-        return (id(retriever), k, allow) if runner is None else id(runner)
+        return (id(retriever), *rest) if runner is None else id(runner)
 
     def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
         """Answer a batch; where it fails, each request alone, so that an error finds its request."""
@@ -86,9 +90,10 @@ class SearchJob:
 
     def plans(self) -> list[Plan[list[Hit]]]:
         """The retrievals of its queries."""
-        retriever, k, allow = self.batch_key
+        retriever, k, allow, pooled = self.batch_key
         lets = cast(LetsJoin, retriever)
-        return [lets.plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
+        plan = lets.plan if pooled else partial(plan_search, lets)
+        return [plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
 
     def finish(self, results: list[list[Hit]]) -> None:
         """Deliver the hits of its queries."""
@@ -116,8 +121,9 @@ class SearchJob:
                 job.alone()
 
     def _found(self, queries: Sequence[str]) -> list[list[Hit]]:
-        retriever, k, allow = self.batch_key
-        return with_texts(retriever.retrieve(queries, k, allow), retriever.corpus)
+        retriever, k, allow, pooled = self.batch_key
+        find = retriever.retrieve if pooled else partial(search_hits, retriever)
+        return with_texts(find(queries, k, allow), retriever.corpus)
 
 
 class StreamJob:

@@ -1,4 +1,4 @@
-"""How a server tells what it does at its start, listens, writes its log, and ends by a signal.
+"""How a server listens, writes its log, and ends by a signal.
 
 The module does not know what is served.
 """
@@ -10,15 +10,16 @@ import logging
 import math
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from grls.errors import ConfigError
 from grls.serve.request_log import JsonLines
+from grls.serve.start import say
 
 _LOGS = ("grls.serve", "uvicorn", "mcp")
 
@@ -86,31 +87,6 @@ def address_of(host: str, port: int) -> str:
     bare = host.strip("[]")
     name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(bare, bare)
     return f"http://{f'[{name}]' if ':' in name else name}{f':{port}' if port else ''}"
-
-
-def say(text: str, stream: TextIO | None = None) -> None:
-    """Print a line about the start of a server; a stream that is closed or cannot write it stops nothing.
-
-    Args:
-        text: The line.
-        stream: Where it is printed; None: standard output.
-    """
-    stream = stream or sys.stdout
-    if stream is None:
-        return
-    code = stream.encoding or "utf-8"
-    with suppress(OSError, ValueError):
-        print(text.encode(code, "backslashreplace").decode(code), file=stream, flush=True)
-
-
-def loading(folders: Sequence[str], what: str) -> str:
-    """The first line of a server.
-
-    Args:
-        folders: Folders, or ``name=folder``.
-        what: What it will be, with its address.
-    """
-    return f"Loading {', '.join(folders)} for {what}"
 
 
 def listening(app: ASGIApp, host: str, port: int, seconds: float) -> uvicorn.Server:

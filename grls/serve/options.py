@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from grls.errors import ConfigError
+from grls.io.listed import list_texts
 
 ToolTransport = Literal["stdio", "http"]
 """How the tools of an agent are offered."""
@@ -73,6 +74,7 @@ class AccessOptions:
     admin: str | None = None
 
     def __post_init__(self) -> None:
+        list_texts(self, "origins", "allowed_hosts")
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise ConfigError(f"access.rate must be above 0 requests a minute, got {self.rate}.")
         for origin in self.origins:

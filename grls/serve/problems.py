@@ -99,6 +99,20 @@ def _text(error: GrlsError) -> str:
     return str(error) if own else in_json(str(error))
 
 
+async def only_known_parameters(request: Request) -> None:
+    """Refuse parameters that an address does not have: a misspelled one would be ignored.
+
+    Raises:
+        RequestValidationError: There is one.
+    """
+    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise RequestValidationError(
+            [{"type": "extra_forbidden", "loc": ("query", name)} for name in unknown]
+        )
+
+
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
     faults = error.errors()
     broken = next((fault for fault in faults if fault["type"] == "json_invalid"), None)
@@ -106,22 +120,25 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
         at = broken["loc"][-1]
         where = f" (at character {at + 1})" if isinstance(at, int) else ""
         return problem(400, f"the body is no JSON{where}; send a JSON object, as /docs describes it.")
-    document, schema = _schema_of(request)
-    within = [fault | {"loc": _inside(fault["loc"])} for fault in faults]
+    place = faults[0]["loc"][0]
+    document, schema = _schema_of(request, place)
+    within = [fault | {"loc": fault["loc"][1:]} for fault in faults]
     plain = plain_faults(within, schema, document)
     errors = [fault._asdict() for fault in plain]
-    return problem(422, f"the request cannot be used: {listed(plain)}. /docs describes it.", errors=errors)
+    what = "request" if place == "body" else f"{place} of the address"
+    return problem(422, f"the {what} cannot be used: {listed(plain)}. /docs describes it.", errors=errors)
 
 
-def _inside(place: Sequence[Any]) -> tuple[Any, ...]:
-    """A place that begins at the body; places outside the body stay."""
-    return tuple(place[1:] if place[:1] == ("body",) else place)
-
-
-def _schema_of(request: Request) -> tuple[Schema, Schema]:
-    """The description of all requests, and in it the schema of this one's body."""
+def _schema_of(request: Request, place: str) -> tuple[Schema, Schema]:
+    """The description of all requests, and in it the schema of this one's body, or of its query."""
     document: Schema = request.app.openapi()
-    described = document["paths"][request.scope["route"].path][request.method.lower()]
+    methods = document["paths"][request.scope["route"].path_format]
+    described = methods["get" if request.method == "HEAD" else request.method.lower()]
+    if place != "body":
+        parameters = described.get("parameters", ())
+        return document, {
+            "properties": {one["name"]: one["schema"] for one in parameters if one["in"] == place}
+        }
     content = described.get("requestBody", {}).get("content", {})
     return document, content.get("application/json", {}).get("schema", {})
 

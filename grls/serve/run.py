@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from grls.serve.access import read_admin_token
@@ -14,11 +10,10 @@ from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
 from grls.serve.examples import queries_to_try
 from grls.serve.hosts import accepted_hosts
-from grls.serve.listening import address_of, check_port, listening, loading, log_lines, say, until_signal
-from grls.serve.metrics import Metrics
+from grls.serve.listening import address_of, check_port, listening, log_lines, until_signal
 from grls.serve.options import AccessOptions, RequestLimits
-from grls.serve.served import Opened, named_folders, open_served
-from grls.serve.serving import Serving
+from grls.serve.serving import open_serving
+from grls.serve.start import loading, named_folders, say
 
 
 def run_server(
@@ -65,69 +60,6 @@ def run_server(
         _serve(listening(app, host, port, limits.seconds))
     finally:
         serving.close()
-
-
-def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precision: str) -> None:
-    """Open retrievers and offer them as tools over standard input and output.
-
-    Args:
-        folders: Folders, or ``name=folder``.
-        limits: The limits of calls.
-        device: The device of models.
-        precision: The precision of retrievers.
-
-    Raises:
-        ConfigError: A name or an option cannot be used.
-        DataError: A folder is no retriever.
-        MismatchError: A folder is damaged.
-    """
-    from grls.serve.tools.server import serve_stdio  # late: it needs an extra
-
-    aside = partial(say, stream=sys.stderr)  # standard output carries messages of the protocol alone
-    named_folders(folders)
-    aside(loading(folders, "standard input and output"))
-    with redirect_stdout(sys.stderr):
-        serving = open_serving(folders, limits, device, precision, say=aside)
-    log_lines()
-    aside("Ready: an agent may ask")
-    serve_stdio(serving)
-
-
-def open_serving(
-    folders: Sequence[str],
-    limits: RequestLimits,
-    device: str,
-    precision: str,
-    answer: AnswerOptions = NO_ANSWERS,
-    numbers: Mapping[str, int] = MappingProxyType({}),
-    requests: bool = True,
-    say: Callable[[str], object] = lambda _: None,
-) -> Serving:
-    """Open retrievers, to be served.
-
-    Args:
-        folders: Folders, or ``name=folder``.
-        limits: The limits of requests.
-        device: The device of models.
-        precision: The precision of retrievers.
-        answer: The language model.
-        numbers: Name -> the number of its last version in a process before this one.
-        requests: Report the counts of requests, too.
-        say: Called with a line for each folder that is open.
-
-    Raises:
-        ConfigError: A name or an option cannot be used.
-        DataError: A folder is no retriever.
-        MismatchError: A folder is damaged.
-    """
-    metrics, answering = Metrics(requests), None
-    how = Opened(device, precision, limits, metrics.batch, metrics.parts, say=say)
-    if answer.model is not None:
-        from grls.serve.answers.answering import Answering  # late: it takes what no search needs
-
-        answering = Answering(answer, device, metrics.answers)
-        how = how._replace(prepare=answering.prepare)
-    return Serving(open_served(folders, how, numbers), limits, metrics=metrics, answering=answering)
 
 
 def _serve(server: Any) -> None:

@@ -6,7 +6,6 @@ it, and ends. The module does not know HTTP.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 from grls.api.opening import load
 from grls.api.searcher import Searcher
-from grls.errors import ConfigError, GrlsError
+from grls.errors import GrlsError
 from grls.io.counts import counted
 from grls.io.parts import PartCounts
 from grls.retrieve.base import Retriever
@@ -25,9 +24,8 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.serve.garbage import set_loaded_aside
 from grls.serve.options import RequestLimits
+from grls.serve.start import named_folders
 from grls.serve.worker import Worker
-
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 _GRACE = 1.0
 """Seconds for which an old version still takes the jobs of requests that had found it."""
@@ -190,27 +188,3 @@ def open_served(
         how.say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {perf_counter() - begun:.1f} s")
     set_loaded_aside()
     return served
-
-
-def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
-    """Name -> folder, of folders or ``name=folder``.
-
-    Raises:
-        ConfigError: A name cannot be used, or stands for two folders.
-    """
-    named: dict[str, str] = {}
-    for text in folders:
-        name, equals, folder = text.partition("=")
-        if not equals or Path(text).is_dir():
-            name, folder = Path(text).resolve().name, text
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{text!r}: a name of a retriever has up to 64 letters, digits, '.', '_' and '-', got "
-                f"{name!r}; write name=folder."
-            )
-        if name in named:
-            raise ConfigError(f"{name!r} stands for {named[name]} and {folder}; write name=folder for one.")
-        named[name] = folder
-    if not named:
-        raise ConfigError("there is no retriever to serve: name at least one folder.")
-    return named

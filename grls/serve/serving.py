@@ -1,8 +1,13 @@
-"""What the addresses of a server share: its retrievers, its limits, and how a request finds its retriever."""
+"""What the addresses of a server share: its retrievers, its limits, and how a request finds its retriever.
+
+The retrievers are opened here, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
@@ -12,11 +17,12 @@ from grls.data.filters import Filter
 from grls.errors import ConfigError
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import HopOptions
+from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.metrics import Metrics
 from grls.serve.options import RequestLimits
 from grls.serve.problems import RefusalError
-from grls.serve.served import Served, Version
+from grls.serve.served import Opened, Served, Version, open_served
 
 if TYPE_CHECKING:
     from grls.serve.answers.answering import Answering
@@ -80,32 +86,69 @@ class Serving:
             one.version.worker.close()
 
 
+def open_serving(
+    folders: Sequence[str],
+    limits: RequestLimits,
+    device: str,
+    precision: str,
+    answer: AnswerOptions = NO_ANSWERS,
+    numbers: Mapping[str, int] = MappingProxyType({}),
+    requests: bool = True,
+    say: Callable[[str], object] = lambda _: None,
+) -> Serving:
+    """Open retrievers, to be served.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        limits: The limits of requests.
+        device: The device of models.
+        precision: The precision of retrievers.
+        answer: The language model.
+        numbers: Name -> the number of its last version in a process before this one.
+        requests: Report the counts of requests, too.
+        say: Called with a line for each folder that is open.
+
+    Raises:
+        ConfigError: A name or an option cannot be used.
+        DataError: A folder is no retriever.
+        MismatchError: A folder is damaged.
+    """
+    metrics, answering = Metrics(requests), None
+    how = Opened(device, precision, limits, metrics.batch, metrics.parts, say=say)
+    if answer.model is not None:
+        from grls.serve.answers.answering import Answering  # late: it takes what no search needs
+
+        answering = Answering(answer, device, metrics.answers)
+        how = how._replace(prepare=answering.prepare)
+    return Serving(open_served(folders, how, numbers), limits, metrics=metrics, answering=answering)
+
+
 def serving(request: Request) -> Serving:
     """The state of the server that got a request."""
     return cast(Serving, request.app.state.serving)
 
 
-def asked(state: Serving, body: Filtered) -> tuple[Version, Retriever, Filter | None]:
-    """The version, its retriever for the hops, and the filter of a request.
+def asked(state: Serving, body: Filtered, hops: HopsBody | None) -> tuple[Version, Retriever, Filter | None]:
+    """The version, its retriever for the hops (None: as its folder says), and the filter of a request.
 
     Raises:
         RefusalError: The retriever is unknown, or a limit is exceeded.
         ConfigError: The filter cannot be read, or the retriever cannot retrieve in this way.
     """
     version = state.find(body.retriever).version
-    hops = None
-    if body.hops is not None:
+    options = None
+    if hops is not None and (hops.steps, hops.max) != (None, None):
         of_folder = version.retriever(None)
         stored = of_folder.hops if isinstance(of_folder, WrapsSingleSteps) else None
-        hops = hop_options(body.hops, state.limits, stored)
-    return version, version.retriever(hops), filter_of(body.where, body.allow)
+        options = hop_options(hops, state.limits, stored)
+    return version, version.retriever(options), filter_of(body.where, body.allow)
 
 
 def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None) -> HopOptions:
     """The options of hops, within the limits.
 
     Args:
-        hops: What the request asks for.
+        hops: What the request asks for: ``steps``, ``max`` or both.
         limits: The limits of the server.
         stored: The options of the folder, which hold where the request has the same ``steps``; None: none.
 
@@ -113,12 +156,13 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
         RefusalError: There are too many hops.
         ConfigError: A single step has no hops.
     """
-    if hops.steps == "single":
+    steps = hops.steps or (stored.steps if stored is not None else "fixed")
+    if steps == "single":
         if hops.max is not None:
             raise ConfigError("hops.max: a single step has no hops; leave max out, or choose other steps.")
         return HopOptions()
-    options = HopOptions(steps=hops.steps)
-    if stored is not None and stored.steps == hops.steps:
+    options = HopOptions(steps=steps)
+    if stored is not None and stored.steps == steps:
         options = stored
     most = hops.max or min(options.count, limits.hops)
     check_limit("hops.max", most, limits.hops)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from grls.errors import ConfigError
+from grls.io.listed import list_texts
 from grls.retrieve.hops.options import Choice
 
 _POSITIVE = (
@@ -81,6 +82,7 @@ class TuneOptions:
         biases = self.done_biases
         if biases is not None and (not biases or not all(map(math.isfinite, biases))):
             raise ConfigError(f"grid.done_biases must be finite numbers, at least one; got {list(biases)}.")
+        list_texts(self, "choose")
         if self.choose is not None and not self.choose:
             raise ConfigError("grid.choose is empty: give likeliest, expected-f1, or both.")
 
@@ -103,6 +105,9 @@ class TuneRuns:
     runs: list[str] | None = None
     split: str | None = None
     k: int = 10
+
+    def __post_init__(self) -> None:
+        list_texts(self, "runs")
 
 
 UNTUNED = TuneRuns()

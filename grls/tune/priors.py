@@ -106,7 +106,9 @@ class _Measure:
                 self.hybrid.generator, setting, self.hybrid.done_share, self.hybrid.normalized
             )
             rankings = own.candidates(self.dev.queries, self.depth, self.dev.evidence)
-            return [[[hit.passage, hit.score] for hit in ranking[:_KEPT]] for ranking in rankings]
+            return [
+                [[hit.passage, hit.score] for hit in ranking[: max(_KEPT, self.k)]] for ranking in rankings
+            ]
 
         step: dict[str, Any] = {"step": "priors", "depth": self.depth, "setting": _key(setting)}
         if any(self.dev.evidence):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grls.errors import ConfigError
+from grls.evaluation.depth import RunDepth
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
@@ -27,8 +28,13 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, how: RunFusion, k: int) -> tu
     """The fusion with the weights of highest recall@k on ``dev``, and that recall.
 
     Of equal recall nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
+
+    Raises:
+        ConfigError: A run for development queries was cut off before ``k``.
     """
     gold = list(dev.gold.values())
+    for run in dev.runs:
+        RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], "choose a smaller --tune.k")
 
     def quality(tried: Fusion) -> tuple[float, float]:
         fused = how.fuse(dev.runs, tried).rankings

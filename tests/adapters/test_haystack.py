@@ -119,6 +119,11 @@ def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path
     assert (again.retriever.how.device, again.retriever.how.precision) == ("cpu", "bfloat16")
 
 
+def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
+    component = HaystackRetriever(searcher)
+    assert component.run(" ") == asyncio.run(component.run_async("")) == {"documents": []}
+
+
 def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="top_k must be at least 1"):
         HaystackRetriever(searcher, top_k=0)
@@ -126,3 +131,8 @@ def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
         HaystackRetriever(searcher).run("stone", filters={"field": "meta.year", "operator": "~", "value": 1})
     with pytest.raises(DataError, match="nowhere"):
         HaystackRetriever(str(tmp_path / "nowhere")).warm_up()
+
+
+def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
+    chain = HaystackRetriever(searcher.hops(max=2, steps="fixed")).run("green ponds")["documents"]
+    assert [document.meta["hop"] for document in chain] == [1, 2]

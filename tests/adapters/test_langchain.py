@@ -12,7 +12,6 @@ pytest.importorskip("langchain_core", reason="the extra langchain is not install
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
-from pydantic import ValidationError
 
 from grls.adapters import LangChainRetriever
 
@@ -83,10 +82,23 @@ def test_it_is_a_part_of_chains_and_calls_back(searcher: Searcher) -> None:
     assert ids(heard.found) == ["p4"]
 
 
+def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
+    retriever = LangChainRetriever(searcher=searcher)
+    assert retriever.invoke(" ") == asyncio.run(retriever.ainvoke("")) == []
+
+
 def test_bad_input_is_refused(searcher: Searcher) -> None:
-    with pytest.raises(ValidationError, match="Searcher"):
+    with pytest.raises(ConfigError, match="LangChainRetriever: searcher must be a Searcher"):
         LangChainRetriever(searcher="runs/mine")
-    with pytest.raises(ConfigError, match="k must be at least 1"):
-        LangChainRetriever(searcher=searcher, k=0).invoke("stone")
+    with pytest.raises(ConfigError, match="LangChainRetriever: k must be at least 1"):
+        LangChainRetriever(searcher=searcher, k=0)
+    with pytest.raises(ConfigError, match="k must be a whole number"):
+        LangChainRetriever(searcher=searcher).invoke("stone", k="3")
     with pytest.raises(ConfigError, match=r"no passage of .* has the metadata field 'yaer'"):
         LangChainRetriever(searcher=searcher, where="yaer>2000").invoke("stone")
+
+
+def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
+    chain = LangChainRetriever(searcher=searcher.hops(max=2, steps="fixed")).invoke("green ponds")
+    assert [document.metadata["hop"] for document in chain] == [1, 2]
+    assert all("hop" not in d.metadata for d in LangChainRetriever(searcher=searcher).invoke("green ponds"))

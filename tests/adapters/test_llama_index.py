@@ -66,6 +66,16 @@ def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
     assert "ponds hold green green water" in str(answer)
 
 
+def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
+    retriever = LlamaIndexRetriever(searcher)
+    assert retriever.retrieve(" ") == asyncio.run(retriever.aretrieve("")) == []
+
+
 def test_bad_input_is_refused(searcher: Searcher) -> None:
     with pytest.raises(ConfigError, match="k must be at least 1"):
         LlamaIndexRetriever(searcher, k=0)
+
+
+def test_a_chain_has_the_hop_of_each_node(searcher: Searcher) -> None:
+    chain = LlamaIndexRetriever(searcher.hops(max=2, steps="fixed")).retrieve("green ponds")
+    assert [node.node.metadata["hop"] for node in chain] == [1, 2]

@@ -188,5 +188,10 @@ def test_bad_input_is_refused(searcher: Searcher, corpus: Corpus) -> None:
     search.index(rows(corpus))
     with pytest.raises(ConfigError, match="query 'a' has no text"):
         search.search([{"id": "a", "text": [{"role": "user", "content": "stone"}]}], top_k=1)
+    with pytest.raises(ConfigError, match="query 'a' has no text"):
+        search.search([{"id": "a", "image": None}], top_k=1)
+    blank = [{"id": "a", "text": ""}, {"id": "b", "text": None}, {"id": "c", "text": float("nan")}]
+    assert search.search([*blank, {"id": "d", "text": "stone"}], top_k=1).keys() == {"a", "b", "c", "d"}
+    assert search.search(blank, top_k=1) == {"a": {}, "b": {}, "c": {}}
     with pytest.raises(DataError, match="'p9'"):
         search.search(QUERIES, top_k=1, top_ranked={"a": ["p9"]})

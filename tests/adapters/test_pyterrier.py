@@ -1,10 +1,13 @@
 """The transformer for PyTerrier, with pyterrier and without Java."""
 
+from typing import Any
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from grls.api.searcher import Searcher
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 
 pytest.importorskip("pyterrier", reason="the extra pyterrier is not installed")
 
@@ -68,8 +71,36 @@ def test_it_composes_with_other_transformers(searcher: Searcher) -> None:
     assert scores == pytest.approx({"p3": hits["p3"], "p1": hits["p1"] / 2, "p2": hits["p2"] / 2})
 
 
+@pytest.mark.parametrize("text", [None, float("nan"), pd.NA, "", " \n"])
+def test_a_topic_without_text_has_no_results_and_disturbs_no_other(searcher: Searcher, text: Any) -> None:
+    topics = pd.DataFrame({"qid": ["a", "b", "c"], "query": ["green ponds", text, "stone"]}, index=[5, 5, 7])
+    retriever = PyTerrierRetriever(searcher, k=1)
+    assert retriever(topics)[["qid", "docno"]].values.tolist() == [["a", "p3"], ["c", "p4"]]
+    assert retriever(topics[1:2]).empty
+    assert list(retriever(topics[1:2]).columns) == list(retriever(topics).columns)
+
+
 def test_bad_input_is_refused(searcher: Searcher) -> None:
+    with pytest.raises(DataError, match=r"query 1 \('q2'\): its text must be a text, got 5"):
+        PyTerrierRetriever(searcher)(pd.DataFrame({"qid": ["q1", "q2"], "query": ["stone", 5]}))
+    with pytest.raises(ConfigError, match="PyTerrierRetriever: searcher must be a Searcher, got 'runs/mine'"):
+        PyTerrierRetriever("runs/mine")
+    assert PyTerrierRetriever(searcher, k=np.int64(1))(TOPICS).equals(
+        PyTerrierRetriever(searcher, k=1)(TOPICS)
+    )
     with pytest.raises(ConfigError, match="k must be at least 1"):
         PyTerrierRetriever(searcher, k=0)
     with pytest.raises(pt.validate.InputValidationError):
         PyTerrierRetriever(searcher)(TOPICS.drop(columns="query"))
+
+
+def test_a_chain_has_the_hop_of_each_result_and_a_passage_once(searcher: Searcher) -> None:
+    for repeat in (False, True):
+        hops = PyTerrierRetriever(searcher.hops(max=3, steps="fixed", repeat=repeat))
+        results = hops(TOPICS)
+        assert list(results.columns)[-1] == "hop"
+        assert list(hops(TOPICS[:0]).columns) == list(results.columns)
+        first = results[results["qid"] == "a"]
+        assert len(first) == first["docno"].nunique()
+        assert first["hop"].tolist() == sorted(first["hop"])
+        assert first["score"].is_monotonic_decreasing

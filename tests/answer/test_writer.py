@@ -14,7 +14,7 @@ from unigram import FORGED, unigram
 
 from grls.answer.dialogue import Dialogue, few_shot, in_turns
 from grls.answer.ralm.reader import _tokens as ralm_tokens
-from grls.answer.writer import Drawn, Sampling, TextWriter, nucleus
+from grls.answer.writer import Continuation, Drawn, Sampling, TextWriter, nucleus
 from grls.data.codec import foreign_ids
 from grls.data.spelling import splitting, turn_markers
 from grls.errors import ConfigError
@@ -113,7 +113,7 @@ def test_the_batch_ends_when_all_have(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_earliest_of_several_stops_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = scripted(monkeypatch, [[5, 6, 7, 8]], max_new_tokens=4, stops=("7", "w7"))
-    assert writer.write([[5]])[0] == ("w5 w6", 3, True)
+    assert writer.write([[5]])[0] == Continuation("w5 w6", 3, True)
 
 
 def test_an_end_token_behind_the_prompt_is_left_out() -> None:

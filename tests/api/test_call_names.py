@@ -8,6 +8,7 @@ import pytest
 import grls
 from grls.api.naming import in_python
 from grls.api.searcher import Searcher
+from grls.data.words import Analyzer
 from grls.errors import GrlsError
 
 TEXTS = ["otters eat fish", "herons eat frogs", "a lynx is quick"]
@@ -19,7 +20,7 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
     ),
     (
         lambda a, b: a.hops(steps="odd"),
-        "hops: hops.steps: expected one of single, fixed, dynamic, ranked, got 'odd'.",
+        "hops: steps must be one of single, fixed, dynamic, ranked, got 'odd'.",
     ),  # type: ignore[arg-type]
     (lambda a, b: a.hops(temperature=2.0, steps="fixed"), 'done and onward are for steps="ranked".'),
     (lambda a, b: a.with_priors(b), "with_priors: priors look ahead for a generator: give the folder of"),
@@ -37,6 +38,18 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
         "the passage id '9' is not in the corpus of a member of this",
     ),
     (lambda a, b: a.explain("otters"), "with queries in this retriever or beside it"),
+    (
+        lambda a, b: a.hops().search("otters", where="yaer>1"),
+        "no passage of the corpus of a member of this ret",
+    ),
+    (
+        lambda a, b: list(a.hops().stream("otters", allow=["9"])),
+        "not in the corpus of a member of this ret",
+    ),
+    (
+        lambda a, b: grls.BM25(["1 2", "3 4"], analyzer=Analyzer(stem=True)),
+        "the language of the corpus cannot be guessed: give language.",
+    ),
 ]
 
 

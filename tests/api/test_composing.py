@@ -98,27 +98,34 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         (lambda: dense.with_priors("bm25", output=output), "priors look ahead for a generator"),
         (lambda: generator.with_priors(output=output), "no prior is given"),
         (lambda: generator.with_priors(dense, weights=[1, 2], output=output), "2 weights for 1 prior"),
-        (lambda: generator.with_priors(dense, weigth=1, output=output), "no option 'weigth'"),
+        (
+            lambda: generator.with_priors(dense, weigth=1, output=output),
+            "no argument 'weigth'; did you mean weight",
+        ),
         (lambda: generator.with_priors(dense.hops(), output=output), "does not score all passages"),
-        (lambda: generator.with_priors(3, output=output), "expected searchers or folders"),
-        (lambda: dense.hops(0, output=output), "hops.max must be at least 1"),
+        (lambda: generator.with_priors(3, output=output), r"priors\[0\] must be a Searcher or a path, got 3"),
+        (lambda: dense.hops(0, output=output), "hops: max must be at least 1"),
         (lambda: dense.hops(steps="single", output=output), "a single step has no hops"),
         (lambda: load(kinds / "bm25").hops(steps="dynamic", output=output), "bm25 never writes DONE"),
         (lambda: grls.fuse([dense], output=output), "at least two retrievers"),
-        (lambda: grls.fuse(dense, output=output), "at least two retrievers"),
+        (lambda: grls.fuse(dense, output=output), "searchers must be a list of Searcher or texts or paths"),
         (
             lambda: grls.fuse(["bm25", "bm25"], output=output),
-            "fuse takes a list of at least two retrievers, one of them a searcher",
+            "fuse: searchers must be a list of at least two retrievers, one of them a searcher",
         ),
-        (lambda: grls.fuse([dense, "bm25"], method="best", output=output), "unknown method 'best'"),
+        (
+            lambda: grls.fuse([dense, "bm25"], method="best", output=output),
+            "one of interleave, rrf, sum, got 'best'",
+        ),
         (lambda: dense.rescored(kinds / "bert", output=output), "CrossEncoder"),
+        (lambda: dense.rescored(kinds / "encoder", weight=-1, output=output), "weight must be .* at least 0"),
         (lambda: dense.rescored(kinds / "encoder", passages=0, output=output), "at least 1"),
         (lambda: dense.hops(output=kinds), "exists and holds no grls.json"),
     ):
         with pytest.raises(GrlsError, match=said):
             call()
         assert not output.exists(), said
-    with pytest.raises(ConfigError, match="wrong type"):
+    with pytest.raises(ConfigError, match="hops: max must be a whole number, got 'three'"):
         dense.hops("three")  # type: ignore[arg-type]
 
 

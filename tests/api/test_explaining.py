@@ -127,7 +127,7 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     for query, gold, said in (
         ("q1", None, r"there is no folder data with queries in .* or beside it .*gold=\[…\]"),
         (Query("q", TEXT), None, "has no evidence"),
-        (TEXT, "zzz", "passage id 'zzz' is not in the retriever's corpus"),
+        (TEXT, "zzz", "gold: the passage id 'zzz' is not in the retriever's corpus"),
     ):
         with pytest.raises(DataError, match=said):
             searcher.explain(query, gold)

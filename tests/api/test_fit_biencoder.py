@@ -115,7 +115,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     refused(
         ConfigError, "no recipe 'defualt' for bi-encoders; did you mean 'default'", data, recipe="defualt"
     )
-    refused(ConfigError, "BiEncoder.fit has no option 'epoch'; known are", data, epoch=1)
+    refused(ConfigError, "BiEncoder.fit has no argument 'epoch'; did you mean epochs", data, epoch=1)
     refused(ConfigError, "epochs must be at least 1, got 0", data, epochs=0)
     refused(ConfigError, "resume needs output", data, resume=True, output=None)
     refused(DataError, "there are no queries: give queries and gold, or the folder of a data set", CORPUS)
@@ -124,13 +124,13 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     )
     refused(DataError, r"dev: expected a pair \(queries, gold\)", CORPUS, QUERIES, GOLD, {"q": 1})
     refused(DataError, "one training query, of which no dev", CORPUS, ["otter ?"], [["r0"]])
-    refused(ConfigError, "expected searchers or folders", data, negatives=3)
+    refused(ConfigError, "negatives must be a Searcher or a path, got 3", data, negatives=3)
 
 
 def test_a_model_that_is_nowhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
         grls.BiEncoder(tmp_path / "nothing")
-    with pytest.raises(ConfigError, match="kind must be auto, sentence or st5, got 'splade'"):
+    with pytest.raises(ConfigError, match="BiEncoder: kind must be one of auto, sentence, st5, got 'splade'"):
         grls.BiEncoder(tmp_path, kind="splade")  # type: ignore[arg-type]
 
 

@@ -86,7 +86,7 @@ def test_a_corpus_alone_and_a_data_set_folder(tmp_path: Path) -> None:
 
 
 def test_what_cannot_work_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"grls\.fit has no option 'epochs'; known are"):
+    with pytest.raises(ConfigError, match=r"fit has no argument 'epochs'. It takes"):
         grls.fit(CORPUS, QUERIES, GOLD, output=tmp_path / "out", epochs=3)
     with pytest.raises(DataError, match="p9"):
         grls.fit(CORPUS, QUERIES, GOLD | {"q0": ["p9"]}, output=tmp_path / "out", **ALONE)

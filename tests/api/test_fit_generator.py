@@ -148,8 +148,10 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(root: Path
         options={"model.learning_rat": 1},
     )
     refused("resume needs output", output=None, resume=True)
-    refused("expected searchers or folders", teacher=3)
-    with pytest.raises(ConfigError, match=r"Generator\.index has no option 'passages'; known are backend"):
+    refused("teacher must be a Searcher or a path, got 3", teacher=3)
+    with pytest.raises(
+        ConfigError, match=r"Generator\.index has no argument 'passages'; did you mean passage"
+    ):
         grls.Generator(root / "llama").index(CORPUS, passages=3)
 
 

@@ -1,13 +1,20 @@
 """What a search cannot take is an error of ours, whatever the retriever."""
 
 import asyncio
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import grls
+from grls import Query
 from grls.errors import ConfigError, DataError
 
 CORPUS = ["Otters eat fish.", "A holt is an otter's den."]
@@ -32,11 +39,14 @@ def searched_later(searcher: grls.Searcher, *arguments: Any, **options: Any) -> 
     [
         (("",), DataError, "query 0: its text is empty"),
         ((["otter", " \n"],), DataError, "query 1: its text is empty"),
-        (({"q1": "otter"},), DataError, "of a dict search for the list of its values"),
-        ((None,), DataError, "expected a query or a list of queries, got None"),
-        ((5,), DataError, "expected a query or a list of queries, got 5"),
-        ((["otter", 5],), DataError, "query 1: expected a Query or a text"),
-        (("otter", "3"), ConfigError, "k must be a whole number, got '3'"),
+        (({"id": "q1", "text": "otter"},), DataError, "this is a single query; put it in a list"),
+        ((None,), DataError, "queries: expected a list of texts or objects"),
+        ((5,), DataError, "queries: expected a list of texts or objects"),
+        ((["otter", 5],), DataError, "query 1: expected a text, a Query, or an object"),
+        (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
+        ((["\ud800"],), DataError, "without half characters"),
+        ((io.StringIO("otter"),), DataError, "expected a list of texts or objects"),
+        (("otter", "3"), ConfigError, "BM25.search: k must be a whole number, got '3'|BM25.asearch: k"),
         (("otter", 3.0), ConfigError, "k must be a whole number, got 3.0"),
         (("otter", True), ConfigError, "k must be a whole number, got True"),
         (("otter", 0), ConfigError, "k must be at least 1, got 0"),
@@ -57,10 +67,49 @@ def test_arguments(
 def test_allowed_ids(searcher: grls.Searcher, search: Callable[..., Any]) -> None:
     """A whole number is an id, as in a corpus from Python."""
     assert [hit.id for hit in search(searcher, "otter", np.int64(2), allow=[1])] == ["1"]
-    with pytest.raises(DataError, match="expected an id that is a text or a whole number, got"):
+    with pytest.raises(ConfigError, match=r"allow\[0\] must be a text or a whole number, got 1.5"):
         search(searcher, "otter", allow=[1.5])
-    with pytest.raises(ConfigError, match="allow takes passage ids as a list or set"):
+    with pytest.raises(ConfigError, match="allow must be a list of texts or whole numbers, got '1'; write"):
         search(searcher, "otter", allow="1")
+
+
+FORMS: list[Any] = [
+    {"q1": "fish", "q2": "den"},
+    [{"id": "q1", "text": "fish"}, {"id": "q2", "text": "den"}],
+    pd.DataFrame({"qid": ["q1", "q2"], "query": ["fish", "den"]}),
+    pd.Series(["fish", "den"], index=[7, 7]),
+    np.array(["fish", "den"]),
+    pl.DataFrame({"id": [1, 2], "text": ["fish", "den"]}),
+    pl.Series(["fish", "den"]),
+    pa.table({"id": ["q1", "q2"], "question": ["fish", "den"]}),
+    datasets.Dataset.from_dict({"id": ["q1", "q2"], "text": ["fish", "den"]}),
+    (Query("q1", "fish"), "den"),
+]
+
+
+@pytest.mark.parametrize("search", [searched, searched_later])
+@pytest.mark.parametrize("queries", [*FORMS, iter(["fish", "den"])], ids=lambda form: type(form).__name__)
+def test_every_form_of_queries_is_searched_row_by_row(
+    searcher: grls.Searcher, search: Callable[..., Any], queries: Any
+) -> None:
+    if not isinstance(queries, list | dict) and hasattr(queries, "__next__"):
+        queries = iter(["fish", "den"])  # an iterator is read once
+    expected = searcher.search(["fish", "den"])
+    assert expected[0] != expected[1]
+    assert search(searcher, queries) == expected
+
+
+@pytest.mark.parametrize("queries", FORMS, ids=lambda form: type(form).__name__)
+def test_a_retriever_reads_queries_as_a_searcher_does(searcher: grls.Searcher, queries: Any) -> None:
+    ids = [[hit.id for hit in hits] for hits in searcher.search(["fish", "den"])]
+    assert [[hit.id for hit in hits] for hits in searcher.retriever.retrieve(queries, 10)] == ids
+
+
+def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> None:
+    file = tmp_path / "queries.jsonl"
+    file.write_text('{"_id": "q", "text": "den", "metadata": {}}\n', encoding="utf-8")
+    assert searcher.search(file) == [searcher.search("den")]
+    assert searcher.search(str(file)) == []  # a text is a query
 
 
 def test_a_stream_refuses_an_empty_query_at_once(searcher: grls.Searcher) -> None:

@@ -1,12 +1,16 @@
 """Hops as they are found: they agree with the chains of the batch search, of every kind."""
 
+import asyncio
+import copy
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import grls
 from grls.api.searcher import Searcher
+from grls.api.texts import with_texts
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import WalksHops
@@ -14,6 +18,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import load_retriever
+from grls.runs.trec import chain_ranking
 
 QUERIES = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
 
@@ -42,6 +47,61 @@ def test_the_last_hop_has_the_best_chain(kinds: Path, member: str, steps: str, c
             assert all(hop.chain == tuple(added[: hop.number]) for hop in found)
         texts = {passage.id: passage.text for passage in searcher.corpus}
         assert all(hit.text == texts[hit.id] for hop in found for hit in hop.chain)
+
+
+@pytest.mark.parametrize("member", ["generative", "dense", "bm25", "chains"])
+@pytest.mark.parametrize("steps", ["fixed", "dynamic"])
+@pytest.mark.parametrize("repeat", [False, True])
+def test_a_search_returns_the_chain(kinds: Path, member: str, steps: str, repeat: bool) -> None:
+    """A search pooled the passages of all chains, and nothing told where the best one ends."""
+    if (member, steps) in (("bm25", "dynamic"), ("chains", "fixed")):
+        pytest.skip("BM25 has no DONE, and fused chains end by themselves")
+    fused = member == "chains"
+    how: dict[str, object] = {"steps": steps, "max": 3, "chains": 3, "branch": 3, "repeat": repeat}
+    searcher = grls.load(kinds / member) if fused else hops_of(kinds / member, **how)
+    together = searcher.search(QUERIES, 10)
+    for query, hits in zip(QUERIES, together, strict=True):
+        *_, last = searcher.stream(query)
+        assert [hit.id for hit in hits] == [hit.id for hit in last.chain]
+        assert [hit.text for hit in hits] == [hit.text for hit in last.chain]
+        assert [hit.hop for hit in hits] == list(range(1, len(hits) + 1))
+        assert all(after.score < before.score for before, after in pairwise(hits))
+        ((best, *_),) = searcher.retriever.retrieve_chains([query])  # type: ignore[attr-defined]
+        first = {hit.id: hit.score for hit in hits[::-1]}
+        assert [first[hit.id] for hit in chain_ranking(best)] == pytest.approx(
+            [hit.score for hit in chain_ranking(best)], abs=1e-5
+        )
+        alone = searcher.search(query, 10)
+        assert [hit.id for hit in alone] == [hit.id for hit in hits]
+        assert asyncio.run(searcher.asearch(query, 10)) == alone
+        assert searcher.search(query, 1) == alone[:1]
+        assert "hop=1" in repr(hits[0])
+        assert [hit.hop for hit in (copy.deepcopy(hits[0]), hits[0]._replace(score=0.0))] == [1, 1]
+
+
+def test_what_is_no_chain_has_no_hop(kinds: Path) -> None:
+    query = QUERIES[0]
+    for searcher in (
+        grls.load(kinds / "generative"),
+        grls.load(kinds / "cut"),
+        hops_of(kinds / "dense", steps="ranked", max=2),
+        hops_of(kinds / "dense", steps="fixed", max=2, pool=True),
+        hops_of(kinds / "generative", steps="dynamic", max=3, choose="expected-f1"),
+    ):
+        hits = searcher.search(query, 4)
+        assert hits
+        assert {hit.hop for hit in hits} == {None}
+        assert hits == with_texts(searcher.retriever.retrieve([query], 4), searcher.corpus)[0]
+
+
+def test_measures_read_pooled_chains(kinds: Path) -> None:
+    """A search returns the chain; an experiment still measures as many passages as there are."""
+    searcher = hops_of(kinds / "dense", steps="fixed", max=2, chains=3, branch=3)
+    ((pooled,), (chain,)) = searcher.retriever.retrieve(QUERIES[:1], 10), searcher.search(QUERIES[:1], 10)
+    assert len(chain) == 2 < len(pooled) == 10
+    gold = {"q": [pooled[5].id]}
+    table = grls.experiment({"hops": searcher}, {"q": QUERIES[0]}, gold, ["RR"])
+    assert table.rows[0].means["RR"] == pytest.approx(1 / 6)
 
 
 def test_hops_are_given_as_they_are_found(kinds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +181,7 @@ def test_filters_bind_every_hop(kinds: Path) -> None:
 
 def test_bad_input(kinds: Path) -> None:
     searcher = hops_of(kinds / "dense", steps="fixed", max=3)
-    with pytest.raises(DataError, match="one query"):
+    with pytest.raises(ConfigError, match=r"Searcher\.stream: query must be a text or a Query, got"):
         searcher.stream(["one", "two"])  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
         searcher.stream("one", where="year>>")

@@ -64,7 +64,7 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
     shutil.copytree(kinds / "dense", tmp_path / "dense")
     with pytest.raises(ConfigError, match="nothing to tune"):
         load(tmp_path / "dense").tune(queries, gold)
-    with pytest.raises(ConfigError, match="tune has no option 'beams'"):
+    with pytest.raises(ConfigError, match="tune has no argument 'beams'"):
         fusion.tune(queries, gold, beams=3)
     with pytest.raises(DataError, match="zzz"):
         fusion.tune(queries, {name: ["zzz"] for name in gold})

@@ -1,6 +1,7 @@
 """Passages that are added and removed: as over a new corpus, for every kind, and nothing is lost."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from composite_specs import COMPOSITES, written
 from failing import fails
-from small_data import passages, write_jsonl
+from llama_small import write_llama
+from small_data import ANIMALS, passages, write_jsonl
 from toy_kind import TARGET
 
 import grls
@@ -24,8 +26,10 @@ from grls.index import array_files
 from grls.io import files
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import Pretrained
+from grls.models.load.language import CausalLM
 from grls.retrieve.changes import Changes
 from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import KINDS, register
 from grls.retrieve.spec import read_spec, update_spec
@@ -198,9 +202,9 @@ def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
         dense.updated(remove=["zebra"])
     with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
         dense.updated()
-    with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the text 'r0'"):
+    with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 'r0'; write"):
         dense.updated(remove="r0")
-    with pytest.raises(ConfigError, match="remove takes passage ids as a list or set, got the value 7"):
+    with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 7"):
         dense.updated(remove=7)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="nothing to do: give passages to add, ids to remove"):
         dense.updated(remove=None)
@@ -317,3 +321,84 @@ def test_an_updated_folder_names_the_corpus_that_it_is_measured_over(
     assert Path(named).is_relative_to(room)
     shutil.copyfile(named, data / "corpus.jsonl")
     refuse_other_corpus(opened, str(data), "dev")
+
+
+def _generator(kind: str, kinds: Path, corpus: Corpus) -> GenerativeRetriever:
+    model = kinds / "generative" / "model" if kind == "generative" else kinds / "llama"
+    loaded = (Pretrained if kind == "generative" else CausalLM)(str(model)).load()
+    parts = loaded.model.eval(), loaded.tokenizer, corpus, Limits()
+    return GenerativeRetriever.assemble(
+        *parts, options=SearchOptions(beams=200), span_words=3 if kind == "spans" else None
+    )
+
+
+def _over(kind: str, kinds: Path, place: Path, corpus: Corpus) -> Path:
+    """A folder of a kind over a corpus, made anew."""
+    corpus.write(place / "data" / "corpus.jsonl")
+    for name in ("generative", "llama", "spans") if kind in ("llama", "spans") else ("generative",):
+        if name in (kind, "generative"):
+            _generator(name, kinds, corpus).save_pretrained(place / name)
+    if kind in COMPOSITES or kind == "dense":
+        biencoder = BiEncoderModel.load(str(kinds / "dense" / "model"), device="cpu")
+        DenseRetriever.assemble(biencoder, corpus).save_pretrained(place / "dense")
+        (place / "encoder").symlink_to(kinds / "encoder")
+    if kind in COMPOSITES or kind == "bm25":
+        grls.BM25(corpus, output=place / "bm25")
+    if kind in COMPOSITES:
+        written(place / kind, COMPOSITES[kind])
+    return place / kind
+
+
+@pytest.mark.parametrize("kind", ["generative", "llama", "spans", "dense", "bm25", *COMPOSITES])
+def test_any_changes_find_what_one_over_the_new_corpus_finds(kind: str, kinds: Path, tmp_path: Path) -> None:
+    """Passages come and go, under their old ids too, merged or not: by `grls index update` and `updated`."""
+    if not (kinds / "llama").is_dir():
+        write_llama(kinds / "llama", kinds / "data")
+    rng = random.Random(f"changes of {kind}")
+    live = {one.id: one for one in passages()}
+    gone: list[str] = []
+    folder = tmp_path / "changed"
+    load(_over(kind, kinds, tmp_path / "first", Corpus.read(kinds / "data"))).save(folder)
+    again = 0
+    for step in range(4):
+        removed = rng.sample(sorted(live), rng.randint(1, 2))
+        fresh = [f"new{step}", *rng.sample(gone, min(len(gone), rng.randint(1, 2))), *removed[:1]]
+        added = [
+            Passage(name, f"the {rng.choice(ANIMALS)} is {rng.choice(['calm', 'quick'])} and proud .", name)
+            for name in rng.sample(fresh, rng.randint(0, len(fresh)) if step else 1)
+        ]
+        again += len({one.id for one in added} & {*gone, *removed})
+        live = {name: one for name, one in live.items() if name not in removed} | {p.id: p for p in added}
+        gone = sorted({*gone, *removed} - set(live))
+        corpus = Corpus.from_passages(added, "added") if added else None
+        changes = Changes(corpus, removed, merge=rng.random() < 0.3)
+        if step % 2:
+            folder = Path(load(folder).updated(corpus, removed, output=tmp_path / f"{step}").folder)
+        else:
+            update_folder(folder, None, changes)
+        anew = load(_over(kind, kinds, tmp_path / f"anew{step}", Corpus.from_passages(live.values())))
+        changed = load(folder)
+        assert [[hit.id for hit in hits] for hits in changed.search(TEXTS, 6)] == [
+            [hit.id for hit in hits] for hits in anew.search(TEXTS, 6)
+        ]
+        for hits in changed.search(TEXTS, 20):
+            assert {hit.id: hit.text for hit in hits}.items() <= {n: p.text for n, p in live.items()}.items()
+    assert again
+
+
+@pytest.mark.parametrize("kind", ["generative", "llama", "spans"])
+def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) -> None:
+    if not (kinds / "llama").is_dir():
+        write_llama(kinds / "llama", kinds / "data")
+    folder = _over(kind, kinds, tmp_path, Corpus.read(kinds / "data"))
+    (tmp_path / "gone.txt").write_text("r0\n")
+    assert main(["index", "update", str(folder), f"--remove={tmp_path / 'gone.txt'}"]) == 0
+    with pytest.raises(DataError, match="'r1' is used already"):
+        load(folder).updated(add={"r0": "rain .", "r1": "rain ."})
+    write_jsonl(tmp_path / "again.jsonl", [{"_id": "r0", "text": "the otter is proud ."}])
+    assert main(["index", "update", str(folder), f"--add={tmp_path / 'again.jsonl'}"]) == 0
+    hits = {hit.id: hit.text for hit in load(folder).search("is the otter proud ?", 20)}
+    assert hits["r0"] == "the otter is proud ."
+    assert len(hits) == len(passages())
+    replaced = load(folder).updated(add={"r0": "rain ."}, remove=["r0"])
+    assert {hit.id: hit.text for hit in replaced.search("rain", 20)}["r0"] == "rain ."

@@ -25,6 +25,9 @@ from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
 from grls.retrieve.spec import read_spec
 
+WORDS = {"kind": "bm25", "analyzer": {"language": "en"}}
+"""BM25 as composites store it: a corpus of unknown language is split as an English one."""
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -59,7 +62,7 @@ def test_a_hybrid_is_a_folder_of_relative_paths(
         "format": 1,
         "kind": "hybrid",
         "generator": "../../generator",
-        "priors": [{"retriever": "../../dense", "weight": 2.5}, {"retriever": "bm25"}],
+        "priors": [{"retriever": "../../dense", "weight": 2.5}, {"retriever": WORDS}],
         "empty_weight": 0.3,
         "search": {"beams": 4},
     }
@@ -94,7 +97,7 @@ def test_a_fusion_weighs_its_members(place: Path) -> None:
     members = ["bm25", str(place / "dense"), str(place / "generator")]
     how = ["--fusion.method=sum", "--fusion.weights=[0, 2, 0]", "--depth=10"]
     assert main(["index", "fusion", *members, f"--output={made}", *how]) == 0
-    assert spec(made)["members"] == ["bm25", "../dense", "../generator"]
+    assert spec(made)["members"] == [WORDS, "../dense", "../generator"]
     found = load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 3)
     alone = load_retriever(place / "dense", Opening("cpu")).retrieve(queries()[:5], 3)
     assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in alone]

@@ -344,6 +344,9 @@ def test_tuning_refuses_what_does_not_belong_to_it(place, capsys):
     assert "give either --fusion.weights or --tune.runs" in told
     message = refused(capsys, *runs, tuning(dev))
     assert "--tune.runs finds weights, and interleaving takes none; choose --fusion.method rrf or" in message
+    message = refused(capsys, *tune, tuning(dev), "--tune.k=5")
+    assert f"{dev[0]} was cut off at 4 passages a query, so it has no recall@5" in message
+    assert "choose a smaller --tune.k" in message
     write("c", 3), write("d", 4)
     message = refused(capsys, *tune, tuning(["c.jsonl", "d.jsonl"]))
     assert "are queries of the runs to tune on and of what is given, too; tune on other queries" in message
@@ -369,7 +372,7 @@ def test_the_shipped_config(place):
     """Without it the paper's ensemble; with it weights that dev decides."""
     pair = ((0, "generator"), (2, "biencoder"))
     test, dev = (
-        [write(f"{name}{ending}", first, split, system=name) for first, name in pair]
+        [write(f"{name}{ending}", first, split, system=name, options={"k": 10}) for first, name in pair]
         for split, ending in (("test", ""), ("dev", "-dev"))
     )
     assert main(["fuse", *test, "--output=paper"]) == 0

@@ -90,7 +90,7 @@ def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     queries = read_split(data, "test")[0]
     expected = opened.retrieve(queries, 4)
     assert found == {q.id: [h.id for h in hits] for q, hits in zip(queries, expected, strict=True)}
-    assert (info.system, info.score_mode, info.steps) == ("biencoder", "inner_product", "single")
+    assert (info.system, info.score_mode, info.steps) == ("biencoder", "cosine", "single")
     assert info.corpus == opened.corpus.fingerprint
     assert info.options == {"k": 4, "max_input_tokens": 64, "truncate_queries": False}
 

@@ -113,8 +113,9 @@ def test_it_goes_on_where_it_stopped(
     done = [record["query_id"] for record in records if "failed" not in record]
     assert len(done) == len(set(done))
     capsys.readouterr()
-    assert run(folder, "vanilla", output, "--dsp.temperature=0.5") == 1
-    assert "was begun with other settings (temperature)" in capsys.readouterr().err
+    for option, name in (("temperature=0.5", "temperature"), ("queries=3", "written_queries")):
+        assert run(folder, "vanilla", output, f"--dsp.{option}") == 1
+        assert f"was begun with other settings ({name})" in capsys.readouterr().err
 
 
 def test_a_query_that_fails_has_no_answer_and_says_why(
@@ -137,6 +138,13 @@ def test_a_query_that_fails_has_no_answer_and_says_why(
         ("vanilla", ["--limit=0"], "--limit"),
         ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
         ("vanilla", ["--dsp.branches=0"], "--dsp.branches"),
+        ("vanilla", ["--dsp.branches=2", "--dsp.vote=choice"], "--dsp.vote choice"),
+        (
+            "conversational",
+            ["--retriever=bm25", "--dsp.branches=2", "--dsp.vote=choice"],
+            "--dsp.vote choice",
+        ),
+        ("openqa", ["--retriever=bm25", "--dsp.vote=choice"], "set --dsp.branches"),
     ],
 )
 def test_what_cannot_work_is_refused(

@@ -97,8 +97,12 @@ def test_options_of_hops_are_those_of_retrieve(place: Path, capsys: pytest.Captu
         found = json.loads(printed(capsys, str(folder), query, *options, "--json=true"))
         expected = generative.hops(**hops).search(query, 5)  # type: ignore[arg-type]
         assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in expected]
+        assert [hit["hop"] for hit in found["hits"]] == list(range(1, len(expected) + 1))
+    shown = printed(capsys, str(stored), query).splitlines()
+    assert f" up to this hop  {expected[0].id}" in shown[0]
     single = json.loads(printed(capsys, str(stored), query, "--hops.steps=single", "--json=true"))
     assert [hit["id"] for hit in single["hits"]] == [hit.id for hit in generative.search(query, 5)]
+    assert not any("hop" in hit for hit in single["hits"])
     wrong = ["search", str(place / "generative"), query, "--hops.steps=dynamic", "--hops.pool=true"]
     told = fails(capsys, *wrong)
     line = ["retrieve", str(place / "generative"), f"--data={place / 'data'}", f"--output={place / 'run'}"]

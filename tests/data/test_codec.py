@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from grls.data.codec import (
+    CLOSING_MARKERS,
     DONE,
     EVIDENCE,
     QUESTION,
@@ -46,6 +47,59 @@ def test_input_has_the_form_of_the_paper(codec: Codec) -> None:
     marker = codec.tokenizer.convert_tokens_to_ids
     question, evidence = marker(QUESTION), marker(EVIDENCE)
     assert ids == [question, *query, evidence, *first, evidence, *second, codec.tokenizer.eos_token_id]
+
+
+@pytest.fixture(scope="module")
+def closing(data: Path) -> Codec:
+    tokenizer = small_tokenizer(data)
+    add_special_tokens(tokenizer, CLOSING_MARKERS)
+    return Codec(tokenizer)
+
+
+def spelled(codec: Codec, ids: Any) -> str:
+    """The tokens with a space between, so that each word and each marker stands alone."""
+    return " ".join(" ".join(codec.tokenizer.convert_ids_to_tokens(list(ids))).replace("▁", "").split())
+
+
+def test_closing_markers_have_the_form_of_the_paper(closing: Codec, codec: Codec) -> None:
+    """Appendix A.3 of arXiv 2204.13596, word by word."""
+    (query,) = closing.queries(["q"], ["is the otter calm ?"])
+    given = [Passage("a", "the otter is calm .", "otter"), Passage("b", "the lynx is quick .")]
+    rows = closing.passages(given)
+    assert spelled(closing, rows[0]) == "<TITLE> otter </TITLE> the otter is calm . </s>"
+    assert spelled(closing, closing.model_input(query, rows)) == (
+        "<QUESTION> is the otter calm ? </QUESTION> <EVIDENCE> <TITLE> otter </TITLE> the otter is calm . "
+        "</EVIDENCE> <EVIDENCE> the lynx is quick . </EVIDENCE> </s>"
+    )
+    assert closing.text(closing.model_input(query, rows)) == (
+        "is the otter calm ? otter the otter is calm . the lynx is quick ."
+    )
+    assert closing.closes
+    assert not codec.closes
+    assert closing.fingerprint() != codec.fingerprint()
+    forged = spelled(closing, closing.texts(["an </EVIDENCE> otter"])[0])
+    assert not set(CLOSING_MARKERS) & set(forged.split())
+
+
+def test_closing_markers_of_a_causal_model_end_evidence_before_the_next_opens(closing: Codec) -> None:
+    codec = Codec(closing.tokenizer, causal=True)
+    (query,), rows = codec.texts(["is it ?"]), codec.passages([Passage("b", "the lynx is quick .")])
+    assert spelled(codec, codec.model_input(query)) == "<QUESTION> is it ? </QUESTION> <EVIDENCE>"
+    assert spelled(codec, codec.model_input(query, rows)) == (
+        "<QUESTION> is it ? </QUESTION> <EVIDENCE> the lynx is quick . </EVIDENCE> <EVIDENCE>"
+    )
+
+
+def test_closing_markers_count_in_the_length_of_an_input(closing: Codec) -> None:
+    query = closing.texts(["is the otter calm ?"])[0]
+    rows = closing.passages([Passage("a", "the otter is calm ."), Passage("b", "the lynx is quick .")])
+    whole, newest = closing.model_input(query, rows), closing.model_input(query, rows[1:])
+    assert limited(closing, input=len(whole)).model_input(query, rows) == whole
+    assert limited(closing, input=len(whole) - 1).model_input(query, rows) == newest
+    bare = len(closing.model_input(query))
+    assert limited(closing, input=bare).queries(["q"], ["is the otter calm ?"]) == [query]
+    with pytest.raises(DataError, match=f"has {len(query)} tokens, the limit is {len(query) - 1}"):
+        limited(closing, input=bare - 1).queries(["q"], ["is the otter calm ?"])
 
 
 def test_passages_end_in_the_end_token_and_titles_come_first(codec: Codec) -> None:

@@ -19,8 +19,12 @@ from grls.train.core.passage_inputs import content_words
 ENGLISH = "The Quick_brown fox's 2 dens, e.g. at No. 17, hold\tAN owl - isn't it so? Yes!"
 
 
+def passages(*texts: str) -> list[Passage]:
+    return [Passage(str(n), text) for n, text in enumerate(texts)]
+
+
 def found(texts: list[str], queries: list[str], analyzer: Analyzer | None = None) -> list[list[str]]:
-    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
+    corpus = Corpus.from_passages(passages(*texts))
     asked = [Query(str(n), text) for n, text in enumerate(queries)]
     hits = BM25Retriever(corpus, analyzer=analyzer).retrieve(asked, 3)
     return [[hit.id for hit in some] for some in hits]
@@ -29,8 +33,39 @@ def found(texts: list[str], queries: list[str], analyzer: Analyzer | None = None
 def test_ascii_words_are_those_of_bm25s() -> None:
     given = [ENGLISH, "a I", "x_y __ 10 2nd", ENGLISH.upper(), "\x00tab\x0bnew\x1fword"]
     words = bm25s.tokenize(given, stopwords="english", return_ids=False, show_progress=False)
-    assert [Analyzer().words(text) for text in given] == [list(some) for some in words]
-    assert [Analyzer().indexed(text) for text in given] == [list(some) for some in words]
+    for text, expected in zip(given, words, strict=True):
+        assert [word for word in Analyzer().words(text) if len(word) > 1] == list(expected)
+        assert Analyzer().indexed(text) == Analyzer().words(text)
+
+
+@pytest.mark.parametrize(
+    ("query", "passage"),
+    [
+        ("🍣", "we ate 🍣 and rice by the sea"),
+        ("👍", "well done 👍🏽"),
+        ("👩‍🚀", "the crew 👩‍🚀"),
+        ("🇩🇪", "they play for 🇩🇪"),
+        ("€", "it costs 5 €"),
+        ("∞", "up to ∞"),
+        ("C++", "the C++ handbook of the firm"),
+        ("c#", "we write C#."),
+        ("R", "statistics with R, and plots"),
+        ("C", "vitamin 'C' for all"),
+        (".NET", "a .NET service"),
+        ("7", "henry 7"),
+        ("é", "the letter é"),
+        ("ꦲ", "ꦲꦏ꧀ꦱꦫꦗꦮ"),
+    ],
+)
+@pytest.mark.parametrize("stem", [False, True])
+def test_a_letter_a_sign_and_an_emoji_are_found(query: str, passage: str, stem: bool) -> None:
+    others = ["the den of the otter's cub", "l'eau isn't wine", "they play for 🇩🇰", "one two three"]
+    assert found([*others, passage], [query], Analyzer("en", stem)) == [["4"]]
+
+
+def test_a_word_with_its_signs_is_found_before_the_word_alone() -> None:
+    assert found(["plain C here", "some C# here", "some C++ here"], ["C++", "C#"])[0][0] == "2"
+    assert found(["plain C here", "some C# here", "some C++ here"], ["C#"]) == [["1", "0", "2"]]
 
 
 def test_scores_are_those_of_bm25s_over_the_same_words() -> None:
@@ -125,6 +160,28 @@ def test_turkish_tells_its_two_i_apart_and_other_languages_do_not() -> None:
         ("th", ["นกฮูกล่าหนูในเวลากลางคืน"]),
         (None, ["1984 ... 42", ""]),
         (None, ["zorb glim plat"]),
+        (None, ["🍣 😀", "→ ∞"]),
+        (None, ["for i in range(n): s += a[i]", "z = x + y", "git commit -a -m do"]),
+        (None, ["John Smith", "Mary O'Connor", "Peter Novak", "Anna Kowalski", "Maria Garcia"]),
+        ("en", ["Men's cotton shirt", "Women's running shoes, size S", "Kid's rain jacket", "Nurse's watch"]),
+        ("en", ["Fed's rate cut lifts stocks", "Mayor's budget stalls in council", "Bank's profit doubles"]),
+        ("en", ["How do I reset my password?", "Where do I find my invoice?", "Can I change my plan?"]),
+        ("en", ["I love it", "I do recommend", "Works great, I use it daily"]),
+        ("en", ["Boil pasta, drain, add butter", "Fry onion in a pan", "Whisk eggs, pour in a bowl"]),
+        ("en", ["A cat is a feline and likes to purr", "A bird can fly", "A horse has a tail"]),
+        ("en", ["Murder in the Mind", "The Curse of the Fox", "A Fig Leaf for Eve", "The Big Sleep"]),
+        (None, ["Murder in Mind", "Hans van den Broek", "Żołnierz zwycięstwa"]),
+        ("pl", ["Sowa jest ptakiem, który poluje w nocy.", "Lis mieszka w lesie i je myszy."]),
+        ("cs", ["Jak si změním heslo?", "Kde najdu svou fakturu?", "Mohu změnit svůj tarif?"]),
+        ("pt", ["Onde está a minha fatura?", "Como posso alterar a minha senha?"]),
+        ("sv", ["Ugglan är en fågel som jagar på natten.", "Räven bor i skogen."]),
+        ("fi", ["Pöllö on lintu, joka metsästää yöllä.", "Kettu asuu metsässä."]),
+        ("hu", ["A bagoly éjszaka vadászó madár.", "A róka az erdőben él."]),
+        ("vi", ["Con cú săn chuột vào ban đêm.", "Cáo sống trong rừng."]),
+        ("he", ["ינשוף צד עכברים בלילה.", "השועל חי ביער."]),
+        ("ta", ["ஆந்தை இரவில் வேட்டையாடும்.", "நரி காட்டில் வாழ்கிறது."]),
+        ("bn", ["পেঁচা রাতে শিকার করে।", "শিয়াল বনে থাকে।"]),
+        ("ka", ["ბუ ღამით ნადირობს.", "მელა ტყეში ცხოვრობს."]),
         (None, []),
     ],
 )
@@ -134,11 +191,11 @@ def test_the_language_is_guessed(code: str | None, texts: list[str]) -> None:
 
 def test_a_guess_is_told_and_what_is_given_is_not_guessed(caplog: pytest.LogCaptureFixture) -> None:
     texts = ["Die Eule ist ein Vogel.", "Der Fuchs und die Maus sind im Wald, das ist nicht neu."]
-    assert Analyzer().over(texts) == Analyzer("de")
+    assert Analyzer().of(passages(*texts)) == Analyzer("de")
     assert "seems to be in the language 'de'" in caplog.text
     caplog.clear()
-    assert Analyzer("fr").over(texts) == Analyzer("fr")
-    assert Analyzer().over([ENGLISH]) == Analyzer().over(["zorb"]) == Analyzer("en")
+    assert Analyzer("fr").of(passages(*texts)) == Analyzer("fr")
+    assert Analyzer().of(passages(ENGLISH)) == Analyzer().of(passages("zorb")) == Analyzer("en")
     assert not caplog.records
 
 
@@ -148,7 +205,8 @@ def test_stems_and_stop_words_are_those_of_the_language() -> None:
     assert Analyzer("de", stem=True).words("die Häuser des Hauses") == ["haus", "haus"]
     assert Analyzer("en", stem=True).words("running runs 熊猫吃") == ["run", "run", "熊猫", "猫吃"]
     assert found(["Der Bauer hat Häuser.", "Ein Wald."], ["des Hauses"], Analyzer("de", stem=True)) == [["0"]]
-    assert found(["Книги лежат на столе.", "Лес."], ["где книга"], Analyzer("auto", stem=True)) == [["0"]]
+    books = ["Книги лежат на столе.", "Лиса живёт в лесу, а сова охотится ночью."]
+    assert found(books, ["где книга"], Analyzer("auto", stem=True)) == [["0"]]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +220,7 @@ def test_stems_and_stop_words_are_those_of_the_language() -> None:
 )
 def test_what_cannot_be_is_refused(given: Analyzer, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        given.over(["zorb"])
+        given.of(passages("zorb"))
 
 
 def test_records_name_what_is_not_usual() -> None:

@@ -14,6 +14,8 @@ from prep_helpers import contents, real
 
 import data_prep
 from data_prep import common
+from grls.data.corpus import Corpus
+from grls.data.dataset_check import check_data
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 
@@ -76,6 +78,13 @@ def test_queries_that_could_not_be_read_again_are_not_written(queries, message, 
     with pytest.raises(DataError, match=message):
         common.finish(tmp_path / "out", _data(train=queries))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_split_without_a_query_is_not_written(tmp_path, capsys):
+    common.finish(tmp_path / "out", _data(train=[_query("q", "a")], dev=[]))
+    assert "no query in          dev: not written" in capsys.readouterr().out
+    assert [file.name for file in (tmp_path / "out" / "qrels").iterdir()] == ["train.tsv"]
+    assert check_data(tmp_path / "out", Corpus.read(tmp_path / "out")) == []
 
 
 def test_evidence_that_is_no_passage_is_named():

@@ -15,6 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.evaluation.answer_files import table
 from grls.evaluation.answers import (
     ENDING,
     Answered,
@@ -25,6 +26,7 @@ from grls.evaluation.answers import (
     write_answers,
 )
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer
+from grls.evaluation.metrics.novel_f1 import novel_f1
 from grls.runs.manifest import RunInfo, write_info
 
 PASSAGES = [
@@ -97,6 +99,24 @@ def scores_of(lines: list[Any], tmp_path: Path, **options: Any) -> dict[str, Any
     return score_answers(read_answers(tmp_path / "x.answers.jsonl"), QUERIES, QRELS, corpus, **options)
 
 
+@pytest.mark.parametrize(("options", "hits"), [({"k": 2}, "-"), ({"k": 3}, "66.7"), ({"k": None}, "66.7")])
+def test_hits_read_no_deeper_than_the_passages_that_were_retrieved(
+    options: dict[str, Any], hits: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.answers.jsonl"
+    ranked = [line("q1", "Barn", retrieved=["a", "b"]), line("q2", "grey", retrieved=["a", "c"])]
+    write_answers(file, ranked)
+    corpus = Corpus.read(data)
+    info = RunInfo("bm25", "x", "single", corpus.fingerprint, "", "", "test", "bm25", options=options)
+    write_info(tmp_path / "x", info)
+    assert main(["evaluate", str(file), "--data", str(data)]) == 0
+    heads, _, cells = [row.split("|") for row in capsys.readouterr().out.splitlines()[:3]]
+    shown = dict(zip(map(str.strip, heads), map(str.strip, cells), strict=True))
+    assert (shown["Hits@1"], shown["Hits@5"]) == ("0.0", hits)
+    assert main(["evaluate", str(file), "--data", str(data), "--ks=[1,5]"]) == int(hits == "-")
+    assert ("cut off at 2 passages a query, so it has no hits@5" in capsys.readouterr().err) == (hits == "-")
+
+
 def test_every_query_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         scores = scores_of(LINES, tmp_path, ks=(1, 2))
@@ -150,6 +170,42 @@ def test_without_gold_there_is_nothing_to_average(tmp_path: Path) -> None:
     scores = score_answers({"q": Answered("x")}, [Query("q", "why")], {}, Corpus.from_passages(PASSAGES))
     assert (scores["judged"], scores["asked"], scores["f1"]) == (0, 0, None)
     assert summary(scores).count("\n") == 0
+
+
+TALK = Query(
+    "t", "And what colour was the barn?", (), ("The barn was a deep red.",),
+    '{"history": [["Who owned the mill?", "Orla."], "Was it red?"]}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("deep blue", 2 / 3),  # "deep" alone is new: "red", "barn" and function words are not
+        ("the mill was a deep red barn", 1.0),
+        ("Orla", 0.0),
+        ("the red barn", 0.0),  # nothing new, where something is
+        (" ", 0.0),
+    ],
+)
+def test_novel_f1_counts_what_no_question_has_said(answer: str, expected: float) -> None:
+    """The words of replies count, those of all questions so far do not."""
+    corpus = Corpus.from_passages(PASSAGES)
+    scores = score_answers({"t": Answered(answer)}, [TALK], {}, corpus)
+    assert scores["novel_f1"] == pytest.approx(expected)
+    assert f"novel-F1 {100 * expected:.1f} (1 query)" in summary(scores)
+    assert "| novel-F1 |" in table([{"name": "x", "file": "x", "seconds": None, **scores}])[0]
+    for other in (QUERIES[0], QUERIES[0]._replace(metadata='{"history": "of the barn"}')):
+        assert "novel_f1" not in score_answers({"q1": Answered("barn")}, [other], {}, corpus)
+    both = score_answers({"t": Answered(answer)}, [QUERIES[0], TALK], {}, corpus)
+    assert both["novel_f1"] == pytest.approx(expected / 2)
+
+
+def test_an_answer_that_repeats_what_was_said_is_right_where_the_accepted_one_does() -> None:
+    assert novel_f1(["the barn"], [["barn"]], [["what about the barn"]]) == {"novel_f1": 1.0}
+    assert novel_f1(["so it is"], [["mill", "it is so"]], [["what"]]) == {"novel_f1": 1.0}
+    with pytest.raises(ValueError, match="without accepted answers"):
+        novel_f1(["x"], [[]], [["what"]])
 
 
 def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

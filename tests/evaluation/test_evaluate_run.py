@@ -12,8 +12,10 @@ from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.evaluate import evaluate_run, format_report
+from grls.evaluation.measures import measure_names
 from grls.evaluation.versus import compare_runs
-from grls.runs.manifest import RunInfo, fingerprint_queries, write_info
+from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, write_info
+from grls.runs.run import Run
 from grls.runs.trec import write_run
 
 PASSAGES = [
@@ -48,7 +50,7 @@ def dataset(folder, queries=PLAIN):
 def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
     run = tmp_path / "run.trec"
     hits = {
-        "q1": [Hit("f1", -1.0), Hit("r2", -2.0), Hit("r1", -3.0)],
+        "q1": [Hit("f1", -1.0), Hit("r2", -2.0), Hit("r1", -3.0), Hit("f2", -4.0)],  # the whole corpus
         "q2": [Hit("r1", -1.0), Hit("f2", -2.0)],
     }
     write_run(run, {**hits, "t1": [Hit("f1", 0.0)]})
@@ -56,6 +58,7 @@ def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
     assert report == {
         "split": "test",
         "score_mode": "unknown",
+        "depth": None,
         "queries": {"judged": 3, "unanswered": 1, "unjudged": 1},
         "sequence_recall": pytest.approx({"recall@1": 0.5 / 3, "recall@2": 1 / 3, "recall@5": 1.5 / 3}),
         "measures": pytest.approx(
@@ -65,7 +68,7 @@ def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
                 "RR": (1 + 1 / 2) / 3,
                 "AP": ((1 + 2 / 3) / 2 + 1 / 2 / 2) / 3,
                 "P@5": (2 / 5 + 1 / 5) / 3,
-                "Judged@10": (2 / 3 + 1) / 3,  # r2 of q1 is not judged
+                "Judged@10": (2 / 4 + 1) / 3,  # r2 and f2 of q1 are not judged
             }
         ),
         "complete_recall": pytest.approx(
@@ -233,7 +236,8 @@ def test_the_report_prints_as_an_aligned_table():
 @pytest.mark.parametrize("ks", ["1,5", "5"])
 def test_cutoffs_without_brackets_are_told_how_to_write_them(ks, tmp_path, capsys):
     data = dataset(tmp_path / "data")
-    write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)]})
+    whole = [Hit(passage.id, -float(n)) for n, passage in enumerate(PASSAGES)]
+    write_run(tmp_path / "run", {"q1": whole})
     command = ["evaluate", str(tmp_path / "run"), "--data", str(data), "--ks"]
     assert main([*command, ks]) == 1
     assert f"write --ks [{ks}]" in capsys.readouterr().err
@@ -327,13 +331,139 @@ def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsy
     assert report["baseline"]["RR"]["p"] == 0.5  # two queries differ: four swaps, two as far out
 
 
-@pytest.mark.parametrize("name", ["foo", "P", "nDCG@0", "alpha_nDCG@20", "nDCG@", "__import__('os')"])
+@pytest.mark.parametrize("name", ["foo", "nDCG@0", "alpha_nDCG@20", "P@x", "__import__('os')"])
 def test_what_is_no_measure_is_told_with_examples(name, tmp_path, capsys):
     command = ["evaluate", "x", "--data", str(tmp_path), f"--measures=RR {name}"]
     assert main(command) == 1
     error = capsys.readouterr().err
     assert repr(name) in error
     assert "'nDCG@10 RR AP P@5 Judged@10'" in error
+
+
+SHOWN = {  # as written by another tool or by hand -> the name here
+    **{"recall@5": "R@5", "ndcg@10": "nDCG@10", "nDCG_10": "nDCG@10", "ndcg_cut_10": "nDCG@10"},
+    **{"recall_20": "R@20", "map": "AP", "mrr": "RR", "recip_rank": "RR", "P": "P@10", "hits@5": "Success@5"},
+}
+
+
+@pytest.mark.parametrize(("name", "meant"), SHOWN.items())
+def test_a_measure_in_the_spelling_of_another_tool_is_told_its_name(name, meant, tmp_path, capsys):
+    assert main(["evaluate", "x", "--data", str(tmp_path), f"--measures=RR {name}"]) == 1
+    assert f"{name!r} is no measure; did you mean {meant!r}?" in capsys.readouterr().err
+    assert measure_names([meant]) == [meant]
+
+
+def deep_dataset(folder, passages=30):
+    """Two questions with two gold passages each, at rank 1 and 15 of what :func:`deep_run` writes."""
+    ids = [f"p{n:02}" for n in range(passages)]
+    queries = [
+        Query(name, name, answers=("gold",), metadata=f'{{"type": "{name}"}}') for name in ("q1", "q2")
+    ]
+    qrels = {"test": {query.id: {"p00": 1, "p14": 1} for query in queries}}
+    write_dataset(
+        folder, [Passage(i, f"{'gold' if i == 'p14' else 'text'} {i}") for i in ids], queries, qrels
+    )
+    return folder
+
+
+def deep_run(output, data, found=10, options=None, steps="single", manifest=True):
+    """A run of the first ``found`` passages of the corpus for every question."""
+    corpus, (queries, _) = Corpus.read(data), read_split(data, "test")
+    hits = [Hit(f"p{n:02}", -float(n)) for n in range(found)]
+    info = RunInfo(
+        "bm25", output.name, steps, corpus.fingerprint, fingerprint_queries(queries), str(data), "test",
+        "bm25", options={"k": 10} if options is None else options,
+    )  # fmt: skip
+    run = Run.of({query.id: hits for query in queries}, info=info)
+    run.save(output, queries, corpus)
+    if not manifest:
+        info_file(output).unlink()
+    return f"{output}.jsonl"
+
+
+def test_no_measure_reads_deeper_than_the_run_was_cut_off(tmp_path, capsys):
+    data = deep_dataset(tmp_path / "data")
+    run = deep_run(tmp_path / "run", data)
+    report = evaluate_run(run, data)
+    assert report["depth"] == 10
+    recalls = {"recall@1": 0.5, "recall@5": 0.5, "recall@10": 0.5, "recall@20": None}
+    assert report["sequence_recall"] == recalls
+    assert report["complete_recall"]["complete_recall@10"] == 0.0
+    deeper = {
+        report["complete_recall"]["complete_recall@20"],
+        report["answer_recall"]["answer_recall@20"],
+        report["by_type"]["q1"]["recall@20"],
+        report["by_type"]["q2"]["complete_recall@20"],
+    }
+    assert deeper == {None}
+    assert main(["evaluate", run, "--data", str(data)]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[-1] for line in out.splitlines() if "recall" in line or line[:1] == "q"] == ["-"] * 5
+    assert "cut off at 10 passages a query" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [(["--ks=[5,20]"], "recall@20"), (["--measures=nDCG@10 nDCG@20 P@11"], "nDCG@20, P@11")],
+)
+def test_a_measure_that_is_named_and_reads_deeper_is_refused(options, named, tmp_path, capsys):
+    data = deep_dataset(tmp_path / "data")
+    run, deep = deep_run(tmp_path / "run", data), deep_run(tmp_path / "deep", data, 20, {"k": 20})
+    command = ["--data", str(data), *options]
+    for runs in ([run], [deep, "--baseline", run], [run, "--baseline", deep]):
+        assert main(["evaluate", *runs, *command]) == 1
+        error = capsys.readouterr().err
+        assert f"{run} was cut off at 10 passages a query, so it has no {named}" in error
+        assert "--k" in error
+    assert main(["evaluate", deep, *command]) == 0
+
+
+def test_a_comparison_leaves_out_what_one_of_the_runs_cannot_tell(tmp_path):
+    data = deep_dataset(tmp_path / "data")
+    run, deep = deep_run(tmp_path / "run", data), deep_run(tmp_path / "deep", data, 20, {"k": 20})
+    compared = compare_runs(deep, run, data, "test", None, None, Corpus.read(data))
+    assert [name for name in compared if name.startswith("recall")] == ["recall@1", "recall@5", "recall@10"]
+    assert "recall@20" in compare_runs(deep, deep_run(tmp_path / "x", data, 20, {"k": 20}), data, "test",
+                                       None, None, Corpus.read(data))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "recall"),
+    [
+        ({"found": 9}, 0.5),  # the words, or a filter, gave no more than 9 of 10
+        ({"found": 10, "steps": "dynamic"}, 0.5),  # a chain ends
+        ({"found": 10, "steps": "fixed"}, 0.5),
+        ({"found": 10, "steps": "fixed", "options": {"k": 10, "pool": True}}, None),
+        ({"found": 10, "steps": "ranked"}, None),
+        ({"found": 30, "options": {"k": 30}}, 1.0),
+        ({"found": 10, "options": {"k": None}}, 0.5),  # quotes, say: as many as were written
+        ({"found": 10, "options": {}}, None),
+        ({"found": 10, "manifest": False}, None),  # of another tool
+        ({"found": 20, "manifest": False}, 1.0),
+        ({"found": 20, "options": {"k": 20, "members_depth": 10}}, None),  # fused from lists of 10
+    ],
+)
+def test_what_is_whole_has_every_recall(how, recall, tmp_path):
+    data = deep_dataset(tmp_path / "data")
+    assert (
+        evaluate_run(deep_run(tmp_path / "run", data, **how), data)["sequence_recall"]["recall@20"] == recall
+    )
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_ranking_of_the_whole_corpus_is_whole(manifest, tmp_path):
+    data = deep_dataset(tmp_path / "data", 15)
+    run = deep_run(tmp_path / "run", data, 15, {"k": 15}, manifest=manifest)
+    assert evaluate_run(run, data)["sequence_recall"]["recall@20"] == 1.0
+
+
+def test_scores_to_the_number_of_gold_passages_need_that_depth(tmp_path):
+    data = deep_dataset(tmp_path / "data")
+    run = deep_run(tmp_path / "run", data, 1, {"k": 1})
+    report = evaluate_run(run, data)
+    assert report["set"] == {"f1_known_number": None}
+    with pytest.raises(ConfigError, match="has no Rprec"):
+        evaluate_run(run, data, measures=["Rprec", "P@1"])
 
 
 def test_hits_of_a_fixed_number_of_hops_are_those_of_its_hops(tmp_path):

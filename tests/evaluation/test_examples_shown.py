@@ -35,16 +35,32 @@ def test_gold_below_what_is_shown_is_named_with_its_rank(tmp_path):
         "query q2: ask q2",
         "  1. * if someone is kind then they are big .  [-0.50]",
         *(f"  {n + 2}.   other {n}  [{-1.0 - n:.2f}]" for n in range(4)),
-        "  gold, rank 7: anna is kind .",
+        "  gold, rank 7: f1: anna is kind .",
         "  => all gold passages found in 7 hits",
     ]
     assert shown[1].splitlines()[-3:] == [
-        "  gold, not found: anna is kind .",
-        "  gold, not found: if someone is kind then they are big .",
+        "  gold, not found: f1: anna is kind .",
+        "  gold, not found: r1: if someone is kind then they are big .",
         "  => 0 of 2 gold passages found in 7 hits",
     ]
     assert shown[2].endswith("  => 1 of 2 gold passages found in 1 hit")
     assert format_examples(tmp_path / "run", data, "test", corpus, -1) == ""
+
+
+def test_long_passages_are_shown_by_title_and_beginning(tmp_path):
+    long = Passage("long", "a holt is a den . " * 30, "Holts")
+    write_dataset(
+        tmp_path / "data", [long, Passage("x", "x")], [Query("q", "q")], {"test": {"q": {"long": 1}}}
+    )
+    corpus = Corpus.read(tmp_path / "data")
+    for hit, start in (
+        ("x", "  gold, not found: long: Holts: a holt is"),
+        ("long", "  1. * Holts: a holt is"),
+    ):
+        write_run(tmp_path / "run", {"q": [Hit(hit, -1.0)]})
+        lines = format_examples(tmp_path / "run", tmp_path / "data", "test", corpus, 1).splitlines()
+        assert any(line.startswith(start) and "…" in line for line in lines)
+        assert max(map(len, lines)) < 150
 
 
 def test_the_ids_of_all_chains_are_looked_up_at_once(tmp_path, monkeypatch):

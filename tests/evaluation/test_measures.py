@@ -5,6 +5,7 @@ from math import log2
 import ir_measures
 import pytest
 
+import grls
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import MEASURES, mean_values, measure_names, ndcg, query_values
 
@@ -32,6 +33,19 @@ def test_names_are_parsed_once_each_and_need_no_list():
     assert query_values([], {}, {"q": {"a": 1}}) == {}
     with pytest.raises(ConfigError, match="'Success' is no measure"):
         measure_names(["Success"])
+
+
+def test_measures_of_ir_measures_count_as_their_names():
+    named = ir_measures.nDCG @ 10, ir_measures.RR, ir_measures.R @ 5, ir_measures.AP(rel=2)
+    assert measure_names(named) == ["nDCG@10", "RR", "R@5", "AP(rel=2)"]
+    assert measure_names(ir_measures.nDCG @ 10) == ["nDCG@10"]
+    assert query_values(named[1:2], {"q": ["b", "a"]}, {"q": {"a": 1}}) == {"RR": [0.5]}
+    found = grls.experiment(
+        {"bm25": grls.BM25(["otters eat fish", "a holt"])}, {"q": "otters"}, {"q": ["0"]}, named[:3]
+    )
+    assert found.measures == ("nDCG@10", "RR", "R@5")
+    with pytest.raises(ConfigError, match="got the function 'ndcg'"):
+        measure_names([ndcg])
 
 
 def test_ndcg_of_gold_lists():

@@ -295,6 +295,14 @@ CALLS = {
         {"predictions": ["the barn", "cow"], "references": [["Barn", "mill"], ["a sheep"]]},
         {"exact_match": 0.5, "f1": 0.5},
     ),
+    "novel_f1": (
+        {
+            "predictions": ["Ada swam in the sea", "the barn"],
+            "references": [["she swam at sea"], ["barn"]],
+            "questions": [["who is Ada", "did she swim"], ["what barn"]],
+        },
+        {"novel_f1": 1.0},
+    ),
     "complete_recall": (
         {"predictions": [["a", "b"], []], "references": [["b", "a"], ["c"]], "k": [1, 2]},
         {"complete_recall@1": 0.0, "complete_recall@2": 0.5},

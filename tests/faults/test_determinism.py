@@ -7,22 +7,30 @@ scores are nearer than that may change places between batches, and nothing else 
 import asyncio
 import hashlib
 import shutil
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import small_data
 from biencoder_helpers import options as biencoder_options
+from composite_specs import written
 from fault_folders import write_every_kind
-from small_data import passages, queries, small_retriever
+from models_small import small_llama
+from small_data import ANIMALS, passages, queries, small_retriever
 from train_helpers import arguments
 
+import grls
 from grls.cli import main
+from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage
+from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
 
 ROUNDING = 1e-4
@@ -31,6 +39,7 @@ KINDS = (
     "fusion", "chains", "cut", "rescored",
 )  # fmt: skip
 ASKED = [query.text for query in queries()]
+WORDS = ["is", "the", *ANIMALS, "calm", "quick", "something", "if", "then", "it"]
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +74,71 @@ def test_batches_and_the_order_of_queries_change_nothing(place: Path, kind: str)
             place / kind, Opening("cpu", search=SearchOptions(beams=20))).retrieve(ASKED, 4))  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["bm25", "dense", "generative", "hybrid", "hops", "fusion", "rescored"])
-def test_threads_and_tasks_find_what_one_caller_finds(place: Path, kind: str) -> None:
-    retriever = load_retriever(place / kind, Opening("cpu"))
-    alone = [retriever.retrieve([text], 3)[0] for text in ASKED]
+HOPS = {
+    f"{steps}-{kind}": {"kind": "hops", "retriever": f"../{kind}", "hops": {"steps": steps, "max": 2}}
+    for steps, kinds in {
+        "fixed": ("bm25", "sparse", "multi-vector", "rescored", "generative", "spans", "causal"),
+        "dynamic": ("dense", "generative", "hybrid"),
+        "ranked": ("bm25", "dense", "generative", "causal"),
+    }.items()
+    for kind in kinds
+}
+"""Hops of every kind of step, over every kind of retriever."""
+FUSED = {"kind": "fusion", "method": "rrf", "members": ["../dense", "../multi-vector", "../rescored"]}
 
-    def ask(number: int) -> list[Hit]:
-        return retriever.retrieve([ASKED[number % len(ASKED)]], 3)[0]
+
+@pytest.fixture(scope="module")
+def hops_and_causal(place: Path) -> Path:
+    return with_hops_and_causal(place)
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every kind over a corpus with copies of a passage."""
+    place, every = tmp_path_factory.mktemp("copies"), passages()
+    twins = [Passage(f"copy-{n}", "the otter is calm .") for n in range(5)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_data, "passages", lambda: [*twins[:3], *every, *twins[3:]])
+        write_every_kind(place)
+    return with_hops_and_causal(place)
+
+
+def with_hops_and_causal(place: Path) -> Path:
+    """Beside the kinds: a causal language model, hops over all, a fusion whose members share a model."""
+    small = load_retriever(place / "generative", Opening("cpu"))
+    tokenizer = small.codec.tokenizer  # type: ignore[attr-defined]
+    model = small_llama()
+    model.resize_token_embeddings(len(tokenizer))
+    limits = Limits(passage=40, query=128, input=200)
+    GenerativeRetriever.assemble(model, tokenizer, small.corpus, limits).save_pretrained(place / "causal")
+    for name, spec in {**HOPS, "shared": FUSED}.items():
+        written(place / name, spec)
+    return place
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "causal", "shared", *HOPS])
+def test_threads_and_tasks_find_what_one_caller_finds(hops_and_causal: Path, kind: str) -> None:
+    """8 threads, whose texts of 1 to 200 words are counted, cut and padded at the same time."""
+    retriever = load_retriever(hops_and_causal / kind, Opening("cpu", truncate_queries=True))
+    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n * n % 17)) for n in range(24)]
+    batches = [texts[n : n + 2] for n in range(0, 24, 2)]
+    alone = [retriever.retrieve(batch, 3) for batch in batches]
+
+    def ask(number: int) -> list[list[Hit]]:
+        return retriever.retrieve(batches[number % len(batches)], 3)
 
     async def tasks() -> list[Any]:
-        return await asyncio.gather(*(asyncio.to_thread(ask, number) for number in range(2 * len(ASKED))))
+        return await asyncio.gather(*(asyncio.to_thread(ask, number) for number in range(len(batches))))
 
-    with ThreadPoolExecutor(5) as pool:
-        assert list(pool.map(ask, range(2 * len(ASKED)))) == alone * 2
-    assert asyncio.run(tasks()) == alone * 2
-    assert [ask(number) for number in range(len(ASKED))] == alone
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads change places within calls, not only between them
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(ask, range(4 * len(batches)))) == alone * 4
+        assert asyncio.run(tasks()) == alone
+    finally:
+        sys.setswitchinterval(interval)
+    assert [ask(number) for number in range(len(batches))] == alone
 
 
 def test_equal_passages_go_in_the_order_of_the_corpus(place: Path) -> None:
@@ -109,3 +168,38 @@ def test_one_seed_gives_one_model(place: Path, tmp_path: Path, stage: str) -> No
         assert weights
         sums.append([hashlib.sha256(file.read_bytes()).hexdigest() for file in weights])
     assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "causal", "shared", *HOPS])
+def test_a_filter_that_nothing_passes_finds_nothing(hops_and_causal: Path, kind: str) -> None:
+    """Alone, with other queries, one after another and hop by hop; an unknown field stays an error."""
+    searcher = grls.load(hops_and_causal / kind, device="cpu")
+    nothing: tuple[dict[str, Any], ...] = ({"where": "year<1000"}, {"allow": []}, {"allow": set()})
+    for options in nothing:
+        assert searcher.search(ASKED[0], **options) == []
+        assert searcher.search(ASKED[:3], **options) == [[], [], []]
+        assert asyncio.run(searcher.asearch(ASKED[0], **options)) == []
+        hops = list(searcher.stream(ASKED[0], **options))
+        assert [(hop.hit, hop.chain) for hop in hops] == [(None, ())] * len(hops)
+    mixed = searcher.retriever.retrieve(ASKED[:2], 3, [[], None])
+    assert mixed[0] == []
+    assert mixed[1]
+    for ask in (searcher.search, lambda *args, **options: list(searcher.stream(*args, **options))):
+        with pytest.raises(ConfigError, match="metadata field 'yaer'"):
+            ask(ASKED[0], where="yaer<1000")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "causal", "shared", *HOPS])
+def test_copies_keep_their_order_alone_and_together(copies: Path, kind: str) -> None:
+    """Equal passages go in the order of the corpus, whatever else is asked.
+
+    Ranked hops drop chains, so the probabilities of copies differ; but not by what else is asked.
+    """
+    retriever = load_retriever(copies / kind, Opening("cpu", truncate_queries=True))
+    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n % 4)) for n in range(30)]
+    together = retriever.retrieve(texts, 8)
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = retriever.retrieve([text], 8)
+        order = [[hit.id for hit in hits if hit.id.startswith("copy")] for hits in (alone, found)]
+        assert order[0] == order[1], text
+        assert order[0] == sorted(order[0]) or kind.startswith("ranked"), text

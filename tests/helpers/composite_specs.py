@@ -22,7 +22,8 @@ COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {
         "kind": "hybrid", "generator": "../generative", "empty_weight": 0.2, "done_share": -1.5,
         "priors": [
-            {"retriever": "../dense", "weight": 0.5, "temperature": 2.0}, {"retriever": {"kind": "bm25"}},
+            {"retriever": "../dense", "weight": 0.5, "temperature": 2.0},
+            {"retriever": {"kind": "bm25", "analyzer": {"language": "en"}}},
         ],
     },
     "hops": {

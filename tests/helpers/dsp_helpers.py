@@ -19,7 +19,8 @@ CORPUS = Corpus.from_passages([Passage(name, f"text {name}", name.upper()) for n
 class Script:
     """Replies to what stands behind the last blank line of a prompt; an exception is raised.
 
-    A reply may be a pair: the text, and why it ended.
+    A reply may be a pair: the text, and why it ended. A reply of three also has the log-probabilities of its
+    tokens, which it gives if it is asked for them.
     """
 
     def __init__(self, reply: Callable[..., Any]):
@@ -35,10 +36,12 @@ class Script:
         if isinstance(said, Exception):
             raise said
         usage = dspy.lm15.Usage(input_tokens=10, output_tokens=2, total_tokens=12)
-        text, reason = said if isinstance(said, tuple) else (said, "stop")
+        text, reason, *scores = said if isinstance(said, tuple) else (said, "stop")
+        scored = [dspy.lm15.TokenLogprob("x", score) for row in scores for score in row]
+        given = tuple(scored) if scores and request.config.logprobs is not None else None
         message = dspy.lm15.Message.assistant(text)
         return dspy.lm15.Response(
-            id=None, model=request.model, message=message, finish_reason=reason, usage=usage
+            id=None, model=request.model, message=message, finish_reason=reason, usage=usage, logprobs=given
         )
 
 

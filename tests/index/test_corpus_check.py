@@ -11,7 +11,7 @@ from small_data import small_tokenizer, write_small
 
 import grls.index.rows
 from grls.cli import main
-from grls.data.codec import Codec, Limits
+from grls.data.codec import CLOSING_MARKERS, Codec, Limits, add_special_tokens
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.index.corpus_check import Finding, check_corpus, format_check
@@ -43,8 +43,8 @@ def test_counts_and_examples_in_words() -> None:
     assert counts == {
         "duplicate of an earlier passage": (3, ["b = a", "f = e", "j = i"]),
         "empty text": (2, ["e", "f"]),
-        "longer than 8": (1, ["g"]),
-        "equal to another once cut": (0, []),
+        "longer than 8 words": (1, ["g"]),
+        "equal to another in the first 8 words": (0, []),
     }
     assert prefixes == 4  # e and f share a sequence
     assert set(pairs) > {"d < c", "c < a"}
@@ -71,12 +71,24 @@ def test_counts_with_a_tokenizer(codec: Codec) -> None:
     assert found["duplicate of an earlier passage"].examples[0] == "b = a"
     assert "j = i" in found["duplicate of an earlier passage"].examples
     assert found["empty text"][1:] == (2, ["e", "f"])
-    assert "g" in found["longer than 6"].examples
+    assert "g" in found["longer than 6 tokens"].examples
     pairs = found["prefix of another passage"].examples
     assert [pair.split(" < ")[0] for pair in sorted(pairs)] == ["c", "d", "e"]
     assert "c < a" in pairs
     assert "h" in found["changed by the tokenizer's round trip"].examples
     assert not {"a", "c", "i"} & set(found["changed by the tokenizer's round trip"].examples)
+
+
+@pytest.mark.parametrize("markers", [(), CLOSING_MARKERS])
+def test_lengths_are_those_of_what_retrieval_writes(markers: tuple[str, ...], tmp_path: Path) -> None:
+    """With titles, and with markers that close them."""
+    tokenizer = small_tokenizer(write_small(tmp_path / "data"))
+    add_special_tokens(tokenizer, markers)
+    codec = Codec(tokenizer)
+    title, body = codec.texts(["lynx", "the otter is calm ."])
+    report = check_corpus(Corpus.from_passages(PASSAGES[-1:]), codec)
+    assert report.longest == len(title) + len(body) + 1 + bool(markers)
+    assert report.longest == len(codec.passages(PASSAGES[-1:])[0]) - 1
 
 
 words = st.lists(st.sampled_from("xyz"), max_size=5).map(" ".join)
@@ -97,7 +109,10 @@ def test_relations_equal_the_naive_ones(texts: list[str], limit: int) -> None:
     longer = {
         n: [m for m in every if rows[m] != rows[n] and rows[m][: len(rows[n])] == rows[n]] for n in every
     }
-    for kind, naive in (("equal to another once cut", cut), ("prefix of another passage", longer)):
+    for kind, naive in (
+        (f"equal to another in the first {limit} words", cut),
+        ("prefix of another passage", longer),
+    ):
         assert found[kind].keys() == {n for n, others in naive.items() if others}
         assert all(other in naive[n] for n, other in found[kind].items())
     assert report.findings[0].passages == len(rows) - len(set(rows))

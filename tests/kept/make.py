@@ -137,7 +137,9 @@ def _encoded(place: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         models = Path(scratch)
         torch.manual_seed(0)
-        biencoder = BiEncoderModel.load(str(tiny_bert(models / "bert", **size)), device="cpu")
+        biencoder = BiEncoderModel.load(
+            str(tiny_bert(models / "bert", **size)), device="cpu", similarity="dot"
+        )
         DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
         how = {"asked": "auto", "device": "cpu"}
         late, splade = tiny_colbert(models / "late", **size), tiny_splade(models / "splade", **size)

@@ -18,6 +18,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
 from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoderModel
+from grls.models.biencoder_kinds import Similarity
 from grls.models.load.build import TRAINING, Loaded, WarmStart, encoder_positions
 from grls.models.seq2seq.plain import start_token
 from grls.models.st5 import FirstDecoderOutput
@@ -54,8 +55,8 @@ def warm(bert: str) -> Loaded:
 
 @pytest.fixture(scope="module")
 def sentence(bert: str) -> BiEncoderModel:
-    """Mean pooling over a random BERT, as sentence-transformers makes it."""
-    return BiEncoderModel.load(bert)
+    """Mean pooling over a random BERT, as sentence-transformers makes it, compared by the inner product."""
+    return BiEncoderModel.load(bert, similarity="dot")
 
 
 def parameters(model: torch.nn.Module) -> int:
@@ -168,7 +169,7 @@ def test_bfloat16_that_is_emulated_is_told(
     bert: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False}, raising=False)
-    opened = BiEncoderModel.load(bert).to("cpu")
+    opened = BiEncoderModel.load(bert, similarity="dot").to("cpu")
     assert not caplog.records
     opened.to("cpu", "bfloat16")
     assert "no bfloat16 instructions" in caplog.text
@@ -358,21 +359,34 @@ def _again(encoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
     return BiEncoderModel.load(str(folder), device="cpu")
 
 
-@pytest.mark.parametrize("distance", ["euclidean", "manhattan"])
-def test_a_model_that_compares_by_a_distance_is_refused(tmp_path: Path, distance: str) -> None:
-    source = write_sentence_model(tmp_path, similarity_fn_name=distance)
-    with pytest.raises(ConfigError, match=f"compares by '{distance}'"):
-        BiEncoderModel.load(str(source), device="cpu")
-
-
-def test_folders_of_ours_that_do_not_say_compare_by_inner_product(tmp_path: Path) -> None:
-    """They were trained and embedded so; the library wrote its default beside them."""
-    source = write_sentence_model(tmp_path, similarity_fn_name="cosine")
-    (source / "training.json").write_text('{"stages": []}')
-    assert BiEncoderModel.load(str(source), device="cpu").similarity == "dot"
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
+def test_a_similarity_that_was_chosen_is_kept(
+    tmp_path: Path, similarity: Similarity, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A plain model names none: the cosine is taken, and a line says so; the option sets another."""
+    write_sentence_model(tmp_path)
     plain = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu")
-    assert plain.similarity == "dot"
-    assert _again(plain, tmp_path / "saved").similarity == "dot"
+    assert plain.similarity == "cosine"
+    assert "names no similarity, so embeddings are compared by the cosine" in caplog.text
+    caplog.clear()
+    chosen = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu", similarity=similarity)
+    again = _again(chosen, tmp_path / "saved")
+    assert (again.similarity, caplog.records) == (similarity, [])
+    assert (again.fingerprint() == plain.fingerprint()) is (similarity == "cosine")
+    assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").similarity_fn_name == similarity
+
+
+def test_an_unknown_similarity_is_refused(bert: str) -> None:
+    with pytest.raises(ConfigError, match=r"similarity must be one of cosine, dot.*, got 'jaccard'"):
+        BiEncoderModel.load(bert, similarity="jaccard")  # type: ignore[arg-type]
+
+
+def test_an_encoder_decoder_compares_by_the_inner_product_unless_it_says_another(
+    t5: Loaded, tmp_path: Path
+) -> None:
+    assert _again(BiEncoderModel.from_generator(t5), tmp_path / "usual").similarity == "dot"
+    chosen = BiEncoderModel.from_generator(t5, similarity="cosine")
+    assert _again(chosen, tmp_path / "chosen").similarity == "cosine"
 
 
 @pytest.mark.parametrize("name", ["sentence", "t5"])

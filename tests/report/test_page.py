@@ -232,6 +232,18 @@ def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
     assert "good finds most: R@3 100.0 over 2 queries" in text
 
 
+def test_a_measure_that_no_run_is_deep_enough_for_is_refused(tmp_path, capsys):
+    data = dataset(tmp_path / "small")
+    short = write(tmp_path / "short", data, GOOD, "short", steps="single", options={"k": 3})
+    chains = write(tmp_path / "chains", data, GOOD, "chains")
+    command = ["report", f"--output={tmp_path / 'page'}", short]
+    told = fails(capsys, *command, "--ks=[1,4]", "--measures=RR P@4")
+    assert "short.jsonl was cut off at 3 passages a query, so it has no R@4, P@4: retrieve again" in told
+    assert main([*command, chains, "--ks=[1,4]", "--measures=RR P@4"]) == 0  # a chain that ends has them
+    assert main(command) == 0  # what nobody asked for is a dash
+    assert "| short | generator | single | 41.7 | – | – | – |" in (tmp_path / "page.md").read_text()
+
+
 @pytest.mark.parametrize("command", ["report", "fuse"])
 def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, capsys):
     (tmp_path / "runs").mkdir()

@@ -3,11 +3,13 @@
 import pytest
 from report_helpers import GOOD, POOR, dataset, write
 
+from grls.cli import main
 from grls.data.types import IN_CHAINS
 from grls.report.blocks import Cell, Column, value_table
 from grls.report.compare import overlap, price_table, significance_table, similarity_tables
 from grls.report.measure import score_runs
 from grls.report.page import build_page
+from grls.report.render import render_markdown
 from grls.report.runs import load_groups
 from grls.report.sections import run_table, section_tables
 from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
@@ -129,26 +131,26 @@ def test_pooled_chains_are_no_chain(data, tmp_path):
     assert chains_table(measured(pool)) is None
 
 
-def test_a_fixed_ensemble_is_a_chain_where_its_members_are(data, tmp_path):
-    def fixed(name, members=(), pool=False, file=None):
-        system = "ensemble" if members else "generator"
-        options = {"k": 3} if members else {"k": 3, "pool": pool}
-        return write(
-            tmp_path / (file or name), data, GOOD, name, system, "fixed", members=members, options=options
-        )
+def test_a_fixed_ensemble_is_a_chain_unless_a_member_pools(data, tmp_path):
+    """`grls fuse` writes into its manifest whether a member does."""
 
-    a, b, pool = fixed("a"), fixed("b"), fixed("pool", pool=True)
-    both, mixed, outer = (
-        fixed("both", ("a", "b")),
-        fixed("mixed", ("a", "pool")),
-        fixed("outer", ("both", "b")),
-    )
-    expected = {"a": True, "b": True, "pool": False, "both": True, "mixed": False, "outer": True}
-    assert chained(a, b, pool, both, mixed, outer) == expected
-    assert chained(a, both) == {"a": True, "both": False}  # b is not here to tell
-    twin = fixed("b", pool=True, file="twin")
-    assert chained(a, b, twin, both) == {"a": True, "b (b)": True, "b (twin)": False, "both": False}
-    assert chained(fixed("loop", ("loop",))) == {"loop": False}
+    def fused(name, *pools):
+        members = [
+            write(
+                tmp_path / f"{name}{n}",
+                data,
+                GOOD,
+                f"{name}{n}",
+                steps="fixed",
+                options={"k": 3, "pool": pool},
+            )
+            for n, pool in enumerate(pools)
+        ]
+        assert main(["fuse", *members, "--output", str(tmp_path / name), "--name", name]) == 0
+        return str(tmp_path / f"{name}.jsonl")
+
+    both, mixed = fused("both", False, False), fused("mixed", False, True)
+    assert chained(both, mixed) == {"both": True, "mixed": False}
 
 
 def test_a_ranking_has_no_recall_beyond_its_cutoff(data, tmp_path):
@@ -178,16 +180,6 @@ def test_a_run_that_does_not_say_what_it_is_goes_as_deep_as_its_longest_list(end
     assert group.recalls(group.runs[0], 3) is None
 
 
-def test_an_ensemble_whose_members_are_not_here_is_no_deeper_than_it_says(data, tmp_path):
-    def recall(*files):
-        return {row[0]: row[3:] for row in lines(recall_table(measured(*files, ks=(2, 3)), (2, 3)))}["both"]
-
-    members = [write(tmp_path / name, data, GOOD, name, steps="fixed") for name in ("a", "b")]
-    both = write(tmp_path / "both", data, POOR, "both", "ensemble", "fixed", members=("a", "b"), options={})
-    assert recall(*members, both) == ["58.3", "58.3"]  # chains of two hops
-    assert recall(both, members[0])[1] == "–"
-
-
 def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     short = write(tmp_path / "a", data, POOR, "short", steps="single", options={"k": 2})
     deep = write(tmp_path / "b", data, POOR, "deep", steps="single", options={"k": 3})
@@ -196,9 +188,12 @@ def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     seen = {row[0].text: dict(zip(table.heads, (c.text for c in row), strict=True)) for row in table.rows}
     assert (seen["short"]["seen R@1"], seen["short"]["seen R@3"]) == (seen["deep"]["seen R@1"], "–")
     assert seen["deep"]["seen R@3"] != "–"
-    assert "no R@k" in table.note
+    text = render_markdown(build_page([group], (1, 3), 3), "figures")
+    assert text.count("was cut off before k has no value at k") == 1
     assert significance_table(group, "R@3", lambda run: group.recalls(run, 3)) is None
     assert significance_table(group, "R@2", lambda run: group.recalls(run, 2)) is not None
+    alike = [[[cell.text for cell in row[1:]] for row in similarity_tables(group, k)[0].rows] for k in (2, 3)]
+    assert alike == [[["1.00", "1.00"]] * 2, [["–", "–"], ["–", "1.00"]]]
 
 
 def test_ensembles_stand_beside_their_members(data, tmp_path):

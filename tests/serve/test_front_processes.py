@@ -126,7 +126,10 @@ def _check_the_application(client: httpx.Client) -> None:
     answer = client.post("/admin/reload", json={}, headers=token).json()
     assert answer == {"retriever": "one", "version": version + 1, "passages": 5}
     assert "/v1/search" in client.get("/openapi.json").json()["paths"]
-    assert client.head("/").status_code == 200
+    for path in ("/", "/health", "/ready", "/metrics", "/v1/retrievers", "/v1/passages/two%0Alines"):
+        head = client.head(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert int(head.headers["content-length"]) > 0
     assert client.get("/v1/search").status_code == 405
 
 

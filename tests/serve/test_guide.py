@@ -31,10 +31,12 @@ def test_commands(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[tuple[object, ...]] = []
     monkeypatch.setattr(run, "run_server", lambda *options: began.append(options))
     monkeypatch.setattr(front_run, "run_front", lambda *options: began.append(options))
-    monkeypatch.setattr(run, "run_stdio", lambda *options: began.append(options))
     monkeypatch.setattr("grls.commands.serve.require", lambda *_: None, raising=False)
     if "--mcp" in line:
         pytest.importorskip("mcp", reason="needs the extra mcp")
+        from grls.serve.tools import server
+
+        monkeypatch.setattr(server, "run_stdio", lambda *options: began.append(options))
     assert main(shlex.split(line)[1:]) == 0
     assert len(began) == 1
 

@@ -20,7 +20,8 @@ from grls.serve.access import read_admin_token
 from grls.serve.app import create_app
 from grls.serve.jobs import CallJob
 from grls.serve.options import USUAL_LIMITS
-from grls.serve.served import Opened, named_folders, open_served
+from grls.serve.served import Opened, open_served
+from grls.serve.start import named_folders
 
 TOKEN = {"Authorization": "Bearer the-token-of-the-admin"}
 

@@ -62,8 +62,11 @@ def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
     from grls.retrieve.hops.retriever import hop_by_hop
 
     retriever = hop_by_hop(grls.load(kinds / "bm25").retriever, HopOptions(steps="fixed", max=2))
-    (hits,) = retriever.retrieve(["otter"], 4)
-    assert [hit["id"] for hit in answer["results"][0]["hits"]] == [hit.id for hit in hits]
+    ((chain, *_),) = retriever.retrieve_chains(["otter"])  # type: ignore[attr-defined]
+    found = answer["results"][0]["hits"]
+    assert [(hit["id"], hit["hop"]) for hit in found] == [(chain.hits[0].id, 1), (chain.hits[1].id, 2)]
+    ranking = client.post("/v1/search", json={"query": "otter", "k": 4}).json()["results"][0]["hits"]
+    assert {hit["hop"] for hit in ranking} == {None}
     single = client.post(
         "/v1/search", json={"query": "otter", "hops": {"steps": "single"}, "retriever": "hops"}
     )
@@ -83,6 +86,8 @@ def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClie
     assert hop_options(HopsBody(steps="ranked"), limits, stored) == replace(stored, max=3)
     assert hop_options(HopsBody(steps="fixed", max=2), limits, stored) == HopOptions("fixed", max=2)
     assert hop_options(HopsBody(steps="single"), limits, stored) == HopOptions()
+    assert hop_options(HopsBody(max=2), limits, stored) == replace(stored, max=2)
+    assert hop_options(HopsBody(max=2), limits, None) == HopOptions("fixed", max=2)
     assert hop_options(HopsBody(steps="ranked"), limits, None) == HopOptions("ranked", max=3)
     version = client.app.state.serving.find("hops").version  # type: ignore[attr-defined]
     own = version.retriever(None)
@@ -148,7 +153,8 @@ PLAIN: list[tuple[Any, dict[str, str]]] = [
     (
         {"query": "a", "hops": {"steps": "x" * 50, "max": 0, "chains": 3}},
         {
-            "hops.steps": "expected one of single, fixed, dynamic, ranked, got a text of 50 characters",
+            "hops.steps": "expected one of single, fixed, dynamic, ranked, or null, got a text of 50 "
+            "characters",
             "hops.max": "expected a whole number from 1 to 8, or null, got 0",
             "hops.chains": "there is no such field; there are steps, max",
         },

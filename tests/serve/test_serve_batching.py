@@ -21,6 +21,7 @@ from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.parts import PARTS, PartCounts
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.pool import search_hits
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.joins import RunsPlans
 from grls.serve.jobs import BatchKey, CallJob, JoiningJobs, SearchJob
@@ -62,7 +63,7 @@ def offline(searchers: dict[str, Any], body: dict[str, Any]) -> list[list[tuple[
         retriever = hop_by_hop(retriever, HopOptions(**body["hops"]))
     queries = [body["query"]] if isinstance(body["query"], str) else body["query"]
     return [
-        [(hit.id, hit.score) for hit in retriever.retrieve([one], body["k"], body.get("allow"))[0]]
+        [(hit.id, hit.score) for hit in search_hits(retriever, [one], body["k"], body.get("allow"))[0]]
         for one in queries
     ]
 
@@ -333,6 +334,26 @@ def test_clients_that_do_not_come_back_are_awaited_once(monkeypatch: pytest.Monk
     jobs[4].future.result(30)
     assert worker._present == 1
     worker.close()
+
+
+@pytest.mark.parametrize("member", ["bm25", "generative"])
+def test_readers_of_answers_get_the_pooled_chains_and_searches_the_best_one(kinds: Path, member: str) -> None:
+    single = grls.load(kinds / member, device="cpu").retriever
+    retriever = hop_by_hop(single, HopOptions("fixed", max=2, chains=2, branch=2))
+    allowed = Only(frozenset(single.corpus.ids(range(5))))
+    worker = Worker("test", 50, 50, lambda *_: None)
+    jobs = [
+        SearchJob(["is the otter quick ?"], BatchKey(retriever, 4, allowed, pooled))
+        for pooled in (True, False)
+    ]
+    for job in jobs:
+        worker.submit(job)
+    (pooled,), (chain,) = (job.future.result(60) for job in jobs)
+    worker.close()
+    (expected,) = retriever.retrieve(["is the otter quick ?"], 4, allowed)
+    assert [hit.id for hit in pooled] == [hit.id for hit in expected]
+    assert [(hit.id, hit.hop) for hit in chain] == [(expected[0].id, 1), (expected[1].id, 2)]
+    assert len(pooled) > 2
 
 
 def test_requests_join_a_search_that_runs(kinds: Path) -> None:

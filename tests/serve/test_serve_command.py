@@ -19,7 +19,8 @@ from serve_helpers import hostile_folder
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.serve.listening import address_of, check_port, listening, say
+from grls.serve.listening import address_of, check_port, listening
+from grls.serve.start import say
 
 ROOT = Path(__file__).parents[2]
 

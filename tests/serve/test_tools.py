@@ -1,8 +1,10 @@
 """The tools of an agent, called by the client of the package mcp: in the process, over stdio, over HTTP."""
 
 import asyncio
+import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,35 +40,51 @@ def called(where: Any, name: str, /, **arguments: Any) -> Any:
     return asyncio.run(call())
 
 
+def found(result: Any) -> Any:
+    """The content of a result, which is sent once, as text, without what is not there."""
+    assert not result.is_error, result.content[0].text
+    assert result.structured_content is None
+    (content,) = result.content
+    body = json.loads(content.text)
+    assert content.text == json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    assert "null" not in content.text
+    return body
+
+
 def test_what_is_listed(serving: Serving) -> None:
     async def listed() -> Any:
         async with Client(tool_server(serving)) as client:
             return client.instructions, (await client.list_tools()).tools
 
     instructions, tools = asyncio.run(listed())
-    assert "generative" in instructions
-    assert "hostile (5 passages)" in instructions
+    assert "Retrievers: generative, hops, hostile." in instructions
     assert [tool.name for tool in tools] == ["search", "hops", "passages"]
     for tool in tools:
         assert tool.description
         assert tool.annotations.read_only_hint
-        assert tool.output_schema["properties"]
+        assert tool.output_schema is None
+        assert tool.input_schema["additionalProperties"] is False
         assert all(field["description"] for field in tool.input_schema["properties"].values())
 
 
 def test_search_is_that_of_the_retriever(serving: Serving, kinds: Path) -> None:
     result = called(tool_server(serving), "search", query="is the otter calm ?", k=3)
     alone = load(kinds / "generative", device="cpu").search("is the otter calm ?", 3)
-    assert [hit["id"] for hit in result.structured_content["hits"]] == [hit.id for hit in alone]
-    assert result.structured_content["hits"][0]["text"] == alone[0].text
-    assert not result.is_error
+    assert [hit["id"] for hit in found(result)["hits"]] == [hit.id for hit in alone]
+    assert found(result)["hits"][0]["text"] == alone[0].text
+
+
+def test_search_takes_the_ids_that_are_allowed(serving: Serving, kinds: Path) -> None:
+    second = load(kinds / "generative", device="cpu").search("is the otter calm ?", 3)[1].id
+    result = called(tool_server(serving), "search", query="is the otter calm ?", allow=[second])
+    assert [hit["id"] for hit in found(result)["hits"]] == [second]
 
 
 def test_search_shows_metadata_where_it_is_asked_for(serving: Serving) -> None:
     asked = {"query": "alert", "retriever": "hostile", "k": 1}
-    (plain,) = called(tool_server(serving), "search", **asked).structured_content["hits"]
-    (whole,) = called(tool_server(serving), "search", **asked, metadata=True).structured_content["hits"]
-    assert plain["metadata"] is None
+    (plain,) = found(called(tool_server(serving), "search", **asked))["hits"]
+    (whole,) = found(called(tool_server(serving), "search", **asked, metadata=True))["hits"]
+    assert set(plain) == {"id", "score", "title", "text"}
     assert whole == plain | {"metadata": whole["metadata"]}
     assert set(whole["metadata"]) == {"year"}
 
@@ -74,10 +92,17 @@ def test_search_shows_metadata_where_it_is_asked_for(serving: Serving) -> None:
 def test_hops_are_those_of_the_stream(serving: Serving, kinds: Path) -> None:
     result = called(tool_server(serving), "hops", query="is the otter calm ?", retriever="hops")
     streamed = list(load(kinds / "hops", device="cpu").stream("is the otter calm ?"))
-    hops = result.structured_content["hops"]
+    hops = found(result)["hops"]
     assert [hop["chain"] for hop in hops] == [[hit.id for hit in hop.chain] for hop in streamed]
-    fixed = called(tool_server(serving), "hops", query="is the otter calm ?", steps="fixed", max=2)
-    assert len(fixed.structured_content["hops"]) <= 2
+
+
+@pytest.mark.parametrize("retriever", ["generative", "hops"])
+@pytest.mark.parametrize("steps", [None, "fixed", "ranked"])
+@pytest.mark.parametrize("most", [1, 2])
+def test_hops_heed_their_largest_number(serving: Serving, retriever: str, steps: str, most: int) -> None:
+    how = {"max": most} if steps is None else {"steps": steps, "max": most}
+    result = called(tool_server(serving), "hops", query="is the otter calm ?", retriever=retriever, **how)
+    assert [hop["number"] for hop in found(result)["hops"]] == list(range(1, most + 1))
 
 
 def test_passages_by_any_id(serving: Serving) -> None:
@@ -85,8 +110,16 @@ def test_passages_by_any_id(serving: Serving) -> None:
 
     ids = [passage.id for passage in HOSTILE]
     result = called(tool_server(serving), "passages", ids=ids, retriever="hostile")
-    texts = [(one["id"], one["text"]) for one in result.structured_content["passages"]]
+    texts = [(one["id"], one["text"]) for one in found(result)["passages"]]
     assert texts == [(passage.id, passage.text) for passage in HOSTILE]
+    assert "unknown" not in found(result)
+
+
+def test_passages_that_are_there_are_shown_and_the_others_are_named(serving: Serving) -> None:
+    ids = ["nowhere", "two\nlines", "x" * 200, "a/b?c#d%20e"]
+    body = found(called(tool_server(serving), "passages", ids=ids, retriever="hostile"))
+    assert [one["id"] for one in body["passages"]] == [ids[1], ids[3]]
+    assert body["unknown"] == ["nowhere", "x" * 100]
 
 
 @pytest.mark.parametrize(
@@ -101,12 +134,22 @@ def test_passages_by_any_id(serving: Serving) -> None:
         ("search", {"query": "x", "where": "(("}, "filter, column 3"),
         ("search", {"query": "x" * 4001}, "4,000"),
         ("hops", {"query": "x", "steps": "fixed", "max": 9}, "max is at most 8"),
-        ("hops", {"query": "x", "steps": "ranked"}, 'one of fixed, dynamic, or null, got "ranked".'),
+        ("hops", {"query": "x", "steps": "many"}, 'single, fixed, dynamic, ranked, or null, got "many".'),
+        ("hops", {"query": "x", "max": 9}, "max is at most 8"),
+        ("hops", {"query": "x", "steps": "single", "max": 2}, "max: a single step has no hops"),
+        ("hops", {"query": "x", "maximum": 1}, "maximum: there is no such field (did you mean max?)"),
+        ("search", {"query": "x", "filter": "y>1"}, "filter: there is no such field; there are retriever, w"),
+        ("search", {"query": "x", "top_k": 1}, "top_k: there is no such field (did you mean k?); there are"),
+        ("search", {"query": "x", "Where": "y>1"}, "Where: there is no such field (did you mean where?)"),
+        ("search", {"query": "x", "k": "3"}, 'k: expected a whole number of at least 1, got "3".'),
+        ("search", {"query": "x", "k": True}, "k: expected a whole number of at least 1, got true."),
+        ("passages", {"ids": ["a"], "retreiver": "b"}, "retreiver: there is no such field (did you mean ret"),
+        ("passages", {"ids": ["nowhere", "never"]}, "'nowhere', 'never': the corpus of generative has no"),
         ("hops", {"query": "x", "steps": "dynamic", "retriever": "hostile"}, 'choose steps "fixed", or'),
         ("passages", {"ids": []}, "ids: expected a list of at least 1 text, got an empty list."),
         ("passages", {"ids": ["nowhere"]}, "'nowhere': the corpus of generative has no passage of this id"),
         ("passages", {"ids": ["a"] * 101}, "ids: the number of ids is at most 100"),
-        ("magic", {}, "Unknown tool"),
+        ("magic", {}, "there is no tool of this name; there are search, hops, passages."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called(serving: Serving, tool: str, arguments: Any, said: str) -> None:
@@ -154,7 +197,7 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
 
     names, result = asyncio.run(call())
     assert names == ["search", "hops", "passages"]
-    assert result.structured_content["hits"]
+    assert found(result)["hits"]
     assert not [message for message in heard if isinstance(message, Exception)]
     log.seek(0)
     said = log.read().splitlines()  # nothing failed, and nothing of the client is logged
@@ -163,15 +206,79 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
     assert said[3:] == ["Ready: an agent may ask"]
 
 
+STDIO = """
+import sys
+from grls.serve import serving
+opened = serving.open_serving
+def {how}
+serving.open_serving = late
+from grls.cli import main
+sys.exit(main())
+"""
+
+
+def answers(folder: Path, how: str) -> tuple[list[Any], int, str]:
+    """What a server says to `initialize` and to a search, how it ends, and its log."""
+    from subprocess import PIPE, Popen
+
+    environment = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", STDIO.format(how=how), "serve", str(folder), "--mcp", "stdio"]
+    client = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    calls = [("initialize", client), ("tools/call", {"name": "search", "arguments": {"query": "alert"}})]
+    said = []
+    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, text=True) as server:
+        for number, (method, params) in enumerate(calls):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            print(json.dumps(message), file=server.stdin, flush=True)
+            assert server.stdout is not None
+            said.append((json.loads(server.stdout.readline())["result"], time.monotonic()))
+        _, log = server.communicate()
+    return said, server.returncode, log
+
+
+def test_the_client_is_answered_while_retrievers_are_opened(tmp_path: Path) -> None:
+    how = "late(*given, **named):\n import time\n time.sleep(3)\n return opened(*given, **named)"
+    ((first, early), (second, late)), code, log = answers(hostile_folder(tmp_path / "one"), how)
+    assert first["serverInfo"]["name"] == "grls"
+    assert json.loads(second["content"][0]["text"])["hits"]
+    assert late - early >= 3
+    assert (code, "Ready: an agent may ask" in log) == (0, True)
+
+
+def test_a_folder_that_cannot_be_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What can be seen at once ends the server; what is seen later is said to the agent, and in the log."""
+    assert main(["serve", str(tmp_path), "--mcp", "stdio"]) == 1
+    assert "no retriever here" in capsys.readouterr().err
+    folder = hostile_folder(tmp_path / "one")
+    (folder / "corpus.jsonl").write_text("damaged")
+    how = "late(*given, **named):\n return opened(*given, **named)"
+    (_, (result, _)), code, log = answers(folder, how)
+    assert result["isError"]
+    assert result["content"][0]["text"].startswith("the retrievers cannot be opened: ")
+    assert code == 1
+    assert "error: " in log
+
+
 def test_over_http(serving: Serving, tmp_path: Path) -> None:
     import httpx
 
     (tmp_path / "keys").write_text("a key of enough characters\n")
     own = serving_of({"hostile": hostile_folder(tmp_path / "one")})
     with behind_socket(own, tools=True) as address:
-        result = called(f"{address}/mcp", "search", query="alert")
-        assert result.structured_content["hits"]
+        assert found(called(f"{address}/mcp", "search", query="alert"))["hits"]
+        refused = called(f"{address}/mcp", "search", query="alert", filter="year>2001")
+        assert "filter: there is no such field" in refused.content[0].text
         assert httpx.get(f"{address}/metrics").text.count('route="/mcp"')
+        call = {"name": "search", "arguments": {"query": "alert", "k": float("nan")}}
+        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        said = httpx.post(f"{address}/mcp", content=content, headers=headers).json()["result"]
+        assert said["isError"]
+        assert "k: expected a whole number of at least 1, got NaN." in said["content"][0]["text"]
     own = serving_of({"hostile": tmp_path / "one"})
     with behind_socket(own, AccessOptions(keys=str(tmp_path / "keys")), tools=True) as address:
         assert httpx.post(f"{address}/mcp", json={}).status_code == 401

@@ -1,9 +1,9 @@
 """Demonstrate-search-predict (arXiv 2212.14024) on DSPy, its authors' successor of DSP.
 
-``programs`` holds the three programs of the paper, ``baselines`` its baselines, ``branch`` runs several
-pipelines and takes their majority. ``retrieval`` wraps a retriever as a DSPy module, ``lm`` a language model
-(``heard`` records its calls, ``gather`` batches the calls of several threads). ``lines`` is the paper's
-template, ``patience`` asks again when an endpoint fails. ``demonstrate`` makes demonstrations, ``build``
+``programs`` holds the three programs of the paper and its branches, ``baselines`` its baselines.
+``retrieval`` wraps a retriever as a DSPy module, ``lm`` a language model (``gather`` batches the calls of
+several threads). ``lines`` is the paper's template, ``patience`` records every call and asks again when an
+endpoint fails. ``demonstrate`` makes demonstrations, ``build``
 makes programs by name, ``run`` answers queries (``answering`` the questions of a data set), ``options``
 holds the options, and ``trace`` records the steps of a program. ``needed`` imports DSPy, which is an extra.
 """

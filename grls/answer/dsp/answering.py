@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from grls.answer.direct import WrittenAnswer
 from grls.answer.dsp import build, run
-from grls.answer.dsp.branch import Branch
 from grls.answer.dsp.demonstrate import dspy_examples, hushed, inputs_of
 from grls.answer.dsp.options import ProgramName, ProgramOptions
+from grls.answer.dsp.programs import Branch
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
 from grls.answer.questions import Questions
@@ -74,15 +74,15 @@ def named_program(
         "chat": calls.chat,
         "max_new_tokens": new_tokens,
     }
+    options = {name: value for name, value in asdict(dsp).items() if name != "calls"}
+    options["written_queries"] = options.pop("queries")  # `queries` is the fingerprint of the questions
     settings = {
         "program": program, "model": model if calls.is_remote(model) else Path(model).name, **asked,
-        **retrieval_settings(retriever, opened), "k": k, "rounds": dsp.rounds, "queries": dsp.queries,
-        "branches": dsp.branches, "temperature": dsp.temperature,
-        "demonstrations": asdict(dsp.demonstrations),
+        **retrieval_settings(retriever, opened), "k": k, **options,
     }  # fmt: skip
     if named.weights is not None:
         settings["weights"] = named.weights
-    built = build.program_named(program, retrieval, dsp.rounds, dsp.queries, dsp.temperature)
+    built = build.program_named(program, retrieval, dsp)
     return NamedProgram(built, named.lm, build.adapter_named(template, calls.attempts, calls.wait), settings)
 
 
@@ -94,16 +94,16 @@ def answer_questions(
     Returns:
         The record of each query, and the seconds of all together.
     """
+    branched = Branch(made.program, dsp.branches, dsp.temperature, dsp.vote)  # refuses what cannot work
     taught, shown = _examples(questions, program, dsp)
     settings = {**made.settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
     file = GrowingFile(f"{output}.trace.jsonl", settings)
     run.refuse_other(file, [query.id for query in questions.every])
     how, threads = dsp.demonstrations, dsp.calls.threads
     with run.settings(made.lm, made.adapter):
-        ready = build.demonstrated(
-            made.program, how.how, shown, how.count, threads, f"{output}.program.json", settings
+        branched.program = build.demonstrated(
+            made.program, how, shown, threads, f"{output}.program.json", settings
         )
-    branched = Branch(ready, dsp.branches, dsp.temperature)
     inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.asked}
     quietly = hushed() if how.how == "nearest" else nullcontext()
     with Progress(len(inputs), program, "queries") as bar, quietly:
@@ -121,11 +121,12 @@ def _examples(questions: Questions, program: ProgramName, dsp: ProgramOptions) -
     return taught, dspy_examples(taught, program == "conversational")
 
 
-def fused_mode(program: ProgramName, queries: int, opened: Retriever | None) -> str:
+def fused_mode(program: ProgramName, dsp: ProgramOptions, opened: Retriever | None) -> str:
     """What the scores of the ranking mean."""
     if program in ("multihop", "self-ask"):
         return "interleave"
-    fused = (program == "openqa" and queries > 0) or (program == "conversational" and queries > 1)
+    queries = dsp.queries + (program == "openqa" or dsp.fuse_question)
+    fused = program in ("openqa", "conversational") and queries > 1
     return "comb_sum" if fused else "none" if opened is None else score_mode_of(opened)
 
 

@@ -12,7 +12,7 @@ from grls.answer.dsp.demonstrate import demonstrate
 from grls.answer.dsp.lines import LinesAdapter
 from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
 from grls.answer.dsp.needed import dspy
-from grls.answer.dsp.options import API, CallOptions, How
+from grls.answer.dsp.options import API, CallOptions, DemonstrationOptions, ProgramOptions
 from grls.answer.dsp.patience import Patience
 from grls.answer.dsp.programs import Conversational, MultiHop, OpenQA
 from grls.answer.dsp.retrieval import Retrieval
@@ -23,8 +23,8 @@ from grls.models.load.language import load_language_model, weights_fingerprint
 log = logging.getLogger(__name__)
 
 
-def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: int, temperature: float) -> Any:
-    """A program or a baseline.
+def program_named(name: str, retrieval: Retrieval | None, dsp: ProgramOptions) -> Any:
+    """A program or a baseline, to be run once.
 
     Raises:
         ConfigError: The program needs a retriever, or the name is unknown.
@@ -36,13 +36,13 @@ def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: in
     if name == "retrieve-then-read":
         return RetrieveThenRead(retrieval)
     if name == "self-ask":
-        return SelfAsk(retrieval, hops)
+        return SelfAsk(retrieval, dsp.rounds)
     if name == "openqa":
-        return OpenQA(retrieval, queries, temperature)
+        return OpenQA(retrieval, dsp.queries, dsp.temperature)
     if name == "multihop":
-        return MultiHop(retrieval, hops, queries, temperature)
+        return MultiHop(retrieval, dsp.rounds, dsp.queries, dsp.temperature, dsp.summary, dsp.passages)
     if name == "conversational":
-        return Conversational(retrieval, queries, temperature)
+        return Conversational(retrieval, dsp.queries, dsp.temperature, dsp.fuse_question)
     raise ConfigError(f"unknown program {name!r}.")
 
 
@@ -81,9 +81,8 @@ def adapter_named(template: str, attempts: int, wait: float) -> Patience:
 
 def demonstrated(
     program: Any,
-    how: How,
+    options: DemonstrationOptions,
     train: Sequence[Any],
-    demos: int,
     threads: int,
     file: str | Path,
     made: Mapping[str, Any],
@@ -94,9 +93,8 @@ def demonstrated(
 
     Args:
         program: The program.
-        how: How to make demonstrations.
+        options: How to make demonstrations.
         train: Examples to make demonstrations of.
-        demos: Number of demonstrations.
         threads: Examples tried at the same time.
         file: The file of the demonstrations.
         made: Everything that demonstrations depend on, as JSON values; a file with other settings is refused.
@@ -106,8 +104,8 @@ def demonstrated(
         MismatchError: The demonstrations of the file were made with other settings.
     """
     path = Path(file)
-    if how in ("none", "nearest"):
-        return demonstrate(program, how, train, demos)
+    if options.how in ("none", "nearest"):
+        return demonstrate(program, options, train)
     if path.is_file():
         try:
             kept = read_json(path)
@@ -122,7 +120,7 @@ def demonstrated(
                 f"these are no demonstrations of this program ({error!r}); remove the file.", path
             ) from None
         return program
-    taught = demonstrate(program, how, train, demos, threads=threads)
+    taught = demonstrate(program, options, train, threads=threads)
     if not any(predictor.demos for predictor in taught.predictors()):
         log.warning(
             "no demonstration could be made of %d examples: the program answers none correctly.", len(train)

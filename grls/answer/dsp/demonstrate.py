@@ -1,26 +1,27 @@
 """Demonstrations for a program: DSPy's optimizers with our queries and our measure.
 
-An example counts as correct if its answer is an accepted one (exact match, as ``grls evaluate`` counts it);
-an example with gold passages only counts as correct if all of them are retrieved. The output that DSPy
-prints is hidden. The module does not know the programs.
+What counts as a correctly answered example says :func:`right`. The output that DSPy prints is hidden. The
+module does not know the programs.
 """
 
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.answer.dsp.needed import dspy
-from grls.answer.dsp.options import How
+from grls.answer.dsp.options import DemonstrationOptions, How, Keep
+from grls.data.dataset import turns_of
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError
-from grls.evaluation.metrics.answer_f1 import answer_scores
+from grls.evaluation.metrics.answer_f1 import answer_scores, share_within
+from grls.evaluation.metrics.answer_recall import contains_answer
 
 
 def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
@@ -44,67 +45,77 @@ def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
 
 
 def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
-    """The inputs of a program: the question and, if asked for, the conversation before it.
-
-    ``metadata.history`` of a query is a list of turns, each a string or a list of strings (a question and its
-    reply); a query without it has no history.
+    """The inputs of a program: the question and, if asked for, the conversation before it, a text a line.
 
     Raises:
-        DataError: ``metadata.history`` is no such list.
+        DataError: ``metadata.history`` is no list of turns (:func:`grls.data.dataset.turns_of`).
     """
     if not history:
         return {"question": query.text}
-    turns = json.loads(query.metadata).get("history", [])
-    said = (
-        [[turn] if isinstance(turn, str) else turn for turn in turns] if isinstance(turns, list) else [None]
-    )
-    if not all(isinstance(turn, list) and all(isinstance(text, str) for text in turn) for turn in said):
-        raise DataError(
-            f"metadata.history of the query {query.id!r} is no list of turns; expected strings, or lists of "
-            "them."
-        )
-    lines = [" ".join(text.split()) for turn in said if turn for text in turn]
-    return {"question": query.text, "history": "\n".join(lines)}
+    return {"question": query.text, "history": "\n".join(text for turn in turns_of(query) for text in turn)}
 
 
-def right(example: Any, prediction: Any, trace: Any = None) -> bool:
-    """Whether an example is answered correctly; see the module."""
-    if example.answers:
-        return answer_scores(str(prediction.answer), example.answers)[0] == 1
-    return set(example.evidence) <= {one.id for one in prediction.found}
+OVERLAP_F1 = 0.75
+OVERLAP_PRECISION = 0.8
+
+
+def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer") -> bool:
+    """Whether an example is answered correctly.
+
+    An example with gold passages only is answered correctly if all of them are retrieved.
+
+    Args:
+        example: The example.
+        prediction: The program's prediction.
+        trace: Unused; DSPy's optimizers pass it.
+        keep: ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
+            ``passage``: and a passage that was read has an accepted answer (``answer_match`` and
+            ``passage_match`` of arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of
+            at least 0.75 with an accepted one, and a passage that was read has at least 0.8 of the words of
+            an accepted one (its conversations).
+    """
+    if not example.answers:
+        return set(example.evidence) <= {one.id for one in prediction.found}
+    exact, f1 = answer_scores(str(prediction.answer), example.answers)
+    texts = [one.text for one in prediction.read]
+    if keep == "overlap":
+        pairs = ((answer, text) for answer in example.answers for text in texts)
+        return f1 >= OVERLAP_F1 and any(share_within(*pair) >= OVERLAP_PRECISION for pair in pairs)
+    return exact == 1 and (keep == "answer" or any(contains_answer(text, example.answers) for text in texts))
 
 
 def demonstrate(
-    program: Any, how: How, train: Sequence[Any], demos: int = 3, candidates: int = 4, threads: int = 1
+    program: Any, options: DemonstrationOptions, train: Sequence[Any], candidates: int = 4, threads: int = 1
 ) -> Any:
     """A copy of a program with demonstrations.
 
     Args:
         program: The program.
-        how: How to make demonstrations.
+        options: How to make demonstrations.
         train: DSPy examples (:func:`dspy_examples`). ``search`` holds out every second one to compare sets.
-        demos: Demonstrations of each predictor.
         candidates: Random bootstrapped sets to choose from (``search``), beside one set in the order of the
             examples, the labeled examples, and no demonstrations.
         threads: Held-out examples answered at the same time (``search``).
 
     Raises:
-        ConfigError: ``demos`` is below 1, there are too few examples to hold some out, no example has an
-            answer to show, or the model failed for all of them.
+        ConfigError: There are too few examples to hold some out, no example has an answer to show, or the
+            model failed for all of them.
     """
+    how, demos = options.how, options.count
     if how == "none":
         return program
-    if demos < 1 or (how == "search" and (len(train) < 2 or candidates < 1)):
+    if how == "search" and (len(train) < 2 or candidates < 1):
         raise ConfigError(
-            "expected at least 1 demonstration and, to search, 1 candidate and 2 examples; got "
-            f"{demos}, {candidates} and {len(train)}."
+            f"expected at least 1 candidate and 2 examples to search, got {candidates} and {len(train)}."
         )
     if how == "labeled":
         labeled = [example for example in train if example.answers]
         if not labeled:
             raise ConfigError("no example has an answer to show; choose bootstrapped demonstrations.")
         return dspy.LabeledFewShot(k=demos).compile(program, trainset=labeled, sample=False)
-    settings = {"metric": right, "max_bootstrapped_demos": demos, "max_labeled_demos": 0}
+    shown = demos + options.labeled if options.labeled else 0
+    metric = partial(right, keep=options.keep)
+    settings = {"metric": metric, "max_bootstrapped_demos": demos, "max_labeled_demos": shown}
     if how == "nearest":
         near = min(4 * demos, len(train))
         return dspy.KNNFewShot(near, list(train), vectors(train), **settings, max_errors=near + 1).compile(
@@ -124,7 +135,8 @@ def _compiled(
 ) -> Any:
     if how == "bootstrap":
         return dspy.BootstrapFewShot(**settings, max_errors=len(train)).compile(program, trainset=train)
-    settings |= {"max_labeled_demos": settings["max_bootstrapped_demos"]}  # for the set of labeled examples
+    least = settings["max_bootstrapped_demos"]  # for the set of labeled examples
+    settings |= {"max_labeled_demos": max(least, settings["max_labeled_demos"])}
     search = dspy.BootstrapFewShotWithRandomSearch(
         **settings,
         num_candidate_programs=candidates,

@@ -27,13 +27,15 @@ class _Job(NamedTuple):
     stops: tuple[str, ...]
     limit: int
     draw: Sampling | None
+    scored: bool
 
 
 class LocalEngine:
     """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
 
     Temperature 0, or no temperature, is greedy. At any other temperature, the draw depends on the prompt and
-    the request's seed, not on the rest of the batch.
+    the request's seed, not on the rest of the batch. A request for log-probabilities gets those of the tokens
+    that were written, without alternatives.
 
     Args:
         model: A causal model or an encoder-decoder.
@@ -77,7 +79,12 @@ class LocalEngine:
         draw = None
         if config.temperature:
             draw = Sampling(config.temperature, _seed(prompt, config.seed or 0))
-        written = self._write(_Job(prompt, tuple(config.stop), limit, draw))
+        written = self._write(_Job(prompt, tuple(config.stop), limit, draw, config.logprobs is not None))
+        names = self.tokenizer.convert_ids_to_tokens([token for token, _ in written.scored])
+        scores = tuple(
+            dspy.lm15.TokenLogprob(name, value, token_id=token)
+            for name, (token, value) in zip(names, written.scored, strict=True)
+        )
         return dspy.lm15.Response(
             id=None,
             model=request.model,
@@ -88,6 +95,7 @@ class LocalEngine:
                 output_tokens=written.tokens,
                 total_tokens=len(prompt) + written.tokens,
             ),
+            logprobs=scores or None,
         )
 
     def stream(self, request: Any) -> Iterator[Any]:
@@ -115,13 +123,14 @@ class LocalEngine:
         return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)
 
     def _batch(self, jobs: Sequence[_Job]) -> list[Continuation]:
-        """Write for several requests; requests with the same stops and limit share a batch."""
+        """Write for several requests; those with the same stops, limit and wish for scores share a batch."""
         continuations: dict[int, Continuation] = {}
-        for kind in dict.fromkeys((job.stops, job.limit) for job in jobs):
-            places = [place for place, job in enumerate(jobs) if (job.stops, job.limit) == kind]
+        for kind in dict.fromkeys((job.stops, job.limit, job.scored) for job in jobs):
+            places = [n for n, job in enumerate(jobs) if (job.stops, job.limit, job.scored) == kind]
             group = [jobs[place] for place in places]
-            written = self._writer(*kind).write(
-                [job.prompt for job in group], draws=[job.draw for job in group]
+            stops, limit, scored = kind
+            written = self._writer(stops, limit).write(
+                [job.prompt for job in group], draws=[job.draw for job in group], scored=scored
             )
             continuations |= zip(places, written, strict=True)
         return [continuations[place] for place in range(len(jobs))]

@@ -12,6 +12,10 @@ How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
 """``labeled``: questions and answers as they are; ``bootstrap``: the steps of examples that the program
 answers correctly; ``nearest``: the same, for each query from the examples most like it; ``search``: the best
 of several bootstrapped sets on held-out examples."""
+Keep = Literal["answer", "passage", "overlap"]
+"""Which examples count as answered correctly; see :class:`DemonstrationOptions`."""
+Summary = Literal["first", "likeliest"]
+Vote = Literal["majority", "choice"]
 Template = Literal["lines", "chat"]
 
 API = "api:"
@@ -38,6 +42,13 @@ class DemonstrationOptions:
         split: Split to take demonstrations from.
         count: Number of demonstrations.
         examples: Queries of that split to try: the first ones with an answer or evidence.
+        keep: Which examples count as answered correctly. answer: the answer is an accepted one; passage: and
+            a passage that was read has an accepted answer (the paper's test for open questions); overlap: the
+            answer has an F1 of at least 0.75 with an accepted one, and a passage that was read has at least
+            0.8 of the words of an accepted one (the paper's test for conversations). An example without
+            accepted answers counts if all its evidence was retrieved.
+        labeled: Most further examples that are shown as question and answer, without steps; they fill up what
+            count and labeled make together (bootstrap, nearest and search).
 
     Raises:
         ConfigError: A count is below 1.
@@ -47,9 +58,13 @@ class DemonstrationOptions:
     split: str = "train"
     count: int = 3
     examples: int = 50
+    keep: Keep = "answer"
+    labeled: int = 0
 
     def __post_init__(self) -> None:
         _check("dsp.demonstrations", count=self.count, examples=self.examples)
+        if self.labeled < 0:
+            raise ConfigError(f"--dsp.demonstrations.labeled must be at least 0, got {self.labeled}.")
 
 
 @dataclass(frozen=True)
@@ -108,22 +123,39 @@ class ProgramOptions:
             queries are drawn at a temperature, and their rankings are fused.
         branches: Runs of the program at a temperature; the commonest answer wins.
         temperature: Temperature of several queries and of branches.
+        summary: Which summary a hop keeps if several queries are drawn, each with one (multihop): the first,
+            or the likeliest, whose tokens have the highest average log-probability, as in the paper. For that
+            the language model has to give log-probabilities.
+        passages: Most passages of all hops together that the answer is written from, the best of each hop in
+            turn (multihop; the paper: 5); null: those of the last hop.
+        fuse_question: Also retrieve for the question as it stands, and fuse that with what its rewrites find
+            (conversational), as in the paper.
+        vote: How the answer of several branches is found. majority: the commonest one; choice: the model
+            chooses among the four commonest ones, from passages that are retrieved for the question with each
+            of them.
         demonstrations: Demonstrations before a question.
         calls: How the language model is called.
 
     Raises:
-        ConfigError: A count is below 1.
+        ConfigError: A count is below 1, or there are no branches to choose from.
     """
 
     rounds: int = 2
     queries: int = 1
     branches: int = 1
     temperature: float = 0.7
+    summary: Summary = "first"
+    passages: int | None = None
+    fuse_question: bool = False
+    vote: Vote = "majority"
     demonstrations: DemonstrationOptions = DemonstrationOptions()
     calls: CallOptions = CallOptions()
 
     def __post_init__(self) -> None:
-        _check("dsp", rounds=self.rounds, branches=self.branches)
+        most = {} if self.passages is None else {"passages": self.passages}
+        _check("dsp", rounds=self.rounds, branches=self.branches, **most)
+        if self.vote == "choice" and self.branches < 2:
+            raise ConfigError("--dsp.vote choice chooses among the answers of branches: set --dsp.branches.")
 
 
 USUAL_PROGRAM = ProgramOptions()

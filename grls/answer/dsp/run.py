@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from time import perf_counter
 from typing import Any
 
-from grls.answer.dsp.heard import error_line
 from grls.answer.dsp.needed import dspy
+from grls.answer.dsp.patience import error_line
 from grls.answer.dsp.retrieval import RetrievedPassage
 from grls.answer.dsp.trace import recorded_calls
 from grls.data.types import Hit

@@ -18,9 +18,9 @@ class ProgramTrace:
     """The steps of one query, in order.
 
     Attributes:
-        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``stop``.
-            A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or ``failed``
-            (why), and all ``calls`` of the model; see :class:`~grls.answer.dsp.heard.Heard`.
+        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``,
+            ``stop``. A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or
+            ``failed`` (why), and all ``calls`` of the model; see :class:`~grls.answer.dsp.patience.Heard`.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)

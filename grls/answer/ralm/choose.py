@@ -58,7 +58,10 @@ class ZeroShot:
     """A language model as judge: the document under which the end of the prefix is most likely (equation 6).
 
     The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
-    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``.
+    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. All candidates of a stride
+    are judged by the same tokens. If a window leaves fewer than s' tokens beside the longest candidate, these
+    are fewer than in equation 6; the paper's window (1,024 tokens, documents of at most 256) never does. A
+    longer candidate has less of the text before them, since the window is cut for the stride to come.
 
     Args:
         scorer: Scores under the judge: the language model itself, or a smaller one with the same tokenizer.
@@ -78,7 +81,6 @@ class ZeroShot:
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
         """The candidates by the likelihood of the end of the prefix."""
-        # All candidates of a stride are judged by the same tokens: those that fit beside the longest one.
         starts = [
             max(self.scorer.start((number,), stride.last) for number in numbers)
             for stride, numbers in zip(strides, candidates, strict=True)

@@ -15,8 +15,8 @@ from grls.answer.ralm.choose import Oracle
 from grls.answer.ralm.reader import InContextRalm
 from grls.answer.ralm.strides import Stride
 from grls.errors import ConfigError
+from grls.io.turns import turn
 from grls.models.load.language import end_tokens
-from grls.models.turns import turn
 
 
 class RalmContinuation(NamedTuple):

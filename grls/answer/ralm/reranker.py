@@ -22,6 +22,7 @@ from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.io.jsonl import read_jsonl
+from grls.models.base import once_each
 from grls.models.cross_encoder import TRAINED
 from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
@@ -120,8 +121,8 @@ class Reranker:
             config = open_config(source, num_labels=1)
             tokenizer = open_tokenizer(source)
             model = open_model(
-                AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config,
-                dtype=torch.float32,
+                AutoModelForSequenceClassification, source, tokenizer, new_head=not trained, pooler=True,
+                config=config, dtype=torch.float32,
             )  # fmt: skip
         stored = getattr(model.config, TRAINED, None) or {}
         if trained and "evidence_words" in stored:
@@ -172,14 +173,15 @@ class Reranker:
     def scores(self, prefixes: Sequence[str], documents: Sequence[str]) -> np.ndarray:
         """``f(x, d)`` of any number of pairs, similar lengths together."""
         self.model.eval()
-        scores = np.empty(len(prefixes))
-        order = np.argsort([len(document) for document in documents], kind="stable")
+        pairs, numbers = once_each(list(zip(prefixes, documents, strict=True)))
+        scores = np.empty(len(pairs))
+        order = np.argsort([len(document) for _, document in pairs], kind="stable")
         for n in range(0, len(order), _BATCH):
             places = order[n : n + _BATCH]
-            values = self.logits([prefixes[i] for i in places], [documents[i] for i in places])
+            values = self.logits([pairs[i][0] for i in places], [pairs[i][1] for i in places])
             refuse_nan_logits(values)
             scores[places] = values.cpu().numpy()
-        return scores
+        return scores[numbers]
 
 
 class Trained:

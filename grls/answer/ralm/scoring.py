@@ -122,8 +122,8 @@ class TextScorer:
             ValueError: A stretch begins at a token that has no token before it.
         """
         groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
-        for n, stretch in enumerate(wanted):
-            groups[stretch.documents, stretch.start].append(n)
+        for n, stretch in enumerate(wanted):  # equal documents are read once, so that ties stay ties
+            groups[tuple(self.before(stretch.documents)), stretch.start].append(n)
         laid = [self._lay(text, key, [wanted[n] for n in members]) for key, members in groups.items()]
         scores: list[Floats] = [np.empty(0)] * len(wanted)
         for members, values in zip(groups.values(), self._run(laid), strict=True):
@@ -134,9 +134,8 @@ class TextScorer:
     def _lay(
         self, text: Sequence[int], key: tuple[tuple[int, ...], int], members: Sequence[Wanted]
     ) -> _Sequence:
-        """One sequence for stretches with the same documents and start."""
-        documents, start = key
-        before = self.before(documents)
+        """One sequence for stretches with the same tokens before the text and the same start."""
+        before, start = key
         targets = sorted({t for stretch in members for t in range(stretch.first, stretch.last)})
         if not targets:
             return _Sequence([], [], [])

@@ -29,8 +29,8 @@ class WindowOptions:
         document_tokens: Most tokens of a document; a longer one is cut at its end.
         window: Most tokens that the model sees, w: documents, text, and the stride itself.
         cut: If the window is full, cut the text before a stride at multiples of this number of tokens. 1 as
-            in the paper: as much text as fits. With c > 1 a stride sees up to c - 1 tokens less, and strides
-            with the same document share its computation.
+            in the paper (section 3.1; ``configs/paper/ralm.yaml``): as much text as fits. With c > 1 a stride
+            sees up to c - 1 tokens less, and strides with the same document share its computation.
         bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
             does. They count in the window, and the first token of a text is then predicted as well.
 

@@ -24,12 +24,13 @@ from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.errors import ConfigError, MismatchError
+from grls.io.turns import turn
 from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
-from grls.models.load.language import check_vocabulary, end_tokens
+from grls.models.load.language import end_tokens
+from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.seq2seq.slots import plant
-from grls.models.turns import turn
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class Riches:
         self.tokenizer = tokenizer
         self.corpus = corpus
         self.keys = keys
-        self._analyzer = Analyzer.guessed(corpus.texts) if keys.origin.kind in SHARED else Analyzer("en")
+        self._analyzer = Analyzer.guessed(corpus) if keys.origin.kind in SHARED else Analyzer("en")
         self.prompt = prompt or Prompt()
         self.options = options or InterleaveOptions()
         belongs = (
@@ -204,7 +205,7 @@ class Riches:
 
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
         """The model as trees, and the inputs without the prefix that all share."""
-        check_vocabulary(self.model, self.tokenizer)
+        refuse_larger_tokenizer(self.model, self.tokenizer)
         if self.model.config.is_encoder_decoder:
             trees = plant(Seq2SeqGenerator(self.model))
             if trees is None:

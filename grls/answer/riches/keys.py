@@ -24,7 +24,7 @@ from grls.answer.riches.options import KeyKind
 from grls.data.codec import controls, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
-from grls.data.spelling import splitting
+from grls.data.spelling import encoded_texts
 from grls.data.types import Passage
 from grls.decode.interleave.markers import check_markers
 from grls.errors import ConfigError, DataError
@@ -239,10 +239,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str, str | None]]:
 def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:
     for first in range(0, len(texts), _BATCH):
         batch = [f" {text}" for text in texts[first : first + _BATCH]]
-        encoded = splitting(tokenizer)(
-            batch, add_special_tokens=False, split_special_tokens=True, verbose=False
-        )
-        for row in encoded["input_ids"]:
+        for row in encoded_texts(tokenizer, batch)["input_ids"]:
             yield np.array(row, dtype=np.int64)
 
 

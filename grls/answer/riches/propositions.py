@@ -28,10 +28,10 @@ from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
 from grls.data.types import Passage
 from grls.errors import ConfigError
+from grls.io.turns import turn
 from grls.models.cache_name import cache_argument
 from grls.models.load.language import end_tokens
 from grls.models.positions import positions_in
-from grls.models.turns import turn
 
 _TAIL = 8
 """Number of last tokens that are searched for the end of a line."""

@@ -38,7 +38,8 @@ def save_quotes(
     queries, corpus = questions.asked, questions.corpus
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
     mode = options.pop("mode")
-    info = questions.info("generator", title, mode, seconds, options)
+    whole = {**options, "k": None}  # as many quotes as were written: nothing was cut off
+    info = questions.info("generator", title, mode, seconds, whole)
     print(save_retrieved(output, queries, corpus, KeptResults(file, queries, _retrieved), info))
     answers = read_answers(f"{output}{ENDING}", texts=False)
     print(summary(score_answers(answers, queries, questions.qrels, corpus), seconds))

@@ -82,7 +82,7 @@ class Targets:
         self.thoughts = thoughts
         self.answer = answer
         self.markers = TextMarkers(tokenizer, *keys.markers)
-        self._analyzer = Analyzer.guessed(corpus.texts)
+        self._analyzer = Analyzer.guessed(corpus)
         self._barred = frozenset(self.markers.barred.tolist())
         self._written: dict[str, list[int]] = {}
         self._of_passage: dict[int, list[int]] = {}

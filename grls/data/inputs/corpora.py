@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.inputs.entries import EntryForm, InputEntry, entries_of, metadata_of
+from grls.data.inputs.entries import EntryForm, entries_of, metadata_of
 from grls.data.inputs.values import existing_path
 from grls.data.types import Passage
 from grls.errors import DataError
@@ -15,10 +16,11 @@ _FORM = EntryForm(
 )
 
 
-def corpus_of(passages: Any) -> Corpus:
+def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
     """A corpus from what a user has.
 
     Args:
+        source: The argument that it is, for error texts.
         passages: One of these:
 
             - a :class:`~grls.data.corpus.Corpus`;
@@ -40,18 +42,15 @@ def corpus_of(passages: Any) -> Corpus:
         if not len(passages):
             raise DataError("there is no passage; expected at least one.", passages.source)
         return passages
-    path = existing_path(passages)
+    path = existing_path(passages, source)
     if path is not None:
         return Corpus.read(path)
-    entries = entries_of(passages, _FORM)
+    form = replace(_FORM, source=source)
+    entries = entries_of(passages, form)
     for entry in entries:
-        _refuse_empty(entry)
-    metadata = [metadata_of(entry, _FORM, ("title",)) for entry in entries]
+        title = entry.fields.get("title", "")
+        if not entry.text.strip() and not (isinstance(title, str) and title.strip()):
+            raise DataError(f"{entry.place}: its text is empty; give it a text or leave it out.", source)
+    metadata = [metadata_of(entry, form, ("title",)) for entry in entries]
     made = [Passage(entry.id, entry.text, entry.fields.get("title", "")) for entry in entries]
-    return Corpus.from_passages(made, _FORM.source, metadata)
-
-
-def _refuse_empty(entry: InputEntry) -> None:
-    title = entry.fields.get("title", "")
-    if not entry.text.strip() and not (isinstance(title, str) and title.strip()):
-        raise DataError(f"{entry.place}: its text is empty; give it a text or leave it out.", _FORM.source)
+    return Corpus.from_passages(made, source, metadata)

@@ -77,7 +77,7 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
     file = _qrels_file(gold, queries)
     asked = queries_from(queries)
     if file is not None:
-        joined = _from_file(file, asked, existing_path(queries) is not None)
+        joined = _from_file(file, asked, existing_path(queries, "queries") is not None)
     else:
         joined = _joined(asked, _by_query(gold, asked), _NO_GOLD * (gold is None))
     refuse_unknown_gold(joined, [] if corpus is None else [corpus])
@@ -116,12 +116,12 @@ def refuse_unknown_gold(gold: Gold, corpora: Iterable[Corpus]) -> None:
 
 def _qrels_file(gold: Any, queries: Any) -> Path | None:
     """The qrels file that the gold names: a path, or a split of the data set folder of the queries."""
-    folder = existing_path(queries)
+    folder = existing_path(queries, "queries")
     if isinstance(gold, str) and folder is not None:
         split = folder / "qrels" / f"{gold}.tsv"
         if split.is_file():
             return split
-    file = existing_path(gold)
+    file = existing_path(gold, SOURCE)
     if file is None and isinstance(gold, str):
         there = sorted(one.stem for one in folder.glob("qrels/*.tsv")) if folder is not None else []
         hint = evidence_hint(folder) if folder is not None else ""

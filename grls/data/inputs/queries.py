@@ -11,8 +11,11 @@ from grls.data.types import Query
 from grls.errors import DataError
 from grls.io.jsonl import refuse_half_characters
 
+SOURCE = "queries"
+"""The name of queries from Python in errors."""
+
 _FORM = EntryForm(
-    Query, "query", "queries", ("_id", "id", "query_id", "query-id", "qid"), ("text", "query", "question")
+    Query, "query", SOURCE, ("_id", "id", "query_id", "query-id", "qid"), ("text", "query", "question")
 )
 
 
@@ -37,7 +40,7 @@ def queries_from(queries: Any) -> list[Query]:
         DataError: It is something else, or empty; a column is missing; an id is used twice; a query has no
             text, or a field has a wrong form.
     """
-    path = existing_path(queries)
+    path = existing_path(queries, SOURCE)
     if path is not None:
         return read_queries(path)
     return [_query(entry) for entry in entries_of(queries, _FORM)]

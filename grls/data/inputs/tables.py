@@ -32,21 +32,28 @@ def table_from(value: Any, source: str) -> DataTable | None:
     Raises:
         DataError: Two columns have one name.
     """
-    if hasattr(value, "columns") and hasattr(value, "to_dict") and hasattr(value, "index"):  # pandas
+    if not _is_table(value):
+        return None
+    if hasattr(value, "to_dict") and hasattr(value, "index"):  # pandas
         frame = value if value.index.names == [None] else value.reset_index()
         columns = [str(name) for name in frame.columns]
         _refuse_repeated(columns, source)
         return DataTable(columns, [dict(zip(columns, row, strict=True)) for row in _pandas_rows(frame)])
-    if hasattr(value, "columns") and hasattr(value, "to_dicts"):  # polars
+    if hasattr(value, "to_dicts"):  # polars
         return DataTable(list(value.columns), value.to_dicts())
-    if hasattr(value, "column_names") and not isinstance(value, Mapping):  # datasets, pyarrow
+    if hasattr(type(value), "column_names") and not isinstance(value, Mapping):  # datasets, pyarrow
         rows = value.to_pylist() if hasattr(value, "to_pylist") else [dict(row) for row in value]
         return DataTable(list(value.column_names or (rows[0] if rows else ())), rows)
     return None
 
 
 def list_from(value: Any) -> list[Any] | None:
-    """The values of a list, an array, or a column of a table; None if the value is something else."""
+    """The values of a list, an array, or a column of a table; None if the value is something else.
+
+    A data frame (which yields the names of its columns) and an open file (lines) are something else.
+    """
+    if _is_table(value) or hasattr(value, "readline"):
+        return None
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(value, method):
             values = getattr(value, method)()
@@ -72,7 +79,8 @@ def refuse_dict_of_tables(value: Any, source: str) -> None:
 
 
 def _is_table(value: Any) -> bool:
-    return hasattr(value, "column_names") or (hasattr(value, "columns") and hasattr(value, "to_dict"))
+    """Whether a value has columns. Its class is asked: a lazy frame of polars would run its query."""
+    return hasattr(type(value), "columns") or hasattr(type(value), "column_names")
 
 
 def column_of(columns: Collection[str], names: Collection[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,20 @@ _SHOWN = 60  # characters of a value in an error text
 
 def short_repr(value: Any) -> str:
     """A value in an error text, cut if it is long."""
-    text = repr(value)
+    try:
+        text = ascii(value) if isinstance(value, str) and not is_whole_text(value) else repr(value)
+    except Exception:  # whatever the class of the value does
+        text = object.__repr__(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def is_whole_text(text: str) -> bool:
+    """Whether a text is whole characters: half of a surrogate pair is in no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def name_list(names: Collection[Any], most: int = 8) -> str:
@@ -96,13 +109,23 @@ def id_list(value: Any, what: str, source: str) -> list[str]:
     return names
 
 
-def existing_path(value: Any) -> Path | None:
-    """The path that a value is: any ``Path``, or a text that names something on disk; None for all else."""
-    if isinstance(value, Path):
-        return value
-    if not isinstance(value, str) or not value:
+def existing_path(value: Any, source: str) -> Path | None:
+    """The path that a value is: any ``Path``, or a text that names something on disk; None for all else.
+
+    Args:
+        value: The value.
+        source: The name of what is read from it, for the error text.
+
+    Raises:
+        DataError: It is a ``Path`` that nothing on disk can have.
+    """
+    if not isinstance(value, str | os.PathLike) or value == "":
         return None
     try:
-        return Path(value) if Path(value).exists() else None
-    except (OSError, ValueError):  # too long for a name, or with a NUL
-        return None
+        path = Path(value)
+        there = path.exists()
+    except (OSError, ValueError, TypeError) as error:  # too long for a name, with a NUL, or bytes
+        if isinstance(value, str):
+            return None
+        raise DataError(f"{short_repr(value)} can be no path ({error}).", source) from None
+    return path if there or not isinstance(value, str) else None

@@ -17,6 +17,7 @@ from grls.data.codec import controls
 from grls.decode.interleave.characters import is_text, token_texts, within
 from grls.errors import ConfigError
 from grls.index.rows import Ints
+from grls.io.turns import turn
 
 OPENING, CLOSING = "«", "»"
 _BROKEN = "\ufffd"
@@ -115,11 +116,16 @@ def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
     Raises:
         ConfigError: The tokenizer cannot write the marker.
     """
-    alone: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
-    ids: list[int] = tokenizer(f"a {marker}", add_special_tokens=False)["input_ids"]
-    written = ids[len(alone) :]
-    if ids[: len(alone)] != alone or tokenizer.unk_token_id in written or not written:
-        written = tokenizer(marker, add_special_tokens=False)["input_ids"]
+    texts = ["a", f"a {marker}", marker]
+    with turn(tokenizer):
+        rows: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    alone, ids, written = rows
+    if (
+        ids[: len(alone)] == alone
+        and len(ids) > len(alone)
+        and tokenizer.unk_token_id not in ids[len(alone) :]
+    ):
+        written = ids[len(alone) :]
     if tokenizer.unk_token_id in written or tokenizer.decode(written).strip() != marker:
         raise ConfigError(
             f"the tokenizer cannot write the marker {marker!r}; choose another marker (the option markers)."

@@ -95,7 +95,7 @@ class Interleaver:
             inputs: Model inputs as token ids.
             k: Outputs per input, at most K.
             decided: Called between two steps with the number of inputs decided since the last call. Each step
-                takes the turn of the model (:mod:`grls.models.turns`) separately, so other threads may use
+                takes the turn of the model (:mod:`grls.io.turns`) separately, so other threads may use
                 the model during this call, unless the caller holds its turn.
 
         Returns:

@@ -3,5 +3,5 @@
 Each file states its convention. Rankings: ``sequence_recall``, ``complete_recall``, ``seen_unseen``,
 ``hits``, ``answer_recall``. Chains: ``set_f1``, ``path_match``, ``hop_hits``,
 ``exact_chain``, ``done_missing``, ``graph_success``. Both: ``known_number``. Answers:
-``answer_f1``, ``autoais``. Means and cut-offs of all: ``averages``.
+``answer_f1``, ``novel_f1``, ``autoais``. Means and cut-offs of all: ``averages``.
 """

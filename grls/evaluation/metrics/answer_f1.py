@@ -52,7 +52,8 @@ def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
         return 0.0, 0.0
     normalised = normalise_answer(answer)
     pairs = [
-        (float(normalised == other), _f1(normalised, other)) for other in map(normalise_answer, accepted)
+        (float(normalised == other), bag_f1(normalised.split(), other.split()))
+        for other in map(normalise_answer, accepted)
     ]
     return max(exact for exact, _ in pairs), max(f1 for _, f1 in pairs)
 
@@ -74,12 +75,25 @@ def answer_f1(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> dict
     return {"exact_match": mean(exact for exact, _ in scores), "f1": mean(f1 for _, f1 in scores)}
 
 
-def _f1(answer: str, accepted: str) -> float:
-    first, second = answer.split(), accepted.split()
-    if not first or not second:
-        return float(first == second)
-    common = sum((Counter(first) & Counter(second)).values())
-    return 2 * common / (len(first) + len(second))
+def bag_f1(words: Sequence[str], accepted: Sequence[str]) -> float:
+    """F1 of two bags of words: 1 if both are empty, 0 if only one is."""
+    if not words or not accepted:
+        return float(not words and not accepted)
+    return 2 * _common(words, accepted) / (len(words) + len(accepted))
+
+
+def share_within(answer: str, text: str) -> float:
+    """The share of an answer's words that a text has, in [0, 1]: the precision of the answer in the text.
+
+    Both are normalised; a word that the answer has twice must be twice in the text. An answer without words
+    has the share 0.
+    """
+    words = normalise_answer(answer).split()
+    return _common(words, normalise_answer(text).split()) / len(words) if words else 0.0
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
+    return sum((Counter(first) & Counter(second)).values())
 
 
 class AnswerF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types

@@ -1,9 +1,10 @@
 """Hits of each hop: the share of queries whose h-th retrieved passage is a gold one (H1, H2, …).
 
-Convention: the h-th passage of a chain is a hit if it is gold and not an earlier passage of the chain; its
-place in the gold order does not count (:mod:`path match <grls.evaluation.metrics.path_match>` says whether it
-was right). H_h is the mean over the queries with at least h gold passages, so each hop has its own number of
-queries; a chain that ends before its h-th hop scores 0 there. DONE is no passage: leave it out.
+Convention: the h-th passage of a chain is a hit if it is gold and not an earlier passage of the chain (where
+the gold evidence uses a passage twice, its second place counts, too); its place in the gold order does not
+count (:mod:`path match <grls.evaluation.metrics.path_match>` says whether it was right). H_h is the mean over
+the queries with at least h gold passages, so each hop has its own number of queries; a chain that ends before
+its h-th hop scores 0 there. DONE is no passage: leave it out.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ def hop_hits(
 
     Args:
         retrieved: Passage ids of each query's chain, in hop order, without DONE.
-        gold: Gold passage ids of each query, in the same order of queries.
+        gold: Gold passage ids of each query, in the same order of queries, as often as they are used.
         most: Largest number of hops; None: the length of the longest chain.
 
     Returns:
         ``{"H1": …, "H2": …}``, values in [0, 1], for every hop of which some query has a gold passage.
     """
-    pairs = [(list(ids), set(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
+    pairs = [(list(ids), list(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
     longest = max((len(wanted) for _, wanted in pairs), default=0)
     hops = most if most is not None else max((len(ids) for ids, _ in pairs), default=0)
     return {
@@ -39,8 +40,8 @@ def hop_hits(
     }
 
 
-def _is_hit(ids: Sequence[str], gold: Collection[str], hop: int) -> bool:
-    return hop < len(ids) and ids[hop] in gold and ids[hop] not in ids[:hop]
+def _is_hit(ids: Sequence[str], gold: Sequence[str], hop: int) -> bool:
+    return hop < len(ids) and ids[: hop + 1].count(ids[hop]) <= gold.count(ids[hop])
 
 
 class HopHitsMetric(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types

@@ -22,6 +22,7 @@ from transformers import DynamicCache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
+from grls.io.turns import turn
 from grls.models.cache_name import cache_argument
 from grls.models.head import Head
 from grls.models.positions import positions_in
@@ -36,7 +37,6 @@ from grls.models.sessions.memory import (
     version,
 )
 from grls.models.sessions.trees import TreeMemory
-from grls.models.turns import turn
 
 _CACHED = 1 << 20
 """How many attention scores are computed together: 4 MB."""

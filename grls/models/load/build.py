@@ -118,7 +118,7 @@ class Pretrained(GeneratorSpec):
             tokenizer = open_tokenizer(self.name_or_path)
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             large = large_options(self.attention, self.four_bit)
-            model = open_model(kind, self.name_or_path, dtype=torch.float32, **large)
+            model = open_model(kind, self.name_or_path, tokenizer, dtype=torch.float32, **large)
             add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
 
@@ -218,7 +218,7 @@ class WarmStart(GeneratorSpec):
             )
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
-            encoder = open_model(AutoModel, source, config=config, dtype=torch.float32)
+            encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
         model = EncoderDecoderModel(encoder=encoder, decoder=self._decoder(encoder))
         for part in (model.config, model.generation_config):
@@ -260,14 +260,16 @@ def refuse_encoder(config: Any) -> None:
         raise IncompleteError(f"a {config.model_type} is an encoder, which writes nothing")
 
 
-def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+def add_markers(
+    model: Any, tokenizer: PreTrainedTokenizerBase, markers: Sequence[str] = SPECIAL_TOKENS
+) -> None:
     """Add our special tokens to a model and its tokenizer; the embeddings grow if necessary.
 
-    In a causal language model, a new marker starts with the embedding of a word (``<DONE>`` with "done"). So
-    the markers differ from each other even if the embeddings are frozen.
+    In a causal language model, a new marker starts with the embedding of a word (``<DONE>`` with "done",
+    ``</TITLE>`` with "/title"). So the markers differ from each other even if the embeddings are frozen.
     """
     known = set(tokenizer.get_vocab())
-    add_special_tokens(tokenizer)
+    add_special_tokens(tokenizer, markers)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(len(tokenizer))
     if model.config.is_encoder_decoder:
@@ -278,7 +280,7 @@ def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
     weights = {
         id(part.weight): part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings())
     }
-    for marker in (token for token in SPECIAL_TOKENS if token not in known):
+    for marker in (token for token in markers if token not in known):
         words = tokenizer(f" {marker.strip('<>').lower()}", add_special_tokens=False)["input_ids"]
         for weight in weights.values():
             weight.data[vocabulary[marker]] = weight.data[words].mean(0)

@@ -18,6 +18,7 @@ from transformers import (
 )
 
 from grls.errors import ConfigError
+from grls.io.turns import turn
 from grls.models.load.build import (
     GeneratorSpec,
     Loaded,
@@ -30,7 +31,6 @@ from grls.models.load.opening import open_config, open_model, open_tokenizer, op
 from grls.models.load.sources import language_source
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.plain import start_token
-from grls.models.turns import turn
 
 _BLOCK = 2**24
 """How many values of a weight are hashed at a time."""
@@ -81,7 +81,7 @@ def _load(
         config = open_config(source, **options)
         refuse_encoder(config)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = open_model(kind, source, dtype=torch.float32, **options, **large)
+        model = open_model(kind, source, tokenizer, dtype=torch.float32, **options, **large)
         if config.is_encoder_decoder:
             _name_start(model)
     if tokenizer.eos_token_id is None:
@@ -108,20 +108,6 @@ def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     several = named if isinstance(named, list) else [named]
     return {token for token in (tokenizer.eos_token_id, *several) if isinstance(token, int)}
-
-
-def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer with more tokens than the model has embeddings.
-
-    Raises:
-        ConfigError: The tokenizer has more tokens.
-    """
-    rows = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
-        raise ConfigError(
-            f"the model has {rows:,} embeddings, the tokenizer {len(tokenizer):,} tokens: they do not belong "
-            "together."
-        )
 
 
 @torch.inference_mode()

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
+from grls.data.codec import SPECIAL_TOKENS
 from grls.errors import ConfigError, GrlsError
 from grls.io.files import read_json
 from grls.io.logs import without_weight_bars
-from grls.models.load.sources import first_line
+from grls.models.load.sources import first_line, of_the_hub
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -39,6 +40,10 @@ _NUMBERS = frozenset(
 """Settings of ``generate`` in transformers that are numbers."""
 _LISTS = ("suppress_tokens", "begin_suppress_tokens")
 _PENALTIES = ("repetition_penalty", "encoder_repetition_penalty")
+_RARE = "\U00010380 \U00013000 \U0001f9a6"
+"""A letter of Ugaritic, a hieroglyph and an otter: hardly any vocabulary has all of them."""
+_SUFFIXES = (".json", ".safetensors", ".txt", ".model")
+"""The endings of the files of a model."""
 _SHOWN = 3
 """How many weights an error names."""
 _DAMAGED = (
@@ -72,6 +77,7 @@ def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
     import torch
 
     try:
+        refuse_irregular(name)
         with without_weight_bars():
             yield
     except IncompleteError as error:
@@ -100,12 +106,12 @@ def open_config(source: str | Path, **options: Any) -> Any:
         options: Further options of ``from_pretrained``.
 
     Raises:
-        IncompleteError: The model needs code from its folder.
+        IncompleteError: The model needs code from its folder, or the folder holds adapters of another model.
     """
     from transformers import AutoConfig
 
-    refuse_code(source)
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+    refuse_dependent(source)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **of_the_hub(source), **options)
     if getattr(config, "auto_map", None):
         raise _brings_code("config.json")
     return config
@@ -123,12 +129,12 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     """
     from transformers import AutoTokenizer
 
-    refuse_code(source)
+    refuse_dependent(source)
     folder = Path(source)
     if folder.is_dir() and not options.get("gguf_file"):
         _refuse_missing_tokenizer(folder)
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        source, trust_remote_code=False, **options
+        source, trust_remote_code=False, **of_the_hub(source), **options
     )
     known = tokenizer.get_vocab()
     if not set(known) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab()):
@@ -136,11 +142,97 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
             f"its tokenizer has no words, only {len(known)} special tokens, so tokenizer.json or another "
             "file of the vocabulary is missing: copy it from the source of the model"
         )
+    refuse_unknown_words(tokenizer)
     return tokenizer
 
 
+def refuse_unknown_words(tokenizer: Any) -> None:
+    """Refuse a tokenizer that cannot read a character outside of its vocabulary.
+
+    Args:
+        tokenizer: A tokenizer of transformers or of tokenizers.
+
+    Raises:
+        IncompleteError: Its token for unknown words is missing.
+    """
+    read = getattr(tokenizer, "encode", None)
+    try:
+        if read is not None:
+            read(_RARE)
+    except Exception as error:  # the tokenizers library raises errors of this class
+        raise IncompleteError(
+            f"its tokenizer fails at a character that it does not know ({first_line(error).rstrip('.')}), so "
+            "it lacks the token for unknown words: copy tokenizer.json from the source of the model"
+        ) from None
+
+
+def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer with more pieces than a model has rows; the special tokens of grls do not count.
+
+    Args:
+        model: A model of transformers, or a module of sentence-transformers.
+        tokenizer: Its tokenizer; None, or one without a vocabulary by number, is not checked.
+
+    Raises:
+        IncompleteError: The tokenizer has pieces without a row.
+    """
+    rows = _rows(model)
+    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
+    if rows is None or not isinstance(vocabulary, dict):
+        return
+    pieces = 1 + max(
+        (number for piece, number in vocabulary.items() if piece not in SPECIAL_TOKENS), default=-1
+    )
+    if pieces > rows:
+        raise IncompleteError(
+            f"the tokenizer has {pieces:,} pieces, but the model has rows for {rows:,}, so they do not "
+            "belong together (the other rows would be random numbers): copy the tokenizer from the source of "
+            "the model, or the weights that belong to the tokenizer"
+        )
+
+
+def _rows(model: Any) -> int | None:
+    """How many pieces a model has rows for; None if it has no table of embeddings."""
+    network = getattr(model, "auto_model", model)
+    if hasattr(network, "get_input_embeddings"):
+        try:
+            table = network.get_input_embeddings()
+        except NotImplementedError:  # a model of texts and images
+            return None
+    else:  # static embeddings, of words, or of one number a piece
+        table = getattr(network, "embedding", getattr(network, "emb_layer", network))
+    weight = getattr(table, "weight", None)
+    return None if weight is None else int(weight.shape[0])
+
+
+def refuse_irregular(source: str | Path) -> None:
+    """Refuse a folder in which settings are no file: a folder, or a pipe, which would be read for ever.
+
+    Args:
+        source: The folder; anything else, such as a hub name, is not checked.
+
+    Raises:
+        IncompleteError: It is such a folder.
+    """
+    folder = Path(source)
+    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if entry.is_file() or not entry.exists():
+            continue
+        if entry.suffix in _SUFFIXES or not entry.is_dir():
+            kind = "a folder" if entry.is_dir() else "a pipe or a device"
+            raise IncompleteError(
+                f"its {entry.name} (in {folder}) is {kind}, and a file is expected: copy the file from the "
+                "source of the model"
+            )
+
+
 def open_model(
-    kind: Any, source: str | Path, new_head: bool = False, pooler: bool = False, **options: Any
+    kind: Any,
+    source: str | Path,
+    tokenizer: Any,
+    new_head: bool = False,
+    pooler: bool = False,
+    **options: Any,
 ) -> Any:
     """A model with exactly the weights of its folder; none is missing and none is dropped.
 
@@ -149,20 +241,24 @@ def open_model(
     Args:
         kind: The class, or an auto class such as ``AutoModelForCausalLM``.
         source: A folder or hub name.
+        tokenizer: The tokenizer whose pieces the model reads.
         new_head: Whether the head and the pooler may be missing, because they will be trained.
         pooler: Whether the output depends on the pooler.
         options: Further options of ``from_pretrained``.
 
     Raises:
         IncompleteError: The folder lacks weights of the architecture, has weights without a place in it, or
-            has its weights as a pickle; or a setting of its generation config is wrong.
+            has its weights as a pickle; the tokenizer has more pieces than the model has rows; or a setting
+            of its generation config is wrong.
     """
-    refuse_code(source)
+    refuse_dependent(source)
     if not options.get("gguf_file"):
         refuse_pickle(source)
         options["use_safetensors"] = True
+    options |= of_the_hub(source)
     model, report = kind.from_pretrained(source, trust_remote_code=False, output_loading_info=True, **options)
     refuse_incomplete(model, report, new_head, pooler)
+    refuse_larger_tokenizer(model, tokenizer)
     _refuse_unusable_generation(model)
     return model
 
@@ -237,8 +333,8 @@ def _named(keys: list[str]) -> str:
     return ", ".join(keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def refuse_code(source: str | Path) -> None:
-    """Refuse a folder that needs its own code to be run.
+def refuse_dependent(source: str | Path) -> None:
+    """Refuse a folder that needs its own code to be run, or holds adapters of a model that is elsewhere.
 
     Raises:
         IncompleteError: It is such a folder.
@@ -247,6 +343,11 @@ def refuse_code(source: str | Path) -> None:
         file = Path(source) / name
         if file.is_file() and isinstance(content := read_json(file), dict) and content.get("auto_map"):
             raise _brings_code(name)
+    if (Path(source) / "adapter_config.json").is_file() and not (Path(source) / "config.json").exists():
+        raise IncompleteError(
+            "it holds adapters (adapter_config.json) and not the model that they change: merge them into it "
+            "(merge_and_unload of peft), and save the whole model"
+        )
 
 
 def _brings_code(name: str) -> IncompleteError:

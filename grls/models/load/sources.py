@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from grls.errors import ConfigError
 
 PACKAGED = "SmolLM2-135M-Instruct"
+
+_TIMEOUT = 5.0
+"""Seconds to wait for the hub."""
 
 _GGUF = ("gguf", "accelerate")
 """Packages that transformers reads GGUF files with."""
@@ -90,3 +94,30 @@ def refuse_missing_folder(source: str) -> None:
 def first_line(error: BaseException) -> str:
     """The first line of an error's text."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def of_the_hub(source: str | Path) -> dict[str, Any]:
+    """Options of ``from_pretrained``: where the hub does not answer, a name is looked up in the cache alone.
+
+    So an error comes at once, and not after five trials of each file.
+    """
+    return {} if Path(source).exists() or hub_answers() else {"local_files_only": True}
+
+
+@cache
+def hub_answers() -> bool:
+    """Whether the hub answers; False where HF_HUB_OFFLINE is set."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=_TIMEOUT):
+            return True
+    except HTTPError:
+        return True
+    except OSError:
+        return False

@@ -22,6 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import out_of_memory
 from grls.index.rows import Ints
+from grls.io.turns import turn
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.sessions.forest import Branches
 from grls.models.sessions.grid import GridMemory
@@ -35,7 +36,6 @@ from grls.models.sessions.memory import (
     takes_positions,
 )
 from grls.models.sessions.trees import TreeMemory
-from grls.models.turns import turn
 
 _LEAST_DISTANCES = 64
 _INPUTS = 16

@@ -29,8 +29,8 @@ def attending(configs: list[Any], name: str) -> Iterator[None]:
 
 def configs_of(module: nn.Module) -> list[Any]:
     """The configs of a model and its parts, each once."""
-    configs: list[Any] = [part.config for part in module.modules() if hasattr(part, "config")]
-    return list({id(config): config for config in configs}.values())
+    every: list[Any] = [getattr(part, "config", None) for part in module.modules()]
+    return list({id(config): config for config in every if config is not None}.values())
 
 
 SHORT = 256

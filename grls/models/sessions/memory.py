@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, Cache
 
 from grls.index.rows import Ints
+from grls.io.turns import turn
 from grls.models.base import Floats
 from grls.models.head import Cut, Head
 from grls.models.precision import refuse_nan_logits
 from grls.models.sessions.attention import attending, configs_of
-from grls.models.turns import turn
 
 _NAME = "grls_slots"
 _SESSION = "grls_slot_session"
@@ -82,7 +82,7 @@ class SlotModel:
     """Runs a transformers model with slots.
 
     The attention of the model is replaced while tokens are fed, and restored afterwards. So a model serves
-    one thread at a time (:mod:`grls.models.turns`).
+    one thread at a time (:mod:`grls.io.turns`).
 
     Args:
         module: The part of the model that writes tokens.

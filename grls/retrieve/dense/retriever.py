@@ -2,9 +2,9 @@
 
 Legend: N passages, d embedding dimension.
 
-Passages are ranked by their exact inner product with the query, which is the cosine where the model compares
-by it (:mod:`grls.retrieve.dense.search`). DONE is embedded like a passage, as row N: it never is a hit, but
-multi-step retrieval gets its score.
+Passages are ranked exactly by their similarity to the query, as the model compares: the inner product, the
+cosine, or a distance (:mod:`grls.retrieve.dense.search`). DONE is embedded like a passage, as row N: it
+never is a hit, but multi-step retrieval gets its score.
 
 The folder holds ``model/``, ``embeddings.npy`` (memory-mapped), ``corpus.jsonl`` and ``grls.json``
 (:mod:`grls.retrieve.encoded.folder`).
@@ -26,6 +26,7 @@ import numpy as np
 from grls.cluster.places import alone_at_shards
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array_files import map_array
@@ -35,7 +36,7 @@ from grls.io.parts import PartTimer
 from grls.models.base import Floats
 from grls.models.biencoder import BiEncoderModel, Matrix
 from grls.models.load.sources import is_packaged
-from grls.models.sentence_model import Kind, library_type
+from grls.models.sentence_model import DOT, Kind, library_type
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.build import Building
@@ -46,7 +47,7 @@ from grls.retrieve.dense.encode import (
     encode_to_disk,
     work_folder,
 )
-from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
+from grls.retrieve.dense.search import BLOCK, Nearest, all_similarities, similarities, top_k
 from grls.retrieve.dense.shards import encode_by_workers
 from grls.retrieve.encoded.encode import refuse_unusable_corpus
 from grls.retrieve.encoded.folder import REBUILD, all_usable, usable
@@ -57,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class DenseRetriever(EncodedRetriever):
-    """Retrieves by inner product of embeddings.
+    """Retrieves by the similarity of embeddings.
 
     Args:
         biencoder: Embeds the queries.
@@ -154,7 +155,7 @@ class DenseRetriever(EncodedRetriever):
         refuse_generative(how, "a bi-encoder")
         start = perf_counter()
         kind: Kind = "st5" if how.asked == "st5" else "auto"
-        biencoder = BiEncoderModel.load(model, kind, how.device, how.limits.input)
+        biencoder = BiEncoderModel.load(model, kind, how.device, how.limits.input, how.similarity)
         passages = Corpus.read(corpus)
         with nullcontext() if how.workers is None else alone_at_shards(how.output):
             retriever = cls._encoded(model, kind, biencoder, passages, how)
@@ -219,7 +220,8 @@ class DenseRetriever(EncodedRetriever):
             shutil.rmtree(self._work, ignore_errors=True)
             self._work = None
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
 
         Equal scores go in the order of the corpus. DONE is not among the passages.
@@ -250,13 +252,15 @@ class DenseRetriever(EncodedRetriever):
         vectors = self.embed(queries, evidence)
         within = reachable(queries, allow, self.corpus)
         found = self._nearest(vectors, within, k)
-        done = [float(inner_products(vector, self.embeddings[-1:])[0]) for vector in vectors]
+        how, last = self.biencoder.similarity, self.embeddings[-1:]
+        done = [float(similarities(vector, last, how)[0]) for vector in vectors]
         return [HopHits(self.ids_with(*near), score) for near, score in zip(found, done, strict=True)]
 
     def describe(self) -> Description:
         """What manifests and reports say of it."""
         own = {"max_input_tokens": self.biencoder.max_tokens, "truncate_queries": self.truncate_queries}
-        return Description("biencoder", "inner_product", own, stages=self.stages)
+        how = self.biencoder.similarity
+        return Description("biencoder", "inner_product" if how == DOT else how, own, stages=self.stages)
 
     @property
     def temperature(self) -> float:
@@ -270,12 +274,12 @@ class DenseRetriever(EncodedRetriever):
         return self.learned_done is True
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        """Inner products with all embeddings; see :class:`~grls.retrieve.base.ScoresAll`."""
+        """Similarities to all embeddings; see :class:`~grls.retrieve.base.ScoresAll`."""
         vectors = self.embed(queries, evidence or [()] * len(queries))
         rows = self.embeddings if self.scores_done else self.embeddings[:-1]
 
         def scores(numbers: Numbers) -> Floats:
-            return np.asarray(vectors[numbers] @ rows.T, dtype=np.float64)
+            return all_similarities(vectors[numbers], rows, self.biencoder.similarity)
 
         return scores
 
@@ -295,7 +299,8 @@ class DenseRetriever(EncodedRetriever):
         for place in dict.fromkeys(within.places):
             queries = [query for query, its_place in enumerate(within.places) if its_place == place]
             among = None if place is None else within.sets[place]
-            nearest = top_k(vectors[queries], self.embeddings[:-1], k, among=among)
+            rows, how = self.embeddings[:-1], self.biencoder.similarity
+            nearest = top_k(vectors[queries], rows, k, among=among, similarity=how)
             for query, near in zip(queries, nearest, strict=True):
                 results[query] = near
         return results

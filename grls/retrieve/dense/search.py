@@ -1,4 +1,4 @@
-"""Exact maximum inner product search, in blocks.
+"""Exact search for the rows of largest inner product with a query, or of smallest distance, in blocks.
 
 Legend: Q queries, N rows (embeddings), d dimension, k hits asked for, W >= k candidates.
 
@@ -6,7 +6,7 @@ faiss finds candidates in single precision (with the kernel of its ``IndexFlatIP
 index): rows may be memory-mapped, and only a block of them is scored at a time. The last bits of its scores
 depend on the number of queries, and its order of ties is arbitrary. So all candidates that could belong among
 the k best are scored again in double precision: equal rows get equal scores, in the order of their numbers.
-The module knows nothing of texts.
+Distances are computed in double precision at once. The module knows nothing of texts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import faiss
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 Matrix = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
@@ -24,17 +25,20 @@ Scores = npt.NDArray[np.float64]
 BLOCK = 1 << 16
 """Rows scored together: 100 MiB of 384 numbers each."""
 
+_DISTANCES = {"euclidean": "euclidean", "manhattan": "cityblock"}
+"""Similarities that are distances with their sign turned, and their names in SciPy."""
+
 _MARGIN = 8
 _SLACK = 1e-5
 """Largest difference of two single-precision scores, relative to the largest, if the true ones are equal."""
 
 
 class Nearest(NamedTuple):
-    """The rows of largest inner product with one query.
+    """The rows that are most similar to one query.
 
     Attributes:
         numbers: Row numbers, best first; equal scores in order of number.
-        scores: Their inner products.
+        scores: Their similarities.
     """
 
     numbers: Numbers
@@ -42,9 +46,14 @@ class Nearest(NamedTuple):
 
 
 def top_k(
-    queries: Matrix, rows: Matrix, k: int, block: int = BLOCK, among: Numbers | None = None
+    queries: Matrix,
+    rows: Matrix,
+    k: int,
+    block: int = BLOCK,
+    among: Numbers | None = None,
+    similarity: str = "dot",
 ) -> list[Nearest]:
-    """The k rows of largest inner product with each query, exactly.
+    """The k rows that are most similar to each query, exactly.
 
     Args:
         queries: ``[Q, d]``.
@@ -52,11 +61,14 @@ def top_k(
         k: Rows a query; all N where there are fewer.
         block: Rows scored together.
         among: Numbers of the rows to search, ascending; None: all.
+        similarity: ``euclidean`` and ``manhattan``: by distance; others: by inner product.
     """
     count = len(rows) if among is None else len(among)
     k = min(k, count)
     if not len(queries) or k < 1:
         return [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+    if similarity in _DISTANCES:
+        return _by_distance(queries, rows, k, block, among, similarity)
     scores, numbers = _candidates(queries, rows, min(k + _MARGIN, count), block, among)
     nearest = []
     for query, best, candidates in zip(queries, scores, numbers, strict=True):
@@ -67,11 +79,42 @@ def top_k(
     return nearest
 
 
-def inner_products(query: Matrix, rows: Matrix) -> Scores:
-    """Inner products ``[n]`` of a query ``[d]`` with rows ``[n, d]``, the same for equal rows."""
+def similarities(query: Matrix, rows: Matrix, similarity: str = "dot") -> Scores:
+    """Similarities ``[n]`` of a query ``[d]`` to rows ``[n, d]``, the same for equal rows (:func:`top_k`)."""
+    if similarity in _DISTANCES:
+        distances: Scores = _distances(query[None], rows, similarity)[0]
+        return distances
     # Not a matrix product: its kernels treat the rows at the end of a tile in another order of summation.
     products: Scores = (rows.astype(np.float64) * query.astype(np.float64)).sum(axis=1)
     return products
+
+
+def all_similarities(queries: Matrix, rows: Matrix, similarity: str = "dot") -> Scores:
+    """Similarities ``[Q, N]`` of queries to all rows; see :func:`top_k`."""
+    if similarity in _DISTANCES:
+        return _distances(queries, rows, similarity)
+    return np.asarray(queries @ rows.T, dtype=np.float64)
+
+
+def _distances(queries: Matrix, rows: Matrix, similarity: str) -> Scores:
+    """Distances ``[Q, N]`` with their sign turned."""
+    pairs = (queries.astype(np.float64), rows.astype(np.float64))
+    return -np.asarray(cdist(*pairs, _DISTANCES[similarity]))
+
+
+def _by_distance(
+    queries: Matrix, rows: Matrix, k: int, block: int, among: Numbers | None, similarity: str
+) -> list[Nearest]:
+    nearest = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+    numbers = np.arange(len(rows)) if among is None else among
+    for start in range(0, len(numbers), block):
+        taken = numbers[start : start + block]
+        for query, scores in enumerate(_distances(queries, np.asarray(rows[taken]), similarity)):
+            candidates = np.concatenate([nearest[query].numbers, taken])
+            values = np.concatenate([nearest[query].scores, scores])
+            best = np.lexsort((candidates, -values))[:k]
+            nearest[query] = Nearest(candidates[best], values[best])
+    return nearest
 
 
 def _candidates(
@@ -101,6 +144,6 @@ def _more_may_tie(scores: Matrix, k: int) -> bool:
 
 
 def _rank(query: Matrix, rows: Matrix, candidates: Numbers, k: int) -> Nearest:
-    scores = inner_products(query, rows[candidates])
+    scores = similarities(query, rows[candidates])
     best = np.lexsort((candidates, -scores))[:k]
     return Nearest(candidates[best], scores[best])

@@ -53,7 +53,7 @@ def encode_by_workers(
         removes once the file is saved elsewhere.
     """
     place = seen_elsewhere(model)
-    load = partial(BiEncoderModel.load, place, kind, how.device, how.limits.input)
+    load = partial(BiEncoderModel.load, place, kind, how.device, how.limits.input, how.similarity)
     encoding = Encoding("embeddings", load, _embed, place, how.batch_size, how.output, how.workers)
     plan, done = encoding.shards(biencoder, corpus, len(corpus) + 1, ROWS)
     file = plan.folder / EMBEDDINGS

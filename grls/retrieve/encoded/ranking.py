@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from grls.data.filters import Allow, Numbers
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import Progress
 from grls.models.base import Floats
@@ -42,7 +43,8 @@ class RanksByScores(EncodedRetriever):
     def encode(self, texts: Sequence[str]) -> Any:
         """The encoded texts of queries."""
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
 
         Equal scores keep the order of the corpus. A passage is a hit if its score is above ``least_score``.

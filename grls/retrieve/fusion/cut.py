@@ -33,14 +33,15 @@ from sklearn.preprocessing import StandardScaler
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Description, Retriever, unended_fingerprint
 from grls.retrieve.queries import check_counts
-from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, write_spec
+from grls.retrieve.registry import Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from
 
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
@@ -190,7 +191,8 @@ class CutRetriever:
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
         named = {"retriever": named_from(folder, retriever), "depth": self.depth}
-        write_spec(folder, self.kind, named | ({"size": self._record} if self.size is not None else {}))
+        content = named | ({"size": self._record} if self.size is not None else {})
+        write_composite(folder, self.kind, content, self.corpus)
 
     @property
     def _record(self) -> dict[str, Any] | None:
@@ -226,13 +228,13 @@ class CutRetriever:
         """The fingerprint of the rankings before they are cut."""
         return unended_fingerprint(self.retriever)
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, as the retriever ranks them.
 
         Raises:
             ConfigError: k is below 1, or the cut is not fitted yet.
         """
-        check_counts(k=k)
         return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
 
     @property

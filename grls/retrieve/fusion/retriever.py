@@ -20,14 +20,15 @@ from typing import Any, Literal
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import FUSED, Fusion
-from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import BM25, Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
+from grls.retrieve.queries import queries_of
+from grls.retrieve.registry import BM25, Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -90,7 +91,7 @@ class FusionRetriever:
     def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
         """Write a folder that names those of the members, or embeds their specifications."""
         depth = {} if self.depth is None else {"depth": self.depth}
-        _save(folder, members, recorded(self.fusion) | depth)
+        _save(folder, members, recorded(self.fusion) | depth, self.corpus)
 
     def describe(self) -> Description:
         """Its description in manifests and reports; its options say how many hits of a member it reads."""
@@ -106,14 +107,14 @@ class FusionRetriever:
         """The fingerprints of the members."""
         return _members_fingerprint(self.members)
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:
             ConfigError: k is below 1.
         """
         queries = queries_of(queries)
-        check_counts(k=k)
         depth = k if self.fusion.method == "interleave" else self.depth or FUSED
         results = [member.retrieve(queries, max(k, depth), allow) for member in self.members]
         return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]
@@ -149,7 +150,7 @@ class FusedChains:
 
     def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
         """Write a folder that names those of the members, or embeds their specifications."""
-        _save(folder, members, recorded(self.fusion) | {"length": self.length})
+        _save(folder, members, recorded(self.fusion) | {"length": self.length}, self.corpus)
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""
@@ -213,9 +214,9 @@ def _needs_corpus(member: str | dict[str, Any]) -> bool:
     return spec.get("kind") == BM25 and "corpus" not in spec
 
 
-def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any]) -> None:
+def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any], corpus: Corpus) -> None:
     named = {"members": [named_from(folder, member) for member in members]}
-    write_spec(folder, FusionRetriever.kind, named | options)
+    write_composite(folder, FusionRetriever.kind, named | options, corpus)
 
 
 def _description(members: Sequence[Any], fusion: Fusion) -> Description:

@@ -61,10 +61,13 @@ class RunFusion:
                 for query in members[0].chains
             }
             return Run({query: list(c.hits) for query, c in chains.items()}, chains, fusion.score_mode)
-        longest = max((len(hits) for member in members for hits in member.rankings.values()), default=0)
-        k = self.k if self.k is not None else longest or None
-        rankings = fuse_rankings([member.rankings for member in members], fusion, k)
+        rankings = fuse_rankings([member.rankings for member in members], fusion, self._kept(members))
         return Run(rankings, score_mode=fusion.score_mode)
+
+    def _kept(self, members: Sequence[Run]) -> int | None:
+        """Passages a query that are kept of fused rankings; None: all, of which there are none."""
+        longest = max((len(hits) for member in members for hits in member.rankings.values()), default=0)
+        return self.k if self.k is not None else longest or None
 
     def ensemble(
         self, members: Sequence[Run], fusion: Fusion, name: str | None, options: dict[str, Any]
@@ -80,7 +83,14 @@ class RunFusion:
         start = perf_counter()
         fused = self.fuse(members, fusion)
         infos = [run.info for run in members if run.info is not None]
-        kept = {"runs": [run.path for run in members], "k": self.k, "length": self.length}
+        depths = [depth for run in members if (depth := run.depth()) is not None]
+        kept = {
+            "runs": [run.path for run in members],
+            "k": None if self.steps == "dynamic" else self._kept(members),
+            "members_depth": min(depths, default=None),
+            "pool": any(run.is_ranking for run in members),
+            "length": self.length,
+        }
         how = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
         info = RunInfo(
             system="ensemble",

@@ -19,11 +19,11 @@ from grls.errors import ConfigError
 from grls.index import ConstraintIndex, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.io.progress import Progress
+from grls.io.turns import turn
 from grls.models.causal.slots import CausalTrees
 from grls.models.load.kinds import plain_generator, planted
 from grls.models.seq2seq.plain import check_positions
 from grls.models.seq2seq.slots import Seq2SeqTrees
-from grls.models.turns import turn
 from grls.retrieve.generative.options import SearchOptions
 
 _Result = TypeVar("_Result")

@@ -25,8 +25,8 @@ from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
+from grls.io.turns import turn
 from grls.models.seq2seq.plain import check_positions
-from grls.models.turns import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.search import DecodedPassages

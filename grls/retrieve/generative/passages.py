@@ -119,18 +119,21 @@ class IndexedPassages:
     def add(self, passages: Iterable[Passage] | Corpus) -> None:
         """Add passages to every search; saving the retriever keeps the change.
 
-        They go into a second segment of the index; the first one does not change until :meth:`merge`. The
-        model has not memorised the new passages, so it may score them lower.
+        They go into a second segment of the index; the first one does not change until :meth:`merge`, which
+        is done first where an added passage has the id of a removed one: so an id stands for one passage.
+        The model has not memorised the new passages, so it may score them lower.
 
         Raises:
             DataError: There is no passage, or an id is reserved, used twice or taken.
             ConfigError: The index holds only unique prefixes, or a passage is too long for the model.
         """
-        base, added = self._segments()
-        base.rows.refuse_prefixes("adding passages", decoding=False)
+        self._segments()[0].rows.refuse_prefixes("adding passages", decoding=False)
         new = (
             passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
         )
+        if self.removed.intersection(self.corpus.numbers(new.ids(range(len(new))))):
+            self.merge()
+        base, added = self._segments()
         written = None if self.spans is None else Spans(new, self.spans.words, self.spans.by)
         segment = build_segment(written or new, self.codec, base.backend, added)
         corpus = self.corpus.extended(new)

@@ -23,7 +23,7 @@ from grls.data.codec import Codec, TokenIds
 from grls.decode import ScoredPassage
 from grls.decode.rescore import rescore, rescore_plain
 from grls.io.progress import Progress
-from grls.models.base import Floats, TreeGenerator
+from grls.models.base import Floats, TreeGenerator, once_each
 from grls.models.causal.plain import CausalGenerator
 from grls.models.rescore_spec import RescoreInput, readout
 from grls.models.seq2seq.plain import Seq2SeqGenerator, check_positions
@@ -68,10 +68,13 @@ class Rescorer:
         for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
             read[number] = self.rescore_input.read(sequence, self.codec)
         check_positions(self.generator.model, max(map(len, inputs)), max(map(len, read.values())))
-        rows = [[read[number] for number in numbers] for numbers in passages]
+        each = [once_each([tuple(read[number]) for number in numbers]) for numbers in passages]
+        rows = [[list(row) for row in distinct] for distinct, _ in each]
         if self.trees is None:
-            return rescore_plain(self.generator, inputs, rows, readout(self.codec))
-        return rescore(self.trees, inputs, rows, readout(self.codec))
+            odds = rescore_plain(self.generator, inputs, rows, readout(self.codec))
+        else:
+            odds = rescore(self.trees, inputs, rows, readout(self.codec))
+        return [values[places] for values, (_, places) in zip(odds, each, strict=True)]
 
 
 def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:

@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from grls.data.codec import Codec, Limits, reset_tokenizer, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
+from grls.data.inputs.arguments import Count, checked
 from grls.data.spans import By, Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
@@ -221,8 +222,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
             opened.remove(changes.remove)
-        if opened.removed and changes.add is not None and changes.merge:
-            opened.merge()  # an added passage may have the id of a removed one
         if changes.add is not None:
             opened.add(changes.add)
         if changes.merge:
@@ -252,7 +251,8 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         }
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Args:

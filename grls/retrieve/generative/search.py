@@ -22,10 +22,10 @@ from grls.decode.prior import Prior
 from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, Subset
+from grls.io.turns import turn
 from grls.models.base import Floats
 from grls.models.rescore_spec import RescoreInput
 from grls.models.seq2seq.plain import check_positions
-from grls.models.turns import turn
 from grls.retrieve.generative.decoders import Decoders
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.passages import IndexedPassages

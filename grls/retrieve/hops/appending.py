@@ -251,6 +251,9 @@ def found_after(
 ) -> list[HopHits]:
     """The top-k passages of queries, given evidence.
 
+    Passages of equal texts are equal evidence, and it is read once: in two rows of a batch a model gives it
+    two embeddings, which differ by rounding.
+
     Args:
         retriever: A ``TakesEvidence`` or ``ReadsEvidence`` gets the evidence as passages, a generator their
             numbers; for other retrievers titles and texts are appended to the query.
@@ -259,15 +262,27 @@ def found_after(
         k: Largest number of hits for a query.
         allow: The filter; see :class:`~grls.retrieve.base.Retriever`.
     """
-    if isinstance(retriever, TakesEvidence):
-        return retriever.retrieve_hop(queries, evidence, k, allow)
-    if isinstance(retriever, WritesChains) and retriever.writes_chains:
+    takes = isinstance(retriever, TakesEvidence)
+    if not takes and isinstance(retriever, WritesChains) and retriever.writes_chains:
         return written_after(retriever, queries, evidence, k, allow)
-    if isinstance(retriever, ReadsEvidence):
-        return [HopHits(hits, None) for hits in retriever.retrieve_after(queries, evidence, k, allow)]
-    texts = [joined(query, passages) for query, passages in zip(queries, evidence, strict=True)]
-    asked = [query._replace(text=text) for query, text in zip(queries, texts, strict=True)]
-    return [HopHits(hits, None) for hits in retriever.retrieve(asked, k, allow)]
+    filters = one_each(allow, len(queries))
+    read = [tuple((passage.title, passage.text) for passage in passages) for passages in evidence]
+    places: dict[tuple[object, ...], int] = {}
+    requests = list(zip(queries, read, filters, strict=True))
+    for place, request in enumerate(requests):
+        places.setdefault(request, place)
+    asked, within = [queries[n] for n in places.values()], [filters[n] for n in places.values()]
+    before = [evidence[n] for n in places.values()]
+    if takes:
+        steps = cast(TakesEvidence, retriever).retrieve_hop(asked, before, k, within)
+    elif isinstance(retriever, ReadsEvidence):
+        steps = [HopHits(hits, None) for hits in retriever.retrieve_after(asked, before, k, within)]
+    else:
+        texts = [joined(query, passages) for query, passages in zip(asked, before, strict=True)]
+        asked = [query._replace(text=text) for query, text in zip(asked, texts, strict=True)]
+        steps = [HopHits(hits, None) for hits in retriever.retrieve(asked, k, within)]
+    found = dict(zip(places, steps, strict=True))
+    return [found[request] for request in requests]
 
 
 def written_after(

@@ -20,8 +20,10 @@ kept chains that begin with the same passage (:mod:`grls.retrieve.hops.diverse`)
 
 n is 20 in the first hop, and in hop h 20 to 19 + h: of 19 + h passages those of the evidence are left out.
 It does not depend on the number k of passages that are asked for, so neither does P(d), and a ranking for a
-smaller k is the beginning of that for a larger one. Where k exceeds the passages of all hops, those that a
-single step ranks next follow (:mod:`grls.retrieve.hops.tail`).
+smaller k is the beginning of that for a larger one. Where hops find no more passages than there are hops and
+nothing ends chains, every chain holds every passage: each P(d) is 1, and equal ones keep the order of the
+first hop. Where k exceeds the passages of all hops, those that a single step ranks next follow
+(:mod:`grls.retrieve.hops.tail`).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from typing import Any, NamedTuple, cast
 from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import IN_CHAINS, Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
@@ -183,7 +186,8 @@ class RankedHops:
             **{name: value for name in _LATER if (value := getattr(self.hops, name)) is not None},
         }
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, the likeliest first.
 
         Args:
@@ -192,9 +196,9 @@ class RankedHops:
             allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`.
 
         Returns:
-            Hits with the score P(d), between 0 and 1 except for the share of dropped chains. It is the same
-            for every k. Passages that are not among the best (20, in hop h up to 19 + h) of any hop stand
-            last, in the order of a single step.
+            Hits with the score P(d) to nine digits, between 0 and 1 except for the share of dropped chains.
+            It is the same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of
+            any hop stand last, in the order of a single step.
         """
         return self.retrieve_by_hops(queries, k, allow)[-1]
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from grls.data.types import Chain, Hit
 from grls.retrieve.hops.diverse import limit_per_first
+from grls.retrieve.hops.tail import to_nine_digits
 
 
 class RankedChain(NamedTuple):
@@ -54,7 +55,7 @@ class Sets:
             per_first: Largest number of chains with the same first passage; None: no limit.
         """
         merged = [one._replace(weight=self._weights[key]) for key, one in self._likeliest.items()]
-        chains = sorted(merged, key=lambda chain: -chain.weight)
+        chains = sorted(merged, key=lambda chain: -to_nine_digits(chain.weight))
         best = limit_per_first(chains, lambda chain: chain.ids[0], per_first)[:count]
         kept = sum(chain.weight for chain in best)
         if not kept > 0:

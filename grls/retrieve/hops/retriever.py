@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
 from grls.io.counts import counted
@@ -39,8 +40,8 @@ from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.steps import decodes_hops
 from grls.retrieve.joins import LetsJoin, Plan, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
+from grls.retrieve.registry import Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
 
 _END = ("hops", "done_bias", "choose", "pool")
 """Options that say where a chain ends, or which one is chosen; the others are of the search for chains."""
@@ -97,7 +98,7 @@ class HopsRetriever:
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
         content = {"retriever": named_from(folder, retriever), "hops": recorded(self.hops)}
-        write_spec(folder, self.kind, content)
+        write_composite(folder, self.kind, content, self.corpus)
 
     @property
     def probable(self) -> bool:
@@ -141,7 +142,8 @@ class HopsRetriever:
         search = {name: value for name, value in record.items() if name not in _END}
         return f"{unended_fingerprint(self.retriever)} {json.dumps(search)}"
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.
 
         Chains of a fixed number of hops with fewer passages are filled up by a single step. ``Hit.score`` is
@@ -150,7 +152,6 @@ class HopsRetriever:
         Raises:
             ConfigError: k is below 1.
         """
-        check_counts(k=k)
         asked = queries_of(queries)
         chains = self.retrieve_chains(asked, allow)
         rankings = [pooled_ranking(beams, k) for beams in chains]

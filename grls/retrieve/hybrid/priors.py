@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -27,13 +26,12 @@ from grls.decode.score_all import score_rows
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
+from grls.io.turns import turn
 from grls.models.base import Floats
-from grls.models.turns import turn
 from grls.retrieve.base import Retriever, ScoresAll
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.registry import BM25, Opening, load_retriever, open_member
-from grls.retrieve.spec import recorded
+from grls.retrieve.registry import Opening, load_named
 
 
 class PriorSource(Protocol):
@@ -235,8 +233,5 @@ def open_sources(
     """
     search = replace(options or SearchOptions(), rescore=0, compile=False)
     how = Opening(device, search=search, corpus=corpus)
-    words = {"kind": BM25, "analyzer": recorded(analyzer)}
-    opened = [
-        open_member(words, Path(), name, how) if name == BM25 else load_retriever(name, how) for name in names
-    ]
+    opened = [load_named(name, corpus, how, analyzer) for name in names]
     return [RetrieverPrior(one, name) for one, name in zip(opened, names, strict=True)]

@@ -29,6 +29,7 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each, resolved
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
@@ -42,8 +43,8 @@ from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
 from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
-from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
+from grls.retrieve.registry import Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
 
 _OPTIONS = ("empty_weight", "done_share", "normalized")
 
@@ -176,7 +177,7 @@ class HybridRetriever(JoinsSearch):
         taken = -self.priors[-1].weight if self._takes_back else 0.0
         options = recorded(PriorOptions(taken, self.done_share, self.normalized))
         content = {"generator": named_from(folder, generator), "priors": named, **options}
-        write_spec(folder, self.kind, content)
+        write_composite(folder, self.kind, content, self.corpus)
 
     @property
     def corpus(self) -> Corpus:
@@ -257,7 +258,8 @@ class HybridRetriever(JoinsSearch):
         """Whether it was trained with DONE: not known of a generator."""
         return None
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Args:

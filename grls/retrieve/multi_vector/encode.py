@@ -12,10 +12,11 @@ import numpy as np
 from sentence_transformers import MultiVectorEncoder
 
 from grls.errors import DataError
+from grls.models.base import once_each
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages
-from grls.models.sentence_model import PlainTexts, open_library_model
-from grls.models.text_encoder import Role, TextEncoder
+from grls.models.sentence_model import PlainTexts, Role, open_library_model, reader_of
+from grls.models.text_encoder import TextEncoder
 
 
 class LateNetwork(PlainTexts, MultiVectorEncoder):
@@ -38,7 +39,7 @@ class LateTexts(TextEncoder):
     what = "a multi-vector encoder"
 
     def __init__(self, model: MultiVectorEncoder, max_tokens: int | None = None, stages: Sequence[str] = ()):
-        reader: Any = model[0]
+        reader: Any = reader_of(model, "document")
         super().__init__(
             LateNetwork.of(model), max_tokens or getattr(reader, "document_length", None), stages
         )
@@ -63,7 +64,7 @@ class LateTexts(TextEncoder):
 
     def limit(self, role: Role) -> int:
         """The longest text that is read as a whole, in tokens; a model may read less of a query."""
-        reader: Any = self.model[0]
+        reader = self.reader(role)
         expanded = getattr(reader, "query_expansion", None) or {}
         own = getattr(reader, "query_length", None)
         if expanded.get("strategy") == "fixed":
@@ -79,18 +80,19 @@ class LateTexts(TextEncoder):
         if not texts:
             return []
         encode = self.model.encode_query if role == "query" else self.model.encode_document
+        distinct, numbers = once_each(texts)
         found = encode(
-            list(texts), prompt=self._prompt(role) or "", batch_size=batch_size, show_progress_bar=False,
+            distinct, prompt=self._prompt(role), batch_size=batch_size, show_progress_bar=False,
             convert_to_numpy=True,
         )  # fmt: skip
         made = [np.asarray(one, dtype=np.float32).reshape(-1, self.dimension) for one in found]
-        wrong = [text for text, one in zip(texts, made, strict=True) if not np.isfinite(one).all()]
+        wrong = [text for text, one in zip(distinct, made, strict=True) if not np.isfinite(one).all()]
         if wrong:
             raise DataError(
-                f"a vector of {wrong[0][:60]!r} is not finite ({len(wrong)} of {len(texts)} texts such): the "
+                f"a vector of {wrong[0][:60]!r} is not finite ({len(wrong)} of {len(distinct)} such): the "
                 "weights are damaged or overflow; use float32, or an earlier checkpoint."
             )
-        return made
+        return [made[number] for number in numbers]
 
     def _identity(self) -> tuple[list[Any], list[Any]]:
         return ["multi-vector-1"], [self.similarity]

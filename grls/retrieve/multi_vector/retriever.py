@@ -54,7 +54,7 @@ from grls.retrieve.multi_vector.vectors import (
     write_vectors,
 )
 from grls.retrieve.queries import check_counts
-from grls.retrieve.registry import BM25, Opening, open_member
+from grls.retrieve.registry import BM25, Opening, open_member, with_languages
 from grls.retrieve.spec import MANIFEST, Member, relative
 
 NO_VECTOR = -1e9
@@ -145,6 +145,7 @@ class MultiVectorRetriever(RanksByScores):
     def build(cls, model: str, corpus: str, how: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
         refuse_generative(how, "a multi-vector encoder")
+        how.refuse_unused("a multi-vector encoder", ("similarity",))
         start = perf_counter()
         place, passages = seen_elsewhere(model), Corpus.read(corpus)
         load = partial(LateTexts.load, place, how.device, how.limits.input)
@@ -240,7 +241,10 @@ class MultiVectorRetriever(RanksByScores):
             raise ConfigError("the first retriever has no name to save: give its folder to behind().")
         if isinstance(member, str) and member != BM25:
             member = relative(member, folder)
-        return {"retriever": member, "passages": self._first[1]}
+        spec = {"kind": self.kind, "retriever": member}
+        return {
+            "retriever": with_languages(spec, folder, self.corpus)["retriever"], "passages": self._first[1],
+        }  # fmt: skip
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""

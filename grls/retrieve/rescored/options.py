@@ -21,7 +21,7 @@ class Rereading:
             score.
 
     Raises:
-        ConfigError: The number is below 1, or the weight is not a finite number.
+        ConfigError: The number is below 1, or the weight is below 0 or not finite.
     """
 
     passages: int
@@ -30,5 +30,5 @@ class Rereading:
     def __post_init__(self) -> None:
         if self.passages < 1:
             raise ConfigError(f"passages must be at least 1, got {self.passages}.")
-        if self.weight is not None and not math.isfinite(self.weight):
-            raise ConfigError(f"weight must be a finite number, or null, got {self.weight}.")
+        if self.weight is not None and not 0 <= self.weight < math.inf:
+            raise ConfigError(f"weight must be a finite number of at least 0, or null, got {self.weight}.")

@@ -125,7 +125,7 @@ class Rereader:
             raise DataError(
                 f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
                 f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. Shorten "
-                "it, or accept the cut with truncate_queries true."
+                "it, or accept the cut with --search.truncate_queries true."
             )
 
 

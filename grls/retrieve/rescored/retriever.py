@@ -19,6 +19,7 @@ from sentence_transformers import CrossEncoder
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
+from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
@@ -34,7 +35,7 @@ from grls.retrieve.corpora import passages_record
 from grls.retrieve.hops.appending import found_after
 from grls.retrieve.joins import LetsJoin, Plan, RunsPlans, runner_of
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import BM25, Opening, open_member
+from grls.retrieve.registry import BM25, Opening, open_member, with_languages
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.rescored.rescore import Rereader
 from grls.retrieve.spec import (
@@ -58,6 +59,7 @@ _UNUSED = (
     "index.form",
     "index.span_words",
     "limits.passage",
+    "similarity",
     "limits.query",
     "limits.input",
 )
@@ -138,8 +140,10 @@ class RescoredRetriever:
         how.refuse_unused("a cross-encoder", _UNUSED)
         encoder = PairScorer.load(model, how.device)
         passages = Corpus.read(corpus)
-        made = cls(BM25Retriever(passages), encoder, Rereading(PASSAGES))
-        made._save(how.output, {"retriever": {"kind": BM25}, "model": MODEL}, passages)
+        words = BM25Retriever(passages)
+        first = {"kind": BM25, "analyzer": recorded(words.analyzer)}
+        made = cls(words, encoder, Rereading(PASSAGES))
+        made._save(how.output, {"retriever": first, "model": MODEL}, passages)
         return f"{how.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
 
     def save_pretrained(
@@ -163,6 +167,7 @@ class RescoredRetriever:
 
     def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
         """Write a folder that names its members, with an embedded model and corpus where there are any."""
+        members = with_languages({"kind": self.kind, **members}, Path(folder), self.corpus)
         content = {**members, **recorded(self.rereading), "fingerprint": self.encoder.fingerprint()}
         refuse_own_members(folder, content)
         with atomic_folder(folder, MANIFEST) as new:
@@ -172,7 +177,7 @@ class RescoredRetriever:
             if corpus is not None:
                 corpus.write(corpus_file(new))
                 content["retriever"] = {**content["retriever"], **passages_record(corpus)}
-            write_manifest(new, {"format": FORMAT, "kind": self.kind, **content})
+            write_manifest(new, {"format": FORMAT, **content})
 
     @property
     def corpus(self) -> Corpus:
@@ -223,7 +228,8 @@ class RescoredRetriever:
         logits = self._reread.logits(self._asked(queries, evidence), rankings, queries)
         return list(zip(rankings, logits, strict=True))
 
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:
@@ -231,7 +237,6 @@ class RescoredRetriever:
             DataError: A query cannot be used by the first retriever, or is too long to be read whole with a
                 passage, and ``truncate_queries`` is not set.
         """
-        check_counts(k=k)
         asked = queries_of(queries)
         found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(asked, found)]

@@ -13,9 +13,11 @@ from scipy.sparse import csr_array, vstack
 from sentence_transformers import SparseEncoder
 
 from grls.errors import ConfigError, DataError
+from grls.models.base import once_each
 from grls.models.load.build import read_stages
-from grls.models.sentence_model import COSINE, DOT, PlainTexts, open_library_model
-from grls.models.text_encoder import Role, TextEncoder
+from grls.models.load.sentence_folder import modules_of
+from grls.models.sentence_model import COSINE, DOT, PlainTexts, Role, open_library_model
+from grls.models.text_encoder import TextEncoder
 
 
 class SparseNetwork(PlainTexts, SparseEncoder):
@@ -45,8 +47,8 @@ class SparseTexts(TextEncoder):
         if self.similarity not in (DOT, COSINE):
             raise ConfigError(
                 f"the model compares by {self.similarity!r} (similarity_fn_name of its "
-                f"config_sentence_transformers.json), but passages are searched by {DOT!r} or {COSINE!r}: "
-                "take another model."
+                f"config_sentence_transformers.json), but an inverted index adds up products of weights, so "
+                f"sparse vectors are compared by {DOT!r} or {COSINE!r} alone: take another model."
             )
 
         if self._undecided:
@@ -55,7 +57,7 @@ class SparseTexts(TextEncoder):
     @property
     def _undecided(self) -> bool:
         """Whether a part of the model does not know its dimension yet."""
-        return any(getattr(part, "embedding_dimension", 0) is None for part in self.model)
+        return any(getattr(part, "embedding_dimension", 0) is None for part in modules_of(self.model))
 
     @classmethod
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
@@ -81,15 +83,16 @@ class SparseTexts(TextEncoder):
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         if not texts:
             return csr_array((0, self.dimension), dtype=np.float32)
-        longest = sorted(range(len(texts)), key=lambda n: -len(texts[n]))
+        distinct, numbers = once_each(texts)
+        longest = sorted(range(len(distinct)), key=lambda n: -len(distinct[n]))
         rows = []
-        for first in range(0, len(texts), batch_size):  # no more than a batch of [n, V] at a time
+        for first in range(0, len(distinct), batch_size):  # no more than a batch of [n, V] at a time
             found = encode(
-                [texts[n] for n in longest[first : first + batch_size]], prompt=self._prompt(role) or "",
+                [distinct[n] for n in longest[first : first + batch_size]], prompt=self._prompt(role),
                 batch_size=batch_size, show_progress_bar=False, convert_to_sparse_tensor=False,
             )  # fmt: skip
             rows.append(csr_array(found.float().cpu().numpy()))
-        matrix = csr_array(vstack(rows, format="csr", dtype=np.float32)[np.argsort(longest)])
+        matrix = csr_array(vstack(rows, format="csr", dtype=np.float32)[np.argsort(longest)[numbers]])
         if not np.isfinite(matrix.data).all():
             raise DataError(
                 "the weights of a text are not finite: the model is damaged or overflows; use float32."

@@ -130,6 +130,7 @@ class SparseRetriever(RanksByScores):
     def build(cls, model: str, corpus: str, how: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
         refuse_generative(how, "a sparse encoder")
+        how.refuse_unused("a sparse encoder", ("similarity",))
         start = perf_counter()
         place, passages = seen_elsewhere(model), Corpus.read(corpus)
         load = partial(SparseTexts.load, place, how.device, how.limits.input)

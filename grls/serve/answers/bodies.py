@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from grls.serve.answers.options import AnswerMethod
-from grls.serve.bodies import Body, Filtered, QueryText
+from grls.serve.bodies import Body, HoppingBody, QueryText
 
 
-class AnswerBody(Filtered):
+class AnswerBody(HoppingBody):
     """A question."""
 
     query: QueryText

@@ -10,6 +10,7 @@ from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError
+from grls.io.listed import list_texts
 
 AnswerMethod = Literal[
     "direct",
@@ -60,6 +61,7 @@ class AnswerOptions:
     dsp: ProgramOptions = USUAL_PROGRAM
 
     def __post_init__(self) -> None:
+        list_texts(self, "methods")
         for name in ("k", "tokens", "queue"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"answer.{name} must be at least 1, got {getattr(self, name)}.")

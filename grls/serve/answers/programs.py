@@ -9,7 +9,7 @@ from typing import Any
 
 from grls.answer.dsp import build
 from grls.answer.dsp.answering import kept_of, reading_of
-from grls.answer.dsp.branch import Branch
+from grls.answer.dsp.programs import Branch
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.dsp.run import answer_one
 from grls.answer.opening import is_probable
@@ -57,8 +57,8 @@ class ServedPrograms:
         dsp = self._options
         scale: Scale = "log" if is_probable(found.retriever) else "softmax"
         retrieval = Retrieval(found, found.corpus, k, scale)
-        built = build.program_named(name, retrieval, dsp.rounds, dsp.queries, dsp.temperature)
-        return Branch(built, dsp.branches, dsp.temperature)
+        built = build.program_named(name, retrieval, dsp)
+        return Branch(built, dsp.branches, dsp.temperature, dsp.vote)
 
 
 def _inputs(job: AnswerJob) -> dict[str, str]:

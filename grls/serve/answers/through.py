@@ -65,9 +65,8 @@ class QueuedRetriever:
         """
         if allow is not None:
             raise ConfigError("the filter of a question is that of its request.")
-        job = SearchJob(
-            [query.text for query in queries_of(queries)], BatchKey(self.retriever, k, self._allow)
-        )
+        key = BatchKey(self.retriever, k, self._allow, pooled=True)
+        job = SearchJob([query.text for query in queries_of(queries)], key)
         try:
             self.version.worker.submit(job)
         except ShutdownError:  # a new version has taken over; this answer is still from the old one

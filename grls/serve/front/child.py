@@ -98,7 +98,7 @@ def made_of(task: WorkerTask, say: Callable[[str], object] = lambda _: None) -> 
     """
     from grls.serve.app import plain_app  # late: what the worker process alone needs
     from grls.serve.examples import queries_to_try
-    from grls.serve.run import open_serving
+    from grls.serve.serving import open_serving
 
     admin = read_admin_token(task.access.admin)
     tried = () if task.examples is None else queries_to_try(task.examples)

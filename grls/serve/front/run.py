@@ -19,10 +19,10 @@ from grls.serve.front.supervisor import CHILD, Supervisor
 from grls.serve.front.task import WorkerTask
 from grls.serve.guards import guards
 from grls.serve.hosts import accepted_hosts
-from grls.serve.listening import address_of, check_port, listening, loading, log_lines, say, until_signal
+from grls.serve.listening import address_of, check_port, listening, log_lines, until_signal
 from grls.serve.options import ONE_PROCESS, WorkerProcessOptions
 from grls.serve.problems import problem_for
-from grls.serve.served import named_folders
+from grls.serve.start import loading, named_folders, say
 
 
 def run_front(

@@ -10,7 +10,7 @@ from grls.serve.front.supervisor import Supervisor
 from grls.serve.metrics import CONTENT
 from grls.serve.problems import problem
 
-STATES = frozenset(("GET", path) for path in ("/health", "/ready", "/metrics"))
+STATES = frozenset((method, path) for method in ("GET", "HEAD") for path in ("/health", "/ready", "/metrics"))
 """The addresses that are answered while there is no worker process, too."""
 
 
@@ -20,7 +20,7 @@ async def answer_state(asked: Asked, supervisor: Supervisor, counts: FrontCounts
     if worker is not None:
         try:
             async with worker.connection() as connection:
-                head = await connection.ask(asked)
+                head = await connection.ask(asked._replace(method="GET"))  # of HEAD no body is sent
                 body = await connection.body()
             if asked.path == "/metrics":
                 return _metrics(body, counts)

@@ -32,7 +32,7 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     answering = _answering(state)
     method = _method(body, answering)
     _check(state, answering, body)
-    version, retriever, allow = asked(state, body)
+    version, retriever, allow = asked(state, body, body.hops)
     how = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)
     job = AnswerJob(Query("question", body.query), "\n".join(body.history), how, answering.answer)
     record = await outcome(request, version, job, state.limits.seconds, answering.worker)

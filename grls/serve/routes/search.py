@@ -20,7 +20,7 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     state, queries = serving(request), body.queries()
     check_queries(queries, state.limits)
     check_limit("k", body.k, state.limits.k)
-    version, retriever, allow = asked(state, body)
+    version, retriever, allow = asked(state, body, body.hops)
     job = SearchJob(queries, BatchKey(retriever, body.k, allow))
     rankings = await outcome(request, version, job, state.limits.seconds)
     results = [result_body(query, hits, body.metadata) for query, hits in zip(queries, rankings, strict=True)]
@@ -29,9 +29,10 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
 
 
 def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
-    """A ranking, as it is sent; metadata are read only where they are asked for."""
+    """A ranking or chain, as it is sent; metadata are read only where they are asked for."""
     bodies = [
-        FoundHitBody(**dict(hit_body(hit)), metadata=dict(hit.metadata) if metadata else None) for hit in hits
+        FoundHitBody(**dict(hit_body(hit)), hop=hit.hop, metadata=dict(hit.metadata) if metadata else None)
+        for hit in hits
     ]
     return ResultBody(query=query, hits=bodies)
 

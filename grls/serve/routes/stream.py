@@ -34,7 +34,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
     """The hops of a query, each as soon as it is found."""
     state = serving(request)
     check_queries([body.query], state.limits)
-    version, retriever, allow = asked(state, body)
+    version, retriever, allow = asked(state, body, body.hops)
     hops = HopStream(version, state.limits.seconds)
     hops.start(retriever, body.query, allow)
     try:

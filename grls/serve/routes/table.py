@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from fastapi import Depends, FastAPI
 from starlette.convertors import PathConvertor, register_url_convertor
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from grls.serve.answers.bodies import AnsweredBody
 from grls.serve.bodies import ExplainedBody, FoundBody, HealthBody, PassageBody, VersionBody
 from grls.serve.bodies_retrievers import RetrieversBody
 from grls.serve.bodies_trace import TracedBody
+from grls.serve.problems import only_known_parameters
 from grls.serve.routes.admin import reload_version
 from grls.serve.routes.answer import answer_question
 from grls.serve.routes.explain import answer_explain
@@ -37,68 +42,61 @@ register_url_convertor("any_id", _AnyId())
 
 def add_addresses(app: FastAPI) -> None:
     """Add all addresses to an application."""
-    _add_retrieval(app)
-    _add_state(app)
-    app.add_api_route(
+    _post(app, "/v1/search", answer_search, *_ASKED, response_model=FoundBody)
+    _post(app, "/v1/explain", answer_explain, *_ASKED, response_model=ExplainedBody)
+    _post(app, "/v1/answer", answer_question, *_ASKED, response_model=AnsweredBody)
+    _post(app, "/v1/trace", answer_trace, *_ASKED, response_model=TracedBody)
+    streamed: dict[int | str, Any] = {
+        200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}
+    }
+    _post(app, "/v1/stream", answer_stream, *_ASKED, response_class=StreamingResponse, responses=streamed)
+    _post(
+        app,
         "/admin/reload",
         reload_version,
-        methods=["POST"],
+        400,
+        401,
+        403,
+        404,
+        408,
+        413,
+        422,
+        503,
         response_model=VersionBody,
-        responses=problems(400, 401, 403, 404, 408, 413, 422, 503),
     )
+    asked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
+    passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 429)}
+    _get(app, "/v1/passages/{passage:any_id}", show_passage, **asked, **passage)
+    retrievers = {"response_model": RetrieversBody, "responses": problems(401, 422, 429)}
+    _get(app, "/v1/retrievers", show_retrievers, **asked, **retrievers)
+    for path, state in (("/health", show_health), ("/ready", show_ready)):
+        _get(app, path, state, response_model=HealthBody, responses=problems(503))
+    hidden: dict[str, Any] = {"response_class": Response, "include_in_schema": False}
+    for path, show in (
+        ("/metrics", show_metrics), ("/docs", show_docs), ("/", show_page), ("/page/{name}", show_page_file)
+    ):  # fmt: skip
+        _get(app, path, show, **hidden)
 
 
-def _add_retrieval(app: FastAPI) -> None:
+def _post(
+    app: FastAPI,
+    path: str,
+    handler: Callable[..., Any],
+    *errors: int,
+    responses: Mapping[int | str, dict[str, Any]] = MappingProxyType({}),
+    **described: Any,
+) -> None:
     app.add_api_route(
-        "/v1/search", answer_search, methods=["POST"], response_model=FoundBody, responses=problems(*_ASKED)
-    )
-    app.add_api_route(
-        "/v1/explain",
-        answer_explain,
+        path,
+        handler,
         methods=["POST"],
-        response_model=ExplainedBody,
-        responses=problems(*_ASKED),
-    )
-    app.add_api_route(
-        "/v1/answer",
-        answer_question,
-        methods=["POST"],
-        response_model=AnsweredBody,
-        responses=problems(*_ASKED),
-    )
-    app.add_api_route(
-        "/v1/trace", answer_trace, methods=["POST"], response_model=TracedBody, responses=problems(*_ASKED)
-    )
-    streamed = {200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}}
-    app.add_api_route(
-        "/v1/stream",
-        answer_stream,
-        methods=["POST"],
-        response_class=StreamingResponse,
-        responses=streamed | problems(*_ASKED),
-    )
-    app.add_api_route(
-        "/v1/passages/{passage:any_id}",
-        show_passage,
-        methods=["GET"],
-        response_model=PassageBody,
-        responses=problems(401, 404, 422, 429),
+        dependencies=[Depends(only_known_parameters)],
+        responses={**responses, **problems(*errors)},
+        **described,
     )
 
 
-def _add_state(app: FastAPI) -> None:
-    get = ["GET"]
-    app.add_api_route(
-        "/v1/retrievers",
-        show_retrievers,
-        methods=get,
-        response_model=RetrieversBody,
-        responses=problems(401, 429),
-    )
-    for path, handler in (("/health", show_health), ("/ready", show_ready)):
-        app.add_api_route(path, handler, methods=get, response_model=HealthBody, responses=problems(503))
-    app.add_api_route("/metrics", show_metrics, methods=get, response_class=Response, include_in_schema=False)
-    read = ["GET", "HEAD"]
-    for path, show in (("/", show_page), ("/page/{name}", show_page_file)):
-        app.add_api_route(path, show, methods=read, response_class=Response, include_in_schema=False)
-    app.add_api_route("/docs", show_docs, methods=get, response_class=HTMLResponse, include_in_schema=False)
+def _get(app: FastAPI, path: str, handler: Callable[..., Any], **described: Any) -> None:
+    """Add an address that is read; HEAD has the same answer, of which no body is sent."""
+    app.add_api_route(path, handler, methods=["GET"], **described)
+    app.add_api_route(path, handler, methods=["HEAD"], **described | {"include_in_schema": False})

@@ -26,7 +26,7 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
     state = serving(request)
     check_queries([body.query], state.limits)
     check_limit("k", body.k or 1, state.limits.k)
-    version, retriever, allow = asked(state, body)
+    version, retriever, allow = asked(state, body, body.hops)
     reason = no_beam(retriever)
     if reason is not None:
         raise RefusalError(422, reason)

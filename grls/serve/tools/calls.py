@@ -1,54 +1,22 @@
-"""The tools: search, hops, passages. The module does not know how they are called."""
+"""What the tools do: search, hops, passages. The module does not know how they are called."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Literal
 
-from pydantic import Field
-
-from grls.io.extras import needing
-from grls.serve.bodies import Body, HopBody, HopsBody, PassageBody, ResultBody, SearchBody, StreamBody
+from grls.serve.bodies import Body, HopBody, PassageBody, ResultBody
 from grls.serve.fields import as_arguments
 from grls.serve.jobs import BatchKey, SearchJob
 from grls.serve.problems import RefusalError, problem_for
-from grls.serve.routes.passages import passage_of
+from grls.serve.routes.passages import no_passage, passages_of
 from grls.serve.routes.search import result_body
 from grls.serve.routes.stream import HopStream, hop_body
-from grls.serve.served import Version
 from grls.serve.serving import Serving, asked, check_limit, check_queries
+from grls.serve.tools.arguments import HopsCall, PassagesCall, SearchCall
 from grls.serve.waiting import outcome
-
-with needing("mcp", "the tools of an agent"):
-    from mcp.server.mcpserver.exceptions import ToolError
 
 _LONGEST = 100
 """Characters of an unknown id that an error names."""
-QueryField = Annotated[str, Field(min_length=1, description="What is asked, in natural language.")]
-RetrieverField = Annotated[
-    str | None, Field(description="The retriever; null: the first one. The instructions list them.")
-]
-WhereField = Annotated[
-    str | None,
-    Field(
-        description="A filter over metadata, such as year>=2000, that holds in every hop; null: all passages."
-    ),
-]
-KField = Annotated[int, Field(ge=1, description="Largest number of passages.")]
-MetadataField = Annotated[bool, Field(description="Show the metadata of each passage as well.")]
-StepsField = Annotated[
-    Literal["fixed", "dynamic"] | None,
-    Field(
-        description="fixed: as many hops as max; dynamic: until it is done; null: as the retriever is set."
-    ),
-]
-MaxField = Annotated[
-    int | None,
-    Field(ge=1, description="Largest number of hops; null: as the retriever is set, or a default."),
-]
-IdsField = Annotated[list[str], Field(min_length=1, description="Ids of passages, as search returns them.")]
 
 
 class HopChainBody(Body):
@@ -59,98 +27,68 @@ class HopChainBody(Body):
 
 
 class PassagesBody(Body):
-    """Passages, in the order of the ids."""
+    """The passages of the ids, in order, and the ids of which the corpus has none."""
 
     passages: list[PassageBody]
+    unknown: list[str] | None
 
 
-class RetrievalTools:
-    """The tools of a server.
+async def answer_call(serving: Serving, call: Body) -> Body:
+    """What a tool finds.
 
     Args:
-        serving: Its retrievers and limits.
-    """
-
-    def __init__(self, serving: Serving):
-        self._serving = serving
-
-    async def search(
-        self,
-        query: QueryField,
-        k: KField = 5,
-        where: WhereField = None,
-        retriever: RetrieverField = None,
-        metadata: MetadataField = False,
-    ) -> ResultBody:
-        """Find the passages of the corpus that answer a query, best first, with id, title, text and score."""
-        state = self._serving
-        with clear_errors():
-            check_queries([query], state.limits)
-            check_limit("k", k, state.limits.k)
-            body = SearchBody(
-                query=query, k=k, where=where, retriever=retriever, allow=None, hops=None, metadata=metadata
-            )
-            version, found, allow = asked(state, body)
-            job = SearchJob([query], BatchKey(found, k, allow))
-            (hits,) = await outcome(None, version, job, state.limits.seconds)
-            return result_body(query, hits, body.metadata)
-
-    async def hops(
-        self,
-        query: QueryField,
-        steps: StepsField = None,
-        max: MaxField = None,
-        where: WhereField = None,
-        retriever: RetrieverField = None,
-    ) -> HopChainBody:
-        """Find a chain of passages for a question that needs several: each hop is found from those before."""
-        state = self._serving
-        with clear_errors():
-            check_queries([query], state.limits)
-            how = None if steps is None else HopsBody(steps=steps, max=max)
-            body = StreamBody(query=query, where=where, retriever=retriever, hops=how, allow=None)
-            version, found, allow = asked(state, body)
-            hops = HopStream(version, state.limits.seconds)
-            hops.start(found, query, allow)
-            return HopChainBody(query=query, hops=await _all(hops))
-
-    async def passages(self, ids: IdsField, retriever: RetrieverField = None) -> PassagesBody:
-        """Show passages by their ids, with title and whole text."""
-        state = self._serving
-        with clear_errors():
-            check_limit("ids: the number of ids", len(ids), state.limits.k)
-            version = state.find(retriever).version
-            return PassagesBody(passages=[await _passage(version, passage) for passage in ids])
-
-
-@contextmanager
-def clear_errors() -> Iterator[None]:
-    """A block whose errors reach the agent as the server words them; unexpected ones are logged.
+        serving: The retrievers and limits.
+        call: The arguments of a tool of :mod:`grls.serve.tools.arguments`.
 
     Raises:
-        ToolError: The block failed.
+        GrlsError: It cannot be done.
     """
+    match call:
+        case SearchCall():
+            return await _search(serving, call)
+        case HopsCall():
+            return await _hops(serving, call)
+        case PassagesCall():
+            return await _passages(serving, call)
+    raise AssertionError(call)
+
+
+def error_text(error: Exception) -> str:
+    """An error of a call as the server words it, with arguments of tools; unexpected ones are logged."""
+    return as_arguments(json.loads(bytes(problem_for(error).body))["detail"])
+
+
+async def _search(serving: Serving, call: SearchCall) -> ResultBody:
+    check_queries([call.query], serving.limits)
+    check_limit("k", call.k, serving.limits.k)
+    version, retriever, allow = asked(serving, call, None)
+    job = SearchJob([call.query], BatchKey(retriever, call.k, allow))
+    (hits,) = await outcome(None, version, job, serving.limits.seconds)
+    return result_body(call.query, hits, call.metadata)
+
+
+async def _hops(serving: Serving, call: HopsCall) -> HopChainBody:
+    check_queries([call.query], serving.limits)
+    version, retriever, allow = asked(serving, call, call)
+    stream, hops = HopStream(version, serving.limits.seconds), list[HopBody]()
+    stream.start(retriever, call.query, allow)
     try:
-        yield
-    except Exception as error:
-        detail = json.loads(bytes(problem_for(error).body))["detail"]
-        raise ToolError(as_arguments(detail)) from None
-
-
-async def _passage(version: Version, passage: str) -> PassageBody:
-    try:
-        return await passage_of(version, passage)
-    except RefusalError as error:
-        raise RefusalError(error.status, f"{passage[:_LONGEST]!r}: {error}") from None
-
-
-async def _all(hops: HopStream) -> list[HopBody]:
-    bodies = []
-    try:
-        while (hop := await hops.next()) is not None:
-            bodies.append(hop_body(hop))
+        while (hop := await stream.next()) is not None:
+            hops.append(hop_body(hop))
             if hop.last:
                 break
-        return bodies
     finally:
-        hops.stop()
+        stream.stop()
+    return HopChainBody(query=call.query, hops=hops)
+
+
+async def _passages(serving: Serving, call: PassagesCall) -> PassagesBody:
+    check_limit("ids: the number of ids", len(call.ids), serving.limits.k)
+    version = serving.find(call.retriever).version
+    bodies = await passages_of(version, call.ids)
+    unknown = [name[:_LONGEST] for name, body in zip(call.ids, bodies, strict=True) if body is None]
+    passages = [body for body in bodies if body is not None]
+    if not passages:
+        refusal = no_passage(version)
+        raise RefusalError(refusal.status, f"{', '.join(map(repr, unknown[:3]))}: {refusal}")
+    return PassagesBody(passages=passages, unknown=unknown or None)

@@ -1,12 +1,21 @@
 """Offers the tools over standard input and output, or at an address of the HTTP server.
 
-Over standard input and output, standard output carries messages of the protocol alone: the log goes to
-standard error.
+Over standard input and output, the client is answered before anything is loaded: importing what searches
+takes seconds, loading a model longer, and clients give a server that says nothing up. So this module imports
+little. Standard output carries messages of the protocol alone: the log goes to standard error.
+
+A result is JSON in a text, and has no structured content: the protocol recommends to repeat structured
+content as text, so each passage would be sent, and read by a language model, twice.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from pydantic import ValidationError
@@ -14,59 +23,87 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
-from grls.io.counts import counted
+from grls.errors import GrlsError
 from grls.io.extras import needing
+from grls.retrieve.spec import read_spec
+from grls.serve.bodies import Body
 from grls.serve.faults import listed, plain_faults
-from grls.serve.serving import Serving
-from grls.serve.tools.calls import RetrievalTools
+from grls.serve.options import RequestLimits
+from grls.serve.start import loading, named_folders, say
+from grls.serve.tools.arguments import TOOLS
 
 with needing("mcp", "the tools of an agent"):
-    from mcp.server.mcpserver import MCPServer
-    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-    from mcp.types import ToolAnnotations
+    from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+
+if TYPE_CHECKING:
+    from grls.serve.serving import Serving
 
 ADDRESS = "/mcp"
 """The address of the tools."""
-
-
-class PlainToolServer(MCPServer):  # type: ignore[misc, unused-ignore]
-    """A server of tools that names wrong arguments in plain words."""
-
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool.
-
-        Raises:
-            ToolError: The tool is unknown, its arguments cannot be used, or it failed.
-        """
-        try:
-            return await super().call_tool(name, arguments, context)
-        except ToolError as error:
-            if not isinstance(error.__cause__, ValidationError):
-                raise
-            (schema,) = [tool.input_schema for tool in await self.list_tools() if tool.name == name]
-            faults = plain_faults(error.__cause__.errors(), schema, schema)
-            raise ToolError(f"the call of {name} cannot be used: {listed(faults)}.") from None
+_FIRST = 0.2
+"""Seconds in which the first message is answered: imports keep the interpreter to themselves for longer."""
 
 
 def tool_server(serving: Serving) -> Any:
-    """The tools of a server, as an ``MCPServer``."""
-    server: Any = PlainToolServer(
-        "grls", instructions=_instructions(serving), version=grls.__version__, log_level="WARNING"
-    )
-    tools = RetrievalTools(serving)
-    for tool in (tools.search, tools.hops, tools.passages):
-        reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-        server.add_tool(tool, annotations=reads)
-    return server
+    """The tools of a server, as an ``mcp.server.lowlevel.Server``."""
+
+    async def opened() -> Serving:
+        return serving
+
+    return _server(serving.retrievers, opened)
 
 
-def serve_stdio(serving: Serving) -> None:
-    """Offer the tools over standard input and output, until the input ends."""
+def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precision: str) -> None:
+    """Open retrievers, and offer them as tools over standard input and output until the input ends.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        limits: The limits of calls.
+        device: The device of models.
+        precision: The precision of retrievers.
+
+    Raises:
+        ConfigError: A name or an option cannot be used.
+        DataError: A folder is no retriever.
+        MismatchError: A folder is damaged.
+    """
+    aside = partial(say, stream=sys.stderr)
+    names = named_folders(folders)
+    for folder in names.values():
+        read_spec(folder)  # a folder that is none ends the server at once
+    aside(loading(folders, "standard input and output"))
+
+    def opened() -> Serving:
+        from grls.serve.listening import log_lines  # late: these take seconds
+        from grls.serve.serving import open_serving
+
+        try:
+            serving = open_serving(folders, limits, device, precision, say=aside)
+        except Exception as error:  # the input may go on for long before the server ends with it
+            aside(f"error: {error}")
+            raise
+        log_lines()
+        aside("Ready: an agent may ask")
+        return serving
+
+    anyio.run(_over_stdio, list(names), opened)
+
+
+async def _over_stdio(names: Sequence[str], opened: Callable[[], Serving]) -> None:
+    async def later() -> Serving:
+        await asyncio.sleep(_FIRST)
+        return await asyncio.to_thread(opened)
+
+    serving = asyncio.create_task(later())
+    server = _server(names, lambda: asyncio.shield(serving))
     try:
-        anyio.run(tool_server(serving).run_stdio_async)
+        async with stdio_server() as (messages, answers):
+            await server.run(messages, answers, server.create_initialization_options())
     finally:
-        serving.close()
+        (await serving).close()
 
 
 def tool_routes(server: Any) -> list[BaseRoute]:
@@ -81,6 +118,67 @@ def tool_routes(server: Any) -> list[BaseRoute]:
     return routes
 
 
+def _server(names: Iterable[str], opened: Callable[[], Awaitable[Serving]]) -> Any:
+    """The tools of the retrievers of these names; ``opened`` waits until they are open."""
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    tools = [
+        Tool(name=name, description=inspect.getdoc(call), input_schema=_schema(call), annotations=reads)
+        for name, call in TOOLS.items()
+    ]
+
+    async def list_tools(context: object, params: object) -> Any:
+        return ListToolsResult(tools=tools)
+
+    async def call_tool(context: object, params: Any) -> Any:
+        text, failed = await _answer(opened, params.name, params.arguments or {})
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+
+    return Server(
+        "grls",
+        version=grls.__version__,
+        instructions=f"Retrieval from a corpus. Retrievers: {', '.join(names)}. search finds passages for a "
+        "query. hops finds a chain of passages for a question that needs several. passages shows passages by "
+        "their ids.",
+        get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+async def _answer(
+    opened: Callable[[], Awaitable[Serving]], name: str, arguments: dict[str, Any]
+) -> tuple[str, bool]:
+    """The result of a call, or the error with its remedy; whether it is an error."""
+    if name not in TOOLS:
+        return f"there is no tool of this name; there are {', '.join(TOOLS)}.", True
+    try:
+        call = TOOLS[name].model_validate(arguments)
+    except ValidationError as error:
+        schema = _schema(TOOLS[name])
+        return (
+            f"the call of {name} cannot be used: {listed(plain_faults(error.errors(), schema, schema))}.",
+            True,
+        )
+    try:
+        serving = await opened()
+    except Exception as error:
+        why = str(error) if isinstance(error, GrlsError) else "the log of the server says why."
+        return f"the retrievers cannot be opened: {why}", True
+    from grls.serve.tools.calls import answer_call, error_text  # late: it takes seconds
+
+    try:
+        return (await answer_call(serving, call)).model_dump_json(exclude_none=True), False
+    except Exception as error:
+        return error_text(error), True
+
+
+def _schema(call: type[Body]) -> dict[str, Any]:
+    """The schema of the arguments of a tool; its description is that of the tool."""
+    schema = call.model_json_schema()
+    del schema["description"], schema["title"]
+    return schema
+
+
 def _named(route: Any, app: ASGIApp) -> ASGIApp:
     """An application that names its address, as the log and the metrics read it."""
 
@@ -89,14 +187,3 @@ def _named(route: Any, app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send)
 
     return named
-
-
-def _instructions(serving: Serving) -> str:
-    sizes = (
-        f"{name} ({counted(len(one.version.searcher.corpus), 'passage')})"
-        for name, one in serving.retrievers.items()
-    )
-    return (
-        f"Retrieval from a corpus. Retrievers: {', '.join(sizes)}. search finds passages for a query. hops "
-        "finds a chain of passages for a question that needs several. passages shows passages by their ids."
-    )

@@ -20,8 +20,9 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from grls.errors import ConfigError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.models.biencoder import STAGE, BiEncoderModel
-from grls.models.load.sentence_folder import MODULES
+from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
+from grls.models.sentence_model import COSINE
 from grls.train.biencoder.dev import Split, dev_evaluator, dev_metric
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
@@ -94,13 +95,18 @@ def fit_biencoder(
         clock: Counts the steps and limits the time; None: no limit.
 
     Raises:
-        ConfigError: There are no negatives or no checkpoint to resume, or loss or weights are not finite; an
+        ConfigError: There are no weights to train, no negatives or no checkpoint to resume, or loss or
+            weights are not finite; an
             earlier model in the folder is intact.
         DataError: No dev query has a gold passage.
         MismatchError: The run to resume had other settings or other data.
         WriteError: The disk is full; earlier checkpoints are intact.
     """
     check_negatives(options.batch_size, options.hard_negatives, len(examples))
+    if not any(weight.requires_grad for weight in encoder.model.parameters()):
+        raise ConfigError(
+            "the model has no weights to train (a bag of words, or frozen word embeddings): take another one."
+        )
     folder = Path(output)
     refuse_unwritable(folder / "checkpoints", folder=True)
     refuse_foreign(folder / "model", MODULES)
@@ -154,9 +160,7 @@ def _best(trainer: BiEncoderTrainer, encoder: BiEncoderModel, checkpoints: Path)
             damage,
         )
         return _last(trainer, encoder)
-    trained = BiEncoderModel.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
-    trained.compare_by(encoder.similarity)
-    return trained
+    return BiEncoderModel.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
 
 
 def _last(trainer: BiEncoderTrainer, encoder: BiEncoderModel) -> BiEncoderModel:
@@ -168,7 +172,8 @@ def _last(trainer: BiEncoderTrainer, encoder: BiEncoderModel) -> BiEncoderModel:
 def _scale(encoder: BiEncoderModel, options: BiEncoderOptions) -> float:
     if options.scale is not None:
         return options.scale
-    unit = encoder.similarity == "cosine" or any(isinstance(module, Normalize) for module in encoder.model)
+    normalised = any(isinstance(module, Normalize) for module in modules_of(encoder.model))
+    unit = encoder.similarity == COSINE or normalised
     return 20.0 if unit else 1.0
 
 

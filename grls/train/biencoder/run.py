@@ -16,7 +16,7 @@ from grls.io.extras import needing
 from grls.io.files import refuse_foreign
 from grls.io.logs import quiet
 from grls.models.biencoder import BiEncoderModel
-from grls.models.biencoder_kinds import Kind
+from grls.models.biencoder_kinds import Kind, Similarity
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
@@ -43,6 +43,7 @@ def run_biencoder(
     train_split: str = "train",
     dev_split: str | None = "dev",
     max_tokens: int | None = None,
+    similarity: Similarity | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
     analyzer: Analyzer = USUAL,
@@ -63,6 +64,7 @@ def run_biencoder(
         train_split: Split of the training queries.
         dev_split: Split of the queries that choose the best epoch; None: the last epoch is kept.
         max_tokens: Longest text in tokens; None: the limit of the model.
+        similarity: How vectors are compared; None: as the model says, else by the cosine.
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a folder, or ``bm25``.
         analyzer: How BM25 splits texts into words.
@@ -86,13 +88,14 @@ def run_biencoder(
         train = _split(data, train_split, corpus, "train_split")
         dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
         torch.manual_seed(fit.seed)  # for random weights of a new model
-        encoder = _encoder(source, generator, kind, max_tokens)
+        encoder = _encoder(source, generator, kind, max_tokens, similarity)
         begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
         miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
         examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
         settings: dict[str, Any] = {
             "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
             "dev_split": dev_split, "max_tokens": encoder.max_tokens,
+            "similarity": encoder.similarity,
         }  # fmt: skip
         files = {f"the model {source or generator}": begun}
         files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
@@ -129,13 +132,19 @@ def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
 
 
 def _encoder(
-    source: str | None, generator: GeneratorSpec | None, kind: Kind, max_tokens: int | None
+    source: str | None,
+    generator: GeneratorSpec | None,
+    kind: Kind,
+    max_tokens: int | None,
+    similarity: Similarity | None,
 ) -> BiEncoderModel:
     if (source is None) == (generator is None):
         raise ConfigError("give either --source (a folder or hub name) or --generator (a class of models).")
     if source is not None:
-        return BiEncoderModel.load(source, kind, device="cpu", max_tokens=max_tokens)
+        return BiEncoderModel.load(source, kind, "cpu", max_tokens, similarity)
     assert generator is not None
     if kind == "sentence":
         raise ConfigError("a generator makes a bi-encoder of kind st5; give --source for kind sentence.")
-    return BiEncoderModel.from_generator(generator.load(), max_tokens, generator.stages())
+    return BiEncoderModel.from_generator(
+        generator.load(), max_tokens, generator.stages(), similarity or "dot"
+    )

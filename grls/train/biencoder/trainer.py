@@ -145,7 +145,8 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         Raises:
             ConfigError: The loss is not finite.
         """
-        longest = max(value.shape[-1] for name, value in inputs.items() if name.endswith("_input_ids"))
+        lengths = [value.shape[-1] for name, value in inputs.items() if name.endswith("_input_ids")]
+        longest = max(lengths, default=0)
         whole: Any = super().compute_loss
         work, within = partial(whole, **kwargs), self.weights.within
         with plain_attention(model, longest):

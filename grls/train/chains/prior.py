@@ -23,6 +23,7 @@ from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
+from grls.io.listed import list_texts
 from grls.models.base import Floats
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -55,6 +56,9 @@ class LearnBeside:
     temperatures: list[float] | None = None
     done_share: float = DONE_SHARE
     analyzer: Analyzer = USUAL
+
+    def __post_init__(self) -> None:
+        list_texts(self, "retrievers")
 
     def open(self, corpus: Corpus, device: str) -> OpenPriors:
         """Open the priors.
@@ -129,11 +133,24 @@ class TrainingPrior:
         return HopMasses(masses, places)
 
     def _scope(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Scope:
-        """The passages that each hop may retrieve: all but its evidence, as in the search."""
-        spans = self.spans
+        """The passages that each hop may retrieve: all but its evidence, as in the search.
+
+        A gold passage with the text of evidence stays: without a mass, its loss would be hundreds of nats
+        that nothing can be learned from.
+        """
+        rows, spans = index.rows, self.spans
         if spans is None:
-            return Scope(index, len(hops), [hop.evidence for hop in hops])
-        return Scope(index, len(hops), [hidden_spans(spans, index.rows, hop.evidence) for hop in hops])
+            gold = [{int(rows.row_of[passage]) for passage in hop.gold} for hop in hops]
+            hidden = [
+                [passage for passage in hop.evidence if int(rows.row_of[passage]) not in right]
+                for hop, right in zip(hops, gold, strict=True)
+            ]
+        else:  # spans that another passage holds as well are not hidden
+            hidden = [
+                hidden_spans(spans, rows, [passage for passage in hop.evidence if passage not in hop.gold])
+                for hop in hops
+            ]
+        return Scope(index, len(hops), hidden)
 
 
 class HopMasses(NamedTuple):
@@ -160,7 +177,7 @@ class HopMasses(NamedTuple):
         asked = np.repeat(known, sizes)
         bounds = np.concatenate(([0], np.cumsum(sizes[known])))
         gains = np.zeros(len(states))
-        # A token that leads only to evidence has no mass. Where gold has the text of evidence, no token has.
+        # A token that leads only to evidence has no mass; beyond it, no token has.
         with np.errstate(divide="ignore", invalid="ignore"):
             known_gains = self.masses.gains(np.repeat(self.places[hops], sizes)[asked], states[asked], bounds)
         gains[asked] = np.where(np.isfinite(known_gains), known_gains, _NONE)

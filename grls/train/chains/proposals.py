@@ -19,6 +19,7 @@ from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.index.rows import Ints
+from grls.io.listed import list_texts
 from grls.models.rescore_spec import RescoreInput, readout
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
@@ -67,6 +68,9 @@ class Rescore:
     hops: int = 1
     tokens: int = 128
     analyzer: Analyzer = USUAL
+
+    def __post_init__(self) -> None:
+        list_texts(self, "retrievers")
 
     def check(self) -> None:
         """Refuse options that cannot work.

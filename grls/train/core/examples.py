@@ -58,7 +58,7 @@ def gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
             f"query {query.id!r} has neither evidence nor a qrel above zero; training needs gold passages: "
             "add them, or remove the query from the split."
         )
-    proofs = map(tuple, proofs_of(query))
+    proofs = [tuple(dict.fromkeys(proof)) for proof in proofs_of(query)]  # what is used again is learned once
     return [gold, *(proof for proof in proofs if len(proof) == len(gold) and proof != gold)]
 
 

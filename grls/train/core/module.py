@@ -22,9 +22,10 @@ from transformers import get_constant_schedule_with_warmup, get_linear_schedule_
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.optimization import Adafactor
 
+from grls.data.codec import CLOSING_MARKERS
 from grls.errors import ConfigError
 from grls.models.head import Head
-from grls.models.load.build import GeneratorSpec
+from grls.models.load.build import GeneratorSpec, Loaded, add_markers
 from grls.models.load.kinds import is_causal
 from grls.models.load.large import is_four_bit
 from grls.models.lora import add_adapters, merge_adapters
@@ -47,6 +48,10 @@ class GeneratorModule(L.LightningModule):
 
     Args:
         generator: The model to start from.
+        closing_markers: Give the model the markers ``</QUESTION>``, ``</EVIDENCE>`` and ``</TITLE>``, so that
+            query, evidence and titles end with one, as in the paper (appendix A.3). A model that has them
+            keeps them. They are part of its tokenizer, which is saved with it: index and search read them
+            there.
         optimizer: ``adafactor`` with a fixed learning rate, as in the paper, or ``adamw``.
         learning_rate: Peak learning rate.
         schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
@@ -76,6 +81,7 @@ class GeneratorModule(L.LightningModule):
     def __init__(
         self,
         generator: GeneratorSpec,
+        closing_markers: bool = False,
         optimizer: Literal["adafactor", "adamw"] = "adafactor",
         learning_rate: float = 1e-4,
         schedule: Literal["constant", "linear"] = "linear",
@@ -95,7 +101,8 @@ class GeneratorModule(L.LightningModule):
             raise ConfigError(
                 f"learning_rate must be positive and warmup a share of 1, got {learning_rate} and {warmup}."
             )
-        self.model, self.tokenizer = generator.load()
+        self._closing_markers = closing_markers
+        self.model, self.tokenizer = self._load(generator)
         self.stages = (*generator.stages(), self.stage or type(self).__name__.lower())
         if is_four_bit(self.model) and not lora_rank:
             raise ConfigError("four_bit: four bits cannot be trained: set --model.lora_rank above 0.")
@@ -163,6 +170,13 @@ class GeneratorModule(L.LightningModule):
         """A context in which each process can use the model on its own."""
         return whole_weights(self.model, *(self._whole or (None,)))
 
+    def _load(self, generator: GeneratorSpec) -> Loaded:
+        """The model to start from, with all its markers."""
+        loaded = generator.load()
+        if self._closing_markers:
+            add_markers(*loaded, CLOSING_MARKERS)
+        return loaded
+
     def plain_model(self) -> Any:
         """The model to save, with adapters merged; sharded or not. None on other processes than the first.
 
@@ -179,7 +193,7 @@ class GeneratorModule(L.LightningModule):
         if four_bit:  # all but the adapters is as it was
             generator = replace(generator, four_bit=False)  # type: ignore[type-var]
             weights = {name: value for name, value in weights.items() if "lora_" in name}
-        model = generator.load().model
+        model = self._load(generator).model
         if rank:
             add_adapters(model, rank)
         model.load_state_dict(weights, strict=not four_bit)

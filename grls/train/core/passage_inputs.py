@@ -109,7 +109,7 @@ class PassageReader:
         self.seed = seed
         self._analyzer, self._idf = _ENGLISH, dict[str, float]()
         if "keywords" in reading.kinds:
-            self._analyzer = Analyzer.guessed(corpus.texts)
+            self._analyzer = Analyzer.guessed(corpus)
             self._idf = word_weights(corpus, self._analyzer)
         self._neighbours: Neighbours | None = None
         if "neighbour" in reading.kinds:

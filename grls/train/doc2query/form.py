@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from grls.data.codec import controls, wrapping
-from grls.data.spelling import splitting
+from grls.data.spelling import encoded_texts
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import read_json
@@ -110,8 +110,6 @@ class QueryPrompt:
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
             return []
-        encoded = splitting(self.tokenizer)(
-            list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
-        )
+        rows = encoded_texts(self.tokenizer, texts)["input_ids"]
         barred = controls(self.tokenizer) | {self.tokenizer.eos_token_id}  # pieces of a Unigram vocabulary
-        return [[token for token in row if token not in barred] for row in encoded["input_ids"]]
+        return [[token for token in row if token not in barred] for row in rows]

@@ -23,6 +23,7 @@ from grls.answer.dsp.build import adapter_named, lm_named
 from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
 from grls.answer.dsp.options import CallOptions
 from grls.answer.dsp.patience import APART
+from grls.answer.dsp.programs import likeliest, sampled
 from grls.answer.dsp.run import answer_all, settings
 from grls.answer.dsp.trace import recorded_calls
 from grls.errors import ConfigError
@@ -82,6 +83,23 @@ def test_draws_depend_on_prompt_and_seed_alone(engine: LocalEngine) -> None:
     assert engine.complete(request("ab", temperature=0.0, seed=3)).text == engine.complete(request("ab")).text
 
 
+def test_log_probabilities_are_those_of_the_model_whatever_the_temperature(engine: LocalEngine) -> None:
+    """Against one pass over the prompt and what was written; only where they are asked for."""
+    texts = [request(text, temperature=1.5, seed=3, logprobs=0, max_tokens=5) for text in ("ab", "cdefg")]
+    with ThreadPoolExecutor(2) as pool:
+        given = list(pool.map(engine.complete, texts))
+    for asked, response in zip(texts, given, strict=True):
+        prompt = engine.tokenizer(asked.messages[0].text)["input_ids"]
+        row = [token.token_id for token in response.logprobs]
+        with torch.no_grad():
+            logits = engine.model(torch.tensor([[*prompt, *row]])).logits[0, len(prompt) - 1 : -1]
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(row)[:, None])[:, 0]
+        assert [token.logprob for token in response.logprobs] == pytest.approx(expected.tolist(), abs=1e-4)
+        assert len(row) == response.usage.output_tokens
+        assert engine.tokenizer.convert_tokens_to_ids([token.token for token in response.logprobs]) == row
+    assert engine.complete(request("ab")).logprobs is None
+
+
 def test_a_local_model_in_a_program(engine: LocalEngine) -> None:
     with settings(local_lm(engine, "x"), patient()), recorded_calls() as trace:
         answer = Vanilla()(question="q").answer
@@ -108,8 +126,10 @@ class Endpoint(BaseHTTPRequestHandler):
         pass
 
 
-def completion(text: str) -> tuple[int, str]:
+def completion(text: str, *scores: float) -> tuple[int, str]:
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    if scores:
+        choice["logprobs"] = {"content": [{"token": "x", "logprob": score} for score in scores]}
     usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
     return 200, json.dumps(
         {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
@@ -149,6 +169,18 @@ def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) 
     body = Endpoint.bodies[0]
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 9)
     assert (Endpoint.bodies[4]["temperature"], Endpoint.bodies[4]["seed"]) == (0.7, 4 * APART)
+
+
+def test_an_endpoint_is_asked_for_log_probabilities(endpoint: str) -> None:
+    Endpoint.replies = iter([completion(GOOD, -1.0, -3.0), completion(GOOD, -1.0), completion(GOOD)])
+    lm = lm_named("m", CallOptions(endpoint)).lm
+    with settings(lm, adapter_named("chat", 1, 0.0)):
+        drawn = sampled(Vanilla().answer, 2, 0.7, scored=True, question="who")
+        assert [one.log_probability for one in drawn] == [-2.0, -1.0]
+        assert likeliest(drawn) is drawn[1]
+        plain = Vanilla()(question="who")
+    assert [body.get("logprobs") for body in Endpoint.bodies] == [True, True, None]
+    assert plain.answer == "Ada"
 
 
 def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:

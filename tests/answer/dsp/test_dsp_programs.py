@@ -1,7 +1,7 @@
 """Demonstrate-search-predict: what the programs ask, find, fuse and keep, with a scripted model."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -11,11 +11,12 @@ import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, by_beginning, patient, retrieval, scripted
 
 from grls.answer.dsp.baselines import RetrieveThenRead, SelfAsk, Vanilla
-from grls.answer.dsp.branch import Branch
 from grls.answer.dsp.build import program_named
-from grls.answer.dsp.demonstrate import demonstrate, dspy_examples, inputs_of
-from grls.answer.dsp.programs import Conversational, MultiHop, OpenQA, stops
-from grls.answer.dsp.retrieval import Retrieval
+from grls.answer.dsp.demonstrate import demonstrate, dspy_examples, inputs_of, right
+from grls.answer.dsp.options import DemonstrationOptions as Demos
+from grls.answer.dsp.options import ProgramOptions
+from grls.answer.dsp.programs import Branch, Conversational, MultiHop, OpenQA, chosen, stops
+from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.answer.dsp.run import settings
 from grls.answer.dsp.trace import recorded_calls
 from grls.data.types import Query
@@ -104,6 +105,52 @@ def test_several_queries_of_a_hop_are_drawn_and_fused_and_half_of_them_stop() ->
     assert steps[-1]["inputs"]["context"][0] == "s1"  # the first draw's summary
 
 
+def summaries(*scores: list[float]) -> Any:
+    """A model that draws a summary and the query ``z`` a seed, with these log-probabilities."""
+
+    def reply(asked: str, config: Any) -> Any:
+        if asked.endswith("Query:"):
+            return "x"
+        if asked.endswith("Summary:"):
+            return f"s{config.seed or 0}\nQuery: z", "stop", *scores[(config.seed or 1) - 1 : config.seed]
+        return "r\nAnswer: Ada"
+
+    return scripted(reply)
+
+
+def test_the_likeliest_summary_by_the_mean_over_its_tokens_is_kept() -> None:
+    """The second has the higher sum and the lower mean; without the option the first is kept."""
+    lm, _ = summaries([-1.0, -1.0], [-1.5], [-0.5, -1.0, -1.0, -1.0])
+    search = retrieval({"x": [("a", -1.0)], "z": [("b", -1.0)]})
+    found, steps = ran(MultiHop(search, queries=3, summary="likeliest"), lm, question="who")
+    assert steps[-1]["inputs"]["context"][0] == "s3"
+    drawn = [step["outputs"] for step in steps if step.get("signature") == "NextQuery"]
+    assert [outputs["log_probability"] for outputs in drawn] == [-1.0, -1.5, -0.875]
+    _, steps = ran(MultiHop(search, queries=3), lm, question="who")
+    assert steps[-1]["inputs"]["context"][0] == "s1"
+    assert "log_probability" not in steps[-3]["outputs"]  # not asked for
+    assert found.answer == "Ada"
+
+
+def test_a_model_without_log_probabilities_is_refused_where_they_decide() -> None:
+    lm, _ = summaries([-1.0])  # the second draw has none
+    search = retrieval({"x": [("a", -1.0)], "z": [("b", -1.0)]})
+    with pytest.raises(ConfigError, match=r"local/script gives no log-probabilities .* --dsp.summary first"):
+        ran(MultiHop(search, queries=2, summary="likeliest"), lm, question="who")
+    assert ran(MultiHop(search, queries=1, summary="likeliest"), lm, question="who")[0].answer == "Ada"
+
+
+def test_an_answer_from_passages_of_all_hops() -> None:
+    script = {"who -> Query": "x", "who -> Summary": "s\nQuery: z", "who -> Reasoning": "r\nAnswer: Ada"}
+    lm, _ = scripted(by_beginning(script))
+    search = retrieval({"x": [("a", -1.0), ("b", -2.0)], "z": [("c", -1.0), ("d", -2.0)]})
+    found, steps = ran(MultiHop(search, passages=3), lm, question="who")
+    assert steps[-1]["inputs"]["context"] == ["s", "A: text a", "C: text c", "B: text b"]
+    assert (ids(found.read), ids(found.found)) == (["a", "c", "b"], ["a", "c", "b", "d"])
+    with pytest.raises(ConfigError, match="passages must be at least 1"):
+        MultiHop(search, passages=0)
+
+
 @pytest.mark.parametrize(("drawn", "hops"), [(["N/A", "z"], 1), (["N/A", "z", "z"], 2)])
 def test_a_hop_is_taken_where_more_than_half_of_the_drawn_queries_are(drawn: list[str], hops: int) -> None:
     def reply(asked: str, config: Any) -> str:
@@ -150,6 +197,17 @@ def test_a_conversation_is_rewritten_but_for_its_first_question() -> None:
     assert (found.answer, [step["kind"] for step in steps]) == ("Ada", ["retrieval", "lm"])
 
 
+def test_rewrites_are_fused_with_the_question_as_it_stands() -> None:
+    lm, _ = scripted(by_beginning({"she -> Query": "Ada", "she -> Reasoning": "r\nAnswer: yes",
+                                   "who -> Reasoning": "r\nAnswer: Ada"}))  # fmt: skip
+    search = retrieval({"Ada": [("c", P[0.4]), ("a", P[0.1])], "she": [("b", P[0.5]), ("c", P[0.3])]})
+    found, steps = ran(Conversational(search, fuse_question=True), lm, question="she", history="who\nAda")
+    assert steps[1]["queries"] == ["Ada", "she"]
+    assert [(one.id, round(one.score, 6)) for one in found.found] == [("c", 0.7), ("b", 0.5)]
+    _, steps = ran(Conversational(search, fuse_question=True), lm, question="who", history="")
+    assert steps[0]["queries"] == ["who"]
+
+
 def test_self_ask() -> None:
     follow = iter(["when?", "where?", "When?"])
 
@@ -182,6 +240,50 @@ def test_branches_take_the_majority() -> None:
         Branch(Vanilla(), 0)
 
 
+ANSWERS = {1000: "Ada", 2000: "Bo", 3000: "the Bo", 4000: "Cy", 5000: "Di", 6000: "Eve", 7000: "Cy."}
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("Ada", "Ada"), ("[2]", "Cy"), ("[3] Ada.", "Ada"), ("4", "Di"), ("[1] Di", "Di"),
+        ("Eve", "Bo"), ("9", "Bo"), ("nobody", "Bo"),
+    ],
+)  # fmt: skip
+def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> None:
+    """The model reads what question and candidate find, fused; what is no choice leaves the majority."""
+
+    def reply(asked: str, config: Any) -> str:
+        return said if "Choices:" in asked else ANSWERS[config.seed]
+
+    lm, script = scripted(reply)
+    found_for = {"who": [("a", -1.0)], "who Bo": [("b", P[0.3])], "who Cy": [("c", P[0.5])],
+                 "who Di": [("b", P[0.3]), ("d", P[0.1])]}  # fmt: skip
+    program = RetrieveThenRead(retrieval(found_for))
+    found, steps = ran(Branch(program, 7, vote="choice"), lm, question="who")
+    assert script.prompts[-1].endswith(
+        "Context:\n[1] B: text b\n[2] C: text c\nQuestion: who\n"
+        "Choices:\n[1] Bo\n[2] Cy\n[3] Ada\n[4] Di\nAnswer:"
+    )
+    assert script.seeds[-1] is None  # greedy
+    assert (found.answer, ids(found.read), ids(found.found)) == (answer, ["b", "c"], ["a"])
+    assert steps[-1] == {"kind": "choice", "choices": ["Bo", "Cy", "Ada", "Di"], "answer": answer}
+
+
+def test_branches_that_agree_leave_no_choice() -> None:
+    lm, script = scripted(lambda asked, config: "Ada")
+    program = RetrieveThenRead(retrieval({}))
+    assert ran(Branch(program, 2, vote="choice"), lm, question="who")[0].answer == "Ada"
+    assert len(script.prompts) == 2
+    assert chosen("1820", ["1820", "2"]) == "1820"
+    assert chosen("2", ["1820", "2"]) == "2"  # its text, which is another's number
+    for other in (Vanilla(), Conversational(retrieval({}))):
+        with pytest.raises(ConfigError, match="vote choice retrieves for the question"):
+            Branch(other, 2, vote="choice")
+    with pytest.raises(ConfigError, match=r"set --dsp\.branches"):
+        ProgramOptions(vote="choice")
+
+
 def test_a_branch_that_fails_is_left_out() -> None:
     said: dict[int, Any] = {1000: dspy.lm15.TimeoutError("slow"), 2000: "Ada"}
     lm, _ = scripted(lambda asked, config: said[config.seed])
@@ -191,6 +293,11 @@ def test_a_branch_that_fails_is_left_out() -> None:
     said[2000] = said[1000]
     with pytest.raises(dspy.LMTimeoutError):
         ran(Branch(Vanilla(), 2), lm, question="who")
+
+
+class Read(NamedTuple):
+    answer: str
+    read: tuple[RetrievedPassage, ...]
 
 
 QUERIES = [
@@ -212,7 +319,7 @@ def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
     lm, script = scripted(reply)
     search = retrieval({"what was red": [("b", -1.0)], "who owned the barn": [("c", -1.0)]}, k=1)
     with settings(lm, patient()):
-        taught = demonstrate(OpenQA(search), "bootstrap", dspy_examples(QUERIES), demos=1)
+        taught = demonstrate(OpenQA(search), Demos("bootstrap", count=1), dspy_examples(QUERIES))
     assert [demo.question for demo in taught.query.demos] == ["what was red"]
     (demo,) = taught.answer.predict.demos
     assert (demo.answer, demo.reasoning, demo.context) == ("The Barn!", "as it says", ["B: text b"])
@@ -225,22 +332,69 @@ def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
     assert "Question: what was red\nReasoning: as it says\nAnswer: The Barn!\n\n" in script.prompts[1]
 
 
+READ = Read("", (RetrievedPassage("a", "Mill: the mill of Orla Finn burned down", 1.0, 1.0),))
+
+
+@pytest.mark.parametrize(
+    ("keep", "answer", "accepted", "expected"),
+    [
+        ("answer", "Ida", "Ida", True),
+        ("passage", "Ida", "Ida", False),  # no passage has it
+        ("passage", "orla finn", "Orla Finn", True),
+        ("passage", "Orla", "Orla Finn", False),  # a passage has it, and it is another answer
+        ("passage", "Finn Orla", "Finn Orla", False),  # the words of a passage, not in its order
+        ("overlap", "Finn Orla", "Finn Orla", True),
+        ("overlap", "mill Orla Finn", "Orla Finn mill burned down", True),  # F1 6 / 8
+        ("overlap", "mill Orla", "Orla Finn mill burned down", False),  # F1 4 / 7
+        (
+            "overlap",
+            "Orla Finn mill burned it",
+            "Orla Finn mill burned it",
+            True,
+        ),  # 4 of 5 words in the passage
+        ("overlap", "Orla Finn burned it", "Orla Finn burned it", False),  # 3 of 4
+    ],
+)
+def test_which_examples_are_kept(keep: Any, answer: str, accepted: str, expected: bool) -> None:
+    example = dspy_examples([Query("1", "who", answers=(accepted,))])[0]
+    assert right(example, READ._replace(answer=answer), keep=keep) is expected
+
+
+def test_only_an_example_whose_passage_has_the_answer_becomes_a_demonstration() -> None:
+    lm, _ = scripted(lambda asked, config: {"one": "text b", "two": "c"}[asked.splitlines()[-2][10:]])
+    train = dspy_examples([Query("1", "one", answers=("text b",)), Query("2", "two", answers=("c",))])
+    search = retrieval({"one": [("a", -1.0)], "two": [("c", -1.0)]})
+    for keep, expected in (("answer", ["one", "two"]), ("passage", ["two"])):
+        with settings(lm, patient()):
+            taught = demonstrate(RetrieveThenRead(search), Demos("bootstrap", keep=keep), train)
+        assert [demo.question for demo in taught.answer.demos] == expected
+
+
+def test_labeled_examples_fill_up_the_demonstrations() -> None:
+    lm, _ = scripted(lambda asked, config: "Finn" if "mill" in asked else "?")
+    with settings(lm, patient()):
+        taught = demonstrate(Vanilla(), Demos("bootstrap", count=1, labeled=1), dspy_examples(QUERIES))
+    assert [demo.answer for demo in taught.answer.demos] in (["Finn", "the barn"], ["Finn", "Ida"])
+    with pytest.raises(ConfigError, match=r"labeled must be at least 0, got -1"):
+        Demos("bootstrap", labeled=-1)
+
+
 def test_an_example_without_an_answer_is_right_where_its_evidence_is_found() -> None:
     lm, _ = scripted(lambda asked, config: "whatever")
     search = retrieval({"one": [("a", -1.0), ("b", -2.0)], "two": [("a", -1.0), ("c", -2.0)]})
     train = dspy_examples([Query("1", "one", ("a", "c")), Query("2", "two", ("a", "c")), Query("3", "three")])
     with settings(lm, patient()):
-        taught = demonstrate(RetrieveThenRead(search), "bootstrap", train, demos=2)
+        taught = demonstrate(RetrieveThenRead(search), Demos("bootstrap", count=2), train)
     assert [demo.question for demo in taught.answer.demos] == ["two"]
     with pytest.raises(ConfigError, match="no example has an answer"):
-        demonstrate(RetrieveThenRead(search), "labeled", train)
+        demonstrate(RetrieveThenRead(search), Demos("labeled"), train)
 
 
 def test_demonstrations_of_the_nearest_examples() -> None:
     answers = {query.text: query.answers[0] for query in QUERIES} | {"who owned the mill now": "Eve"}
     lm, script = scripted(lambda asked, config: answers[asked.splitlines()[0][10:]])
     with settings(lm, patient()):
-        taught = demonstrate(Vanilla(), "nearest", dspy_examples(QUERIES), demos=1)
+        taught = demonstrate(Vanilla(), Demos("nearest", count=1), dspy_examples(QUERIES))
         assert taught(question="who owned the mill now").answer == "Eve"
     assert "Question: who owned the mill\nAnswer: Orla Finn\n\n" in script.prompts[-1]
     assert "red" not in script.prompts[-1]
@@ -251,14 +405,14 @@ def test_labeled_and_searched_demonstrations() -> None:
         lambda asked, config: "Finn" if "mill" in asked or "\n\n" in script.prompts[-1][60:] else "?"
     )
     with settings(lm, patient()):
-        labeled = demonstrate(Vanilla(), "labeled", dspy_examples(QUERIES), demos=2)
+        labeled = demonstrate(Vanilla(), Demos("labeled", count=2), dspy_examples(QUERIES))
         assert [demo.question for demo in labeled.answer.demos] == ["who owned the mill", "what was red"]
         four = [*QUERIES, Query("4", "who else", answers=("Finn",))]
-        best = demonstrate(Vanilla(), "search", dspy_examples(four), demos=1, candidates=1)
+        best = demonstrate(Vanilla(), Demos("search", count=1), dspy_examples(four), candidates=1)
         assert best.answer.demos  # without a demonstration, the held-out example is not answered
         with pytest.raises(ConfigError, match="2 examples"):
-            demonstrate(Vanilla(), "search", dspy_examples(QUERIES[:1]))
-        assert demonstrate(best, "none", []) is best
+            demonstrate(Vanilla(), Demos("search"), dspy_examples(QUERIES[:1]))
+        assert demonstrate(best, Demos("none"), []) is best
 
 
 def test_what_a_program_is_given() -> None:
@@ -275,6 +429,6 @@ def test_what_a_program_is_given() -> None:
 
 def test_programs_by_name() -> None:
     with pytest.raises(ConfigError, match="multihop retrieves"):
-        program_named("multihop", None, 2, 1, 0.7)
+        program_named("multihop", None, ProgramOptions())
     with pytest.raises(ConfigError, match="unknown program"):
-        program_named("x", Retrieval(ScriptedRetriever({}), CORPUS), 2, 1, 0.7)
+        program_named("x", Retrieval(ScriptedRetriever({}), CORPUS), ProgramOptions())

@@ -13,12 +13,12 @@ import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
 
 from grls.answer.dsp.baselines import RetrieveThenRead, Vanilla
-from grls.answer.dsp.branch import Branch, sampled
 from grls.answer.dsp.build import adapter_named, demonstrated
 from grls.answer.dsp.demonstrate import dspy_examples
 from grls.answer.dsp.lines import LinesAdapter
+from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.patience import APART, LONGEST_WAIT, Patience
-from grls.answer.dsp.programs import MultiHop
+from grls.answer.dsp.programs import Branch, MultiHop, sampled
 from grls.answer.dsp.retrieval import Retrieval
 from grls.answer.dsp.run import answer_all, refuse_other, settings
 from grls.answer.dsp.trace import note, recorded_calls
@@ -263,17 +263,17 @@ def test_demonstrations_are_kept_in_a_file(tmp_path: Path) -> None:
     train = dspy_examples([Query("1", "who", answers=("Ada",))])
     file = tmp_path / "demos.json"
     with settings(lm, patient()):
-        demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 1})
+        demonstrated(Vanilla(), Demos("bootstrap", count=1), train, 1, file, {"a": 1})
         asked = len(script.prompts)
-        again = demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 1})
+        again = demonstrated(Vanilla(), Demos("bootstrap", count=1), train, 1, file, {"a": 1})
         assert len(script.prompts) == asked
         assert [demo["answer"] for demo in again.answer.demos] == ["Ada"]
         assert again(question="why").answer == "Ada"
         assert "Question: who\nAnswer: Ada\n\n" in script.prompts[-1]
         with pytest.raises(MismatchError, match="other settings"):
-            demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 2})
+            demonstrated(Vanilla(), Demos("bootstrap", count=1), train, 1, file, {"a": 2})
         with pytest.raises(DataError, match="no demonstrations of this program"):
-            demonstrated(dspy.Predict("a -> b"), "bootstrap", train, 1, 1, file, {"a": 1})
+            demonstrated(dspy.Predict("a -> b"), Demos("bootstrap", count=1), train, 1, file, {"a": 1})
 
 
 @pytest.mark.parametrize("how", ["bootstrap", "search"])
@@ -281,7 +281,7 @@ def test_a_model_that_fails_for_all_examples_makes_no_demonstrations(how: Any, t
     lm, _ = scripted(lambda asked, config: dspy.lm15.AuthError("bad key"))
     train = dspy_examples([Query(name, f"who {name}", answers=("Ada",)) for name in "abcd"])
     with settings(lm, patient()), pytest.raises(ConfigError, match="no example could be answered"):
-        demonstrated(Vanilla(), how, train, 1, 1, tmp_path / "x", {})
+        demonstrated(Vanilla(), Demos(how, count=1), train, 1, tmp_path / "x", {})
     assert not list(tmp_path.iterdir())
 
 
@@ -291,7 +291,8 @@ def test_a_model_that_is_never_right_has_no_demonstrations(
     lm, _ = scripted(lambda asked, config: "Eve")
     train = dspy_examples([Query(name, f"who {name}", answers=("Ada",)) for name in "ab"])
     with settings(lm, patient()):
-        assert demonstrated(Vanilla(), "bootstrap", train, 1, 1, tmp_path / "x", {}).answer.demos == []
+        taught = demonstrated(Vanilla(), Demos("bootstrap", count=1), train, 1, tmp_path / "x", {})
+    assert taught.answer.demos == []
     assert "no demonstration could be made of 2 examples" in caplog.text
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from cross_encoders import cross_encoder
 from safetensors.torch import load_file, save_file
 from small_data import write_small
 from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
@@ -30,6 +33,7 @@ from transformers import (
 
 import grls
 from grls.answer.ralm.reranker import Reranker
+from grls.data.codec import SPECIAL_TOKENS
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
@@ -38,6 +42,8 @@ from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_s
 from grls.models.load.language import PretrainedLM, load_language_model
 from grls.models.load.opening import opening
 from grls.models.load.saving import write_network
+from grls.models.load.settings import settings_in
+from grls.models.load.sources import hub_answers
 from grls.retrieve.generative.folder import read_generative_manifest, read_limits
 
 ROOT = Path(__file__).parents[3]
@@ -221,6 +227,92 @@ def test_damaged_folders_are_one_error_for_every_loader(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("loader", "name"), WHOLE)
+def test_a_tokenizer_with_more_pieces_than_the_model_has_rows_is_refused(
+    models: Path, tmp_path: Path, loader: str, name: str
+) -> None:
+    """The other rows would be random numbers, or an IndexError; our own markers are rows that we add."""
+
+    def enlarge(*pieces: str) -> Callable[[Path], None]:
+        def damage(folder: Path) -> None:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            tokenizer.add_tokens([*pieces])
+            tokenizer.save_pretrained(folder)
+
+        return damage
+
+    rows = len(AutoTokenizer.from_pretrained(models / name))
+    if name == "st5":
+        rows = AutoModelForSeq2SeqLM.from_pretrained(models / name).get_input_embeddings().num_embeddings
+    larger = enlarge(*(f"piece{n}" for n in range(900)))
+    folder = broken(models, name, tmp_path / "larger", larger)
+    pieces = len(AutoTokenizer.from_pretrained(folder))
+    sizes = rf"the tokenizer has {pieces:,} pieces, but the model has rows for {rows:,}, .*copy the tokenizer"
+    with pytest.raises(ConfigError, match=sizes) as caught:
+        LOADERS[loader](folder)
+    assert str(folder) in str(caught.value)
+    marked = broken(models, name, tmp_path / "marked", enlarge(*SPECIAL_TOKENS))
+    assert LOADERS[loader](marked) is not None
+
+
+def directory(name: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).mkdir()
+
+    return damage
+
+
+def pipe(name: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return damage
+
+
+@pytest.mark.parametrize(("loader", "name"), WHOLE[1::2])
+@pytest.mark.parametrize(
+    ("damage", "kind"), [(directory, "a folder"), (pipe, "a pipe or a device")], ids=["folder", "pipe"]
+)
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "special_tokens_map.json"])
+def test_settings_that_are_a_folder_or_a_pipe_are_refused(
+    models: Path, tmp_path: Path, loader: str, name: str, damage: Any, kind: str, file: str
+) -> None:
+    """A pipe that nobody writes to would be read for ever."""
+    folder = broken(models, name, tmp_path / "m", damage(file))
+    with pytest.raises(ConfigError, match=rf"its {file} \(in .*\) is {kind}, and a file is expected"):
+        LOADERS[loader](folder)
+
+
+@pytest.mark.parametrize("damage", [directory, pipe])
+def test_settings_of_a_module_that_are_a_folder_or_a_pipe_are_refused(
+    models: Path, tmp_path: Path, damage: Any
+) -> None:
+    folder = broken(models, "sentence", tmp_path / "m", damage("1_Pooling/config.json"))
+    with pytest.raises(ConfigError, match=r"its config\.json \(in .*1_Pooling\) is a "):
+        BiEncoderModel.load(folder, device="cpu")
+    with pytest.raises(DataError, match="expected a file of JSON, and this is a"):
+        settings_in(folder)
+
+
+@pytest.mark.parametrize("loader", ["generator", "language", "judge", "ranker", "encoder", "dense"])
+def test_a_tokenizer_without_a_token_for_unknown_words_is_refused(
+    models: Path, tmp_path: Path, loader: str
+) -> None:
+    """It would end the first search with a text that holds an unknown character."""
+    names = {"generator": "t5", "language": "gpt2", "judge": "judge", "ranker": "ranker"}
+
+    def damage(folder: Path) -> None:
+        state = json.loads((folder / "tokenizer.json").read_text())
+        state["model"] = {"type": "WordLevel", "vocab": {"otter": 0, "calm": 1}, "unk_token": "[GONE]"}
+        (folder / "tokenizer.json").write_text(json.dumps(state))
+
+    folder = broken(models, names.get(loader, "bert"), tmp_path / "m", damage)
+    with pytest.raises(ConfigError, match=r"fails at a character that it does not know .*tokenizer\.json"):
+        LOADERS[loader](folder)
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
@@ -365,3 +457,32 @@ def test_no_bar_is_drawn_while_weights_are_read(
     assert "Converting" not in capfd.readouterr().err
     assert bars.is_progress_bar_enabled()
     assert (gguf.tqdm, are_progress_bars_disabled()) == (drawn, downloads)
+
+
+@pytest.mark.parametrize(
+    "name", ["grls.models.load.opening.open_config", "grls.models.load.opening.open_tokenizer"]
+)
+def test_a_name_on_a_hub_that_does_not_answer_is_refused_at_once(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The client of the hub would try five times for each file, which takes half a minute."""
+    asked: list[dict[str, Any]] = []
+
+    def from_pretrained(source: str, **options: Any) -> None:
+        asked.append(options)
+        raise OSError(f"no {source}")
+
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", from_pretrained)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", from_pretrained)
+    module, _, function = name.rpartition(".")
+    for answers in (True, False):
+        monkeypatch.setattr("grls.models.load.sources.hub_answers", lambda answers=answers: answers)
+        with pytest.raises(ConfigError, match="Give a folder"), opening("a model", "a/b", "Give a folder."):
+            getattr(import_module(module), function)("a/b")
+    assert [one.get("local_files_only", False) for one in asked] == [False, True]
+
+
+def test_a_hub_that_nobody_serves_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert not hub_answers.__wrapped__()

@@ -1,6 +1,7 @@
 """The dense retriever against a full sort and against faiss; resuming; what does not belong together."""
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from grls.retrieve.dense.search import top_k
 from grls.retrieve.encoded import folder
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import open_retriever
 from grls.retrieve.spec import read_spec
 
@@ -42,7 +45,8 @@ def corpus(data: Path) -> Corpus:
 @pytest.fixture(scope="module")
 def biencoder(tmp_path_factory: pytest.TempPathFactory) -> BiEncoderModel:
     torch.manual_seed(0)
-    return BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
+    folder = str(tiny_bert(tmp_path_factory.mktemp("bert")))
+    return BiEncoderModel.load(folder, device="cpu", similarity="dot")
 
 
 @pytest.fixture(scope="module")
@@ -456,3 +460,18 @@ def test_a_corpus_that_cannot_be_used_is_refused(biencoder: BiEncoderModel) -> N
         DenseRetriever.assemble(biencoder, Corpus.from_passages([]))
     with pytest.raises(DataError, match="'DONE' is reserved"):
         DenseRetriever.assemble(biencoder, Corpus.from_passages([Passage("DONE", "x")]))
+
+
+@pytest.mark.parametrize("hops", [HopOptions("ranked", max=2), HopOptions("fixed", max=3, chains=3)])
+def test_hops_over_equal_passages_do_not_depend_on_what_else_is_asked(
+    biencoder: BiEncoderModel, corpus: Corpus, hops: HopOptions
+) -> None:
+    """Evidence of equal texts has one embedding; two rows of a batch differ by rounding."""
+    copies = [Passage(f"{passage.id}-{n}", passage.text) for n in range(3) for passage in list(corpus)[:10]]
+    retriever = hop_by_hop(DenseRetriever.assemble(biencoder, Corpus.from_passages(copies)), hops)
+    drawn, words = random.Random(1), [word for passage in corpus for word in passage.text.split()]
+    queries = [" ".join(drawn.choice(words) for _ in range(drawn.randint(2, 12))) for _ in range(30)]
+    together = retriever.retrieve(queries, 10)
+    alone = [retriever.retrieve([query], 10)[0] for query in queries]
+    ids = [[[hit.id for hit in hits] for hits in rankings] for rankings in (together, alone)]
+    assert ids[0] == ids[1]

@@ -26,9 +26,32 @@ def test_rankings_are_interleaved_and_the_manifest_says_of_what() -> None:
     assert (fused.info.system, fused.info.steps, fused.info.stages) == ("ensemble", "single", ("retrieve",))
     assert fused.info.seconds >= 2.0
     assert list(fused.info.options) == [
-        "runs", "k", "length", "method", "normalization", "rrf_k", "tune", "weights"
+        "runs", "k", "members_depth", "pool", "length", "method", "normalization", "rrf_k", "tune", "weights"
     ]  # fmt: skip
     assert fused.info.options["runs"] == ["one.jsonl", "two.trec"]
+
+
+def test_a_fusion_of_rankings_that_were_cut_off_is_no_deeper_than_they_are() -> None:
+    def ranking(ids: str, k: int | None, steps: Steps = "single", pool: bool = False) -> Run:
+        hits = [Hit(letter, -float(n)) for n, letter in enumerate(ids)]
+        options = {"k": k, "pool": pool}
+        return Run.of({"q": hits}, info=replace(INFO, steps=steps, options=options))
+
+    def depth(*runs: Run, k: int | None = None, passages: int | None = None) -> int | None:
+        fused = RunFusion.of(runs, k, "mean").ensemble(runs, Fusion(), None, {})
+        return fused.depth(passages)
+
+    short, deep, whole = ranking("abc", 3), ranking("defghi", 6), ranking("xyzuv", 10)
+    assert (short.depth(), deep.depth(), whole.depth()) == (3, 6, None)
+    assert depth(short, deep) == depth(short, deep, k=5) == 3
+    assert depth(short, deep, k=2) == 2
+    assert depth(deep, whole) == depth(deep, whole, k=20) == 6
+    assert depth(deep, whole, passages=6) is None  # the whole corpus
+    assert depth(whole, whole) == 5  # as many as the longest list, and the lists held more together
+    assert depth(whole, whole, k=20) is None
+    hops, pooled = ranking("abc", 3, "fixed"), ranking("abc", 3, "fixed", pool=True)
+    assert depth(hops, hops) is None  # chains
+    assert depth(hops, pooled) == 3
 
 
 def test_chains_give_a_chain_and_take_no_k() -> None:

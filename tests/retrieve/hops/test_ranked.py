@@ -1,7 +1,9 @@
 """Passages ranked by the probability that a chain holds them: hand-known sums, DONE, filters, the folder."""
 
 import math
+import random
 from collections.abc import Sequence
+from itertools import combinations, pairwise, permutations
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,17 +11,21 @@ import pytest
 from scripted_hops import SCRIPTED, ScriptedHops
 
 from grls.data.corpus import Corpus
-from grls.data.types import Passage, Query
+from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
 from grls.explain.standing import format_standing, standings
 from grls.retrieve.base import Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.hops.ranked_chains import RankedChain, Sets
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
+from grls.retrieve.hops.tail import after_hops
 from grls.retrieve.registry import create, load_retriever
+from grls.runs.trec import read_run, write_run
 
 
 def ranked(retriever: ScriptedHops, k: int = 6, **options: object) -> dict[str, float]:
@@ -85,6 +91,102 @@ def test_the_end_of_a_ranking_is_that_of_a_single_step() -> None:
     assert hits[40].score / hits[0].score == pytest.approx(
         math.exp((single[40].score - single[0].score) / bm25.temperature)
     )
+
+
+def test_no_score_of_a_ranking_rises() -> None:
+    """The quotient that scales the end of a ranking rounds, and so does its product with a score."""
+    drawn = random.Random(0)
+    for _ in range(2000):
+        mass = {f"m{n}": drawn.random() ** drawn.randint(1, 40) for n in range(drawn.randint(1, 5))}
+        scores = sorted((drawn.random() for _ in range(drawn.randint(0, 5))), reverse=True)
+        beyond = [Hit(f"b{n}", score) for n, score in enumerate(scores)]
+        hits = after_hops(mass, beyond, drawn.randint(1, 10))
+        assert all(after.score <= before.score for before, after in pairwise(hits))
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 3.0])
+def test_a_ranking_deeper_than_its_hops_is_a_run(temperature: float, tmp_path: Path) -> None:
+    """One score of eighteen rounded above the last one of the hops, and no run was written."""
+    bm25 = BM25Retriever(wide_corpus())
+    retriever = RankedHops(bm25, HopOptions("ranked", max=2, temperature=temperature))
+    queries = [Query(f"q{n}-{m}", f"river w{n} w{m} t{n + m}") for n in range(9) for m in range(4)]
+    found = retriever.retrieve(queries, 120)
+    rankings = {query.id: hits for query, hits in zip(queries, found, strict=True)}
+    write_run(tmp_path / "run.trec", rankings)
+    written = read_run(tmp_path / "run.trec")
+    assert {name: [hit.id for hit in hits] for name, hits in written.items()} == {
+        name: [hit.id for hit in hits] for name, hits in rankings.items()
+    }
+
+
+def random_table(seed: int) -> dict[str, dict[str, float]]:
+    """Every chain of the scripted passages with random probabilities of the next one."""
+    drawn, names = random.Random(seed), "abcdefg"
+    chains = ["".join(chain) for n in range(4) for chain in permutations(names, n)]
+    return {chain: {name: drawn.random() for name in names if name not in chain} for chain in chains}
+
+
+class Filtered(ScriptedHops):
+    """A table of which a filter leaves some passages, the likeliest first."""
+
+    def retrieve_hop(self, queries, evidence, k, allow=None):  # type: ignore[no-untyped-def]
+        numbers = dict(zip("abcdefg", range(7), strict=True))
+        steps = super().retrieve_hop(queries, evidence, k)
+        allowed = [set(own.numbers(SCRIPTED, numbers).tolist()) for own in allow]
+        return [
+            step._replace(
+                hits=sorted((hit for hit in step.hits if numbers[hit.id] in own), key=lambda hit: -hit.score)
+            )
+            for step, own in zip(steps, allowed, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("chains", [1, 5])
+def test_as_many_hops_as_passages_rank_as_a_single_step(chains: int) -> None:
+    """Every chain holds every passage: what is dropped and how sums round ranked them before."""
+    allow = [set(ids) for size in (1, 2, 3, 4) for ids in combinations("abcdefg", size)]
+    queries = [Query(str(n), "?") for n in range(len(allow))]
+    retriever = Filtered(random_table(3), learned=False)
+    ranked_so = RankedHops(retriever, HopOptions("ranked", max=4, chains=chains))  # type: ignore[arg-type]
+    single = RankedHops(retriever, HopOptions("ranked", max=1))  # type: ignore[arg-type]
+    hopped, once = ranked_so.retrieve(queries, 4, allow), single.retrieve(queries, 4, allow)
+    assert [[hit.id for hit in hits] for hits in hopped] == [[hit.id for hit in hits] for hits in once]
+    assert {hit.score for hits in hopped for hit in hits} == {1.0}
+    (informed,) = RankedHops(retriever, HopOptions("ranked", max=3)).retrieve(  # type: ignore[arg-type]
+        ["?"], 4, {"a", "b", "c", "d"}
+    )
+    assert len({hit.score for hit in informed}) == 4
+
+
+def test_words_that_few_passages_hold_rank_as_a_single_step() -> None:
+    """The corpus is larger, but no hop finds more than four passages."""
+    texts = ["otter fish", "otter reed", "otter fish reed", "otter holt reed", "heron", "crane", "stork"]
+    bm25 = BM25Retriever(Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)]))
+    for query in ("otter", "otter reed", "holt", "fish otter otter", "reed fish"):
+        (single,), (hops,) = (
+            bm25.retrieve([query], 7),
+            hop_by_hop(bm25, HopOptions("ranked")).retrieve([query], 7),
+        )
+        assert [hit.id for hit in hops][: len(single)] == [hit.id for hit in single]
+
+
+def test_a_fusion_stretches_no_rounding() -> None:
+    """Scores that mean the same count the same: 1, where the lowest was 0 and the highest 1."""
+    corpus = Corpus.from_passages([Passage(f"p{n}", f"otter {'reed ' * n}") for n in range(4)])
+    bm25 = BM25Retriever(corpus)
+    hops = hop_by_hop(bm25, HopOptions("ranked", max=4))
+    fused = FusionRetriever([hops, bm25], Fusion("sum", weights=(0.5, 0.5)))
+    (hits,), (single,) = fused.retrieve(["otter reed"], 4), bm25.retrieve(["otter reed"], 4)
+    assert [hit.id for hit in hits] == [hit.id for hit in single]
+    assert hits[-1].score == pytest.approx(0.5)
+
+
+def test_equal_probabilities_keep_the_order_of_the_first_hop() -> None:
+    """0.1 + 0.2 is more than 0.3 by rounding alone."""
+    table = {"": {"c": 0.3, "a": 0.1, "b": 0.6}, "b": {"a": 0.2 / 0.6, "d": 0.4 / 0.6}}
+    found = ranked(ScriptedHops(table), max=2)
+    assert found["c"] == found["a"] == 0.3
+    assert list(found) == ["b", "d", "c", "a"]
 
 
 def test_a_memory_keeps_hops_of_other_numbers_of_hits_apart() -> None:

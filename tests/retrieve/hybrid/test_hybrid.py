@@ -43,7 +43,9 @@ def generator(data: Path) -> GenerativeRetriever:
 @pytest.fixture(scope="module")
 def dense(data: Path, tmp_path_factory: pytest.TempPathFactory) -> DenseRetriever:
     torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
+    biencoder = BiEncoderModel.load(
+        str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu", similarity="dot"
+    )
     return DenseRetriever.assemble(biencoder, Corpus.read(data))
 
 

@@ -168,7 +168,8 @@ def test_the_model_may_be_named_and_the_first_retriever_embedded(
     spec = {"kind": "bm25", "corpus": str(data)}
     made.save_pretrained(tmp_path / "r", spec, str(tmp_path / "models" / "m"))
     stored = read_spec(tmp_path / "r")
-    assert (stored["model"], stored["retriever"]) == ("../models/m", spec)
+    first = spec | {"analyzer": {"language": "en"}}
+    assert (stored["model"], stored["retriever"]) == ("../models/m", first)
     assert "weight" not in stored
     opened = load_retriever(tmp_path / "r", CPU)
     assert opened.retrieve(ASKED, 5) == made.retrieve(ASKED, 5)
@@ -256,7 +257,7 @@ def test_it_describes_itself(data: Path, dense: Path, scorer: PairScorer) -> Non
     options = {"cross_encoder": "m", "cross_encoder_passages": 4, "cross_encoder_weight": None}
     assert alone == Description("rescored", "cross_encoder", options, "bm25, rescored")
     both = over(load_retriever(dense, CPU), scorer, Rereading(4, 1.0)).describe()
-    assert both.score_mode == "inner_product + cross_encoder"
+    assert both.score_mode == "cosine + cross_encoder"
     assert both.options["max_input_tokens"] == 64
     assert not isinstance(over(bm25, scorer, Rereading(4, 1.0)), ScoresAll | TakesEvidence)
 

@@ -9,10 +9,12 @@ import pytest
 import torch
 from failing import fails
 from llama_small import write_llama
+from small_data import passages
 from train_helpers import logged, write_chain_parts
 
 from grls.cli import main
-from grls.data.types import Query
+from grls.data.dataset import write_dataset
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.load.language import CausalLM
@@ -23,6 +25,7 @@ from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.weighted import prior_of
 from grls.retrieve.spec import write_spec
 from grls.train.chains.data import ChainData
+from grls.train.chains.examples import ChainExample
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
 from grls.train.chains.span_targets import WriteSpans
@@ -103,13 +106,45 @@ def test_the_loss_of_views_is_what_the_search_scores(root: Path) -> None:
     assert loss == pytest.approx(np.mean(expected), rel=0.02)
 
 
+@pytest.mark.parametrize("second", ["otter-calm-again", "otter-calm"])
+@pytest.mark.parametrize("spans", [None, WriteSpans(words=3, drawn=50)])
+def test_a_passage_with_the_text_of_its_evidence_is_learned(
+    root: Path, tmp_path: Path, second: str, spans: WriteSpans | None
+) -> None:
+    """A copy of the evidence, or the evidence once more: what is right has its mass in the prior."""
+    copied = [*passages(), Passage("otter-calm-again", "the otter is calm .")]
+    twice = Query("q", "is the otter calm ?", ("otter-calm", second))
+    qrels = {"q": {"otter-calm": 1, second: 1}}
+    write_dataset(tmp_path / "data", copied, [twice], {"train": qrels, "dev": qrels, "test": qrels})
+    (tmp_path / "llama").symlink_to(root / "llama")
+    data, module = opened(tmp_path, LearnBeside(["bm25"]), spans=spans)
+    chain: Any = data.train_examples.draw(0, 0)
+    hop = chain.hops[1]._replace(evidence=(0,), gold=(data.corpus.numbers([second])[0],))
+    hop = hop._replace(taken=hop.gold[0])
+    with torch.no_grad():
+        assert float(module.batch_loss(data.collator([ChainExample((hop,))]))) < 30
+    if spans is None:
+        assert data.priors is not None
+        parts = (module.model, data.codec, data.corpus, data.index, SearchOptions(beams=20))
+        hybrid = data.priors.beside(GenerativeRetriever(*parts))
+        asked = [Query("q", hop.query)], [data.corpus.passages(hop.evidence)]
+        (found,) = hybrid.search(*asked, len(data.corpus) + 1, [[]])
+        score = {hit.passage: hit.score for hit in found}[hop.gold[0]]
+        with torch.no_grad():
+            assert float(module.batch_loss(data.collator([ChainExample((hop,))]))) == pytest.approx(
+                -score, abs=1e-4
+            )
+
+
 @pytest.mark.parametrize("weight", [0.8, -0.8])
 def test_what_leads_to_evidence_alone_has_no_mass(root: Path, weight: float) -> None:
-    """Of the tokens at the root, and where all that follows is evidence (gold may have the same text)."""
+    """Of the tokens at the root, and where all that follows is evidence."""
     data, _ = opened(root, LearnBeside(["bm25"], weights=[weight]))
     otters = tuple(n for n, passage in enumerate(data.corpus) if "otter" in passage.text)
     hop: Any = data.train_examples.draw(2, 0)
-    masses = data.collator.prior.open(data.index, [hop.hops[0]._replace(evidence=otters)])
+    masses = data.collator.prior.open(
+        data.index, [hop.hops[0]._replace(evidence=otters, gold=(len(data.corpus),))]
+    )
     state, tokens = np.array([data.index.start()]), data.index.tokens(otters[0])
     seen = []
     for token in tokens[:-1]:

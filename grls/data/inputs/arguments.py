@@ -1,0 +1,393 @@
+"""The door of a public call: its arguments are checked by their annotations, before it does anything.
+
+``@checked`` reads the annotations of a function once, when it is called first. Scalars of NumPy and pandas
+become those of Python, arrays and series become lists, paths may be texts or any ``os.PathLike``. Everything
+else that is not what the annotation says is refused with the names of the call and of the argument. ``Any``
+takes everything: what comes so is read elsewhere (:mod:`grls.data.inputs.corpora`, ``queries``, ``gold``).
+
+``Annotated[kind, read]`` replaces the check by a function that takes the value, and returns it as it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import fields
+from difflib import get_close_matches
+from functools import cache, partial, wraps
+from inspect import Parameter, iscoroutinefunction, signature
+from numbers import Integral, Rational, Real
+from pathlib import Path, PurePath
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from grls.data.inputs.tables import list_from
+from grls.data.inputs.values import is_whole_text, short_repr
+from grls.errors import ConfigError
+
+Filled = TypeVar("Filled")
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+_LARGEST = 2**63 - 1
+"""The largest whole number of NumPy, faiss and torch."""
+
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+"""The longest name of a file, and the longest path, in bytes."""
+
+_SINGULAR: dict[Any, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    Mapping: "a dict",
+    Callable: "a function",
+}
+_PLURAL: dict[Any, str] = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
+
+
+class UnfitError(Exception):
+    """A value is not what is expected.
+
+    Args:
+        expected: What is, as in ``a whole number``.
+        value: The value.
+        place: Where in the argument it stands, such as ``[2]``; empty: it is the argument.
+        remedy: What to do, if that is known.
+    """
+
+    def __init__(self, expected: str, value: Any, place: str = "", remedy: str = ""):
+        super().__init__(expected)
+        self.expected, self.value, self.place, self.remedy = expected, value, place, remedy
+
+    def said_of(self, name: str) -> str:
+        """The error text.
+
+        Args:
+            name: The name of the argument.
+        """
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{name}{self.place} must be {self.expected}, got {short_repr(self.value)}{remedy}."
+
+    def within(self, place: str) -> UnfitError:
+        """The same of a value inside of another one."""
+        return UnfitError(self.expected, self.value, place + self.place, self.remedy)
+
+
+def _at_least_1(value: Any) -> int:
+    number: int = fitted(value, int)
+    if number < 1:
+        raise UnfitError("at least 1", number)
+    return number
+
+
+Count = Annotated[int, _at_least_1]
+"""A whole number of at least 1."""
+
+
+def checked(call: Call, options: Sequence[type] = ()) -> Call:
+    """A function that checks its arguments first.
+
+    Args:
+        call: The function.
+        options: The dataclasses whose fields its ``**options`` are.
+
+    Raises:
+        ConfigError: (of the function) An argument is unknown, or not of its type.
+    """
+    of_object = next(iter(signature(call).parameters), "") == "self"
+
+    @cache
+    def kinds() -> _Kinds:
+        return _Kinds(call, options)
+
+    def name(args: Sequence[Any]) -> str:
+        """What the user calls: a class, a method of the class of the object, or a function."""
+        whole = f"{type(args[0]).__name__}.{call.__name__}" if of_object and args else call.__qualname__
+        return whole.removesuffix(".__init__")
+
+    @wraps(call)
+    def door(*args: Any, **named: Any) -> Any:
+        args, named = kinds().arguments(name(args), args, named)
+        return call(*args, **named)
+
+    @wraps(call)
+    async def later(*args: Any, **named: Any) -> Any:
+        args, named = kinds().arguments(name(args), args, named)
+        return await call(*args, **named)
+
+    return cast(Call, later if iscoroutinefunction(call) else door)
+
+
+def checked_options(*options: type) -> Callable[[Call], Call]:
+    """:func:`checked` for a function whose ``**options`` are the fields of dataclasses."""
+    return partial(checked, options=options)
+
+
+class _Kinds:
+    """The annotations of a function.
+
+    Args:
+        call: The function.
+        options: The dataclasses of its ``**options``.
+    """
+
+    def __init__(self, call: Callable[..., Any], options: Sequence[type]):
+        known = getattr(call, "__globals__", {})
+        self.by_place: list[tuple[str, Any]] = []
+        self.by_name: dict[str, Any] = {}
+        self.more: tuple[str, Any] | None = None
+        self.anything = False
+        for one in signature(call).parameters.values():
+            kind = one.annotation if one.annotation is not Parameter.empty else Any
+            kind = eval(kind, known) if isinstance(kind, str) else kind
+            if one.kind is Parameter.VAR_POSITIONAL:
+                self.more = (one.name, kind)
+            elif one.kind is Parameter.VAR_KEYWORD:
+                self.anything = not options
+            else:
+                self.by_name[one.name] = kind
+                if one.kind is not Parameter.KEYWORD_ONLY:
+                    self.by_place.append((one.name, kind))
+        for cls in options:
+            kinds = get_type_hints(cls, include_extras=True)
+            self.by_name |= {name: kind for name, kind in kinds.items() if name not in self.by_name}
+
+    def arguments(
+        self, call: str, args: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, checked."""
+        if not self.anything:
+            refuse_unknown_arguments(call, named, [name for name in self.by_name if name != "self"])
+        values = [fitted_argument(call, *one, value) for one, value in zip(self.by_place, args, strict=False)]
+        rest = args[len(values) :]
+        if self.more is None:
+            values += rest  # too many, as Python will say
+        else:
+            name, kind = self.more
+            values += [
+                fitted_argument(call, f"{name}[{place}]", kind, value) for place, value in enumerate(rest)
+            ]
+        return tuple(values), {
+            name: fitted_argument(call, name, self.by_name.get(name, Any), value)
+            for name, value in named.items()
+        }
+
+
+def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
+    """An argument as its type has it.
+
+    Raises:
+        ConfigError: It has none of this type; the error names call and argument.
+    """
+    try:
+        return fitted(value, kind)
+    except UnfitError as error:
+        raise ConfigError(f"{call}: {error.said_of(name)}") from None
+
+
+def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse arguments that a call does not have.
+
+    Raises:
+        ConfigError: There is one; the error lists those that there are, those of a near name first.
+    """
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 2)
+            meant = f"; did you mean {' or '.join(near)}?" if near else "."
+            listed = ", ".join([*near, *(one for one in known if one not in near)])
+            raise ConfigError(f"{call} has no argument {name!r}{meant} It takes {listed}.")
+
+
+def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Filled:
+    """A dataclass of options from options by name.
+
+    Raises:
+        ConfigError: An option is unknown, lacking, or has a value that cannot work.
+    """
+    refuse_unknown_arguments(call, values, [one.name for one in fields(cls)])  # type: ignore[arg-type]
+    kinds = get_type_hints(cls, include_extras=True)
+    return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
+
+
+def fitted(value: Any, kind: Any) -> Any:
+    """A value as a type has it.
+
+    Args:
+        value: The value.
+        kind: The type, as in annotations.
+
+    Raises:
+        UnfitError: It has none of this type.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any or isinstance(kind, TypeVar):
+        return value
+    if origin is Annotated:
+        return inner[1](value)
+    if origin in (Union, UnionType):
+        return _one_of(value, inner)
+    if origin is Literal:
+        return _choice(value, inner)
+    kind = origin or kind
+    if kind in _SCALARS:
+        return _SCALARS[kind](value)
+    if kind in (None, NoneType):
+        kind = NoneType
+    elif kind is Callable or getattr(kind, "_is_protocol", False):
+        if not callable(value) and kind is Callable:
+            raise UnfitError("a function", value)
+        return value
+    elif issubclass(kind, Mapping):
+        return _mapping(value, inner or (Any, Any))
+    elif issubclass(kind, Iterable) and kind.__module__ in ("builtins", "collections.abc"):
+        return _listed(value, kind, inner)
+    if not isinstance(value, kind):
+        raise UnfitError(_called(kind), value)
+    return value
+
+
+def _bool(value: Any) -> bool:
+    of_numpy = type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
+    if not isinstance(value, bool) and not of_numpy:  # the command line does without NumPy
+        raise UnfitError(_SINGULAR[bool], value)
+    return bool(value)
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        remedy = f"write {value}" if isinstance(value, str) and value.isascii() and value.isdigit() else ""
+        raise UnfitError(_SINGULAR[int], value, remedy=remedy)
+    if abs(int(value)) > _LARGEST:
+        raise UnfitError("a whole number of 64 bits", value)
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    whole = isinstance(value, Integral)
+    if isinstance(value, bool) or not isinstance(value, Real) or (isinstance(value, Rational) and not whole):
+        raise UnfitError(_SINGULAR[float], value)
+    if whole:  # stays whole, as files of options have it
+        return _int(value)
+    if not math.isfinite(value):
+        raise UnfitError("a finite number", value)
+    return float(value)
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise UnfitError(_SINGULAR[str], value)
+    if not is_whole_text(value):
+        raise UnfitError("a text without half characters (lone surrogates)", value)
+    return str(value)
+
+
+def _path(value: Any) -> Any:
+    """A path, as a text or as a ``Path``."""
+    if not isinstance(value, str | Path) and isinstance(value, os.PathLike):
+        path = os.fspath(value)
+        value = Path(path) if isinstance(path, str) else value
+    if not isinstance(value, str | Path):
+        raise UnfitError(_SINGULAR[Path], value)
+    text = _str(str(value))
+    if not text or "\0" in text:
+        raise UnfitError("a name of at least one character, without NUL", text)
+    longest = max((len(part.encode()) for part in PurePath(text).parts), default=0)
+    if longest > _LONGEST_NAME or len(text.encode()) > _LONGEST_PATH:
+        raise UnfitError(f"a path whose names have at most {_LONGEST_NAME} bytes each", value)
+    return text if isinstance(value, str) else value
+
+
+_SCALARS: dict[Any, Callable[[Any], Any]] = {bool: _bool, int: _int, float: _float, str: _str, Path: _path}
+
+
+def _choice(value: Any, choices: Sequence[Any]) -> Any:
+    text = str(value) if isinstance(value, str) else value
+    if not isinstance(text, str) or text not in choices:
+        near = get_close_matches(text, map(str, choices), 1) if isinstance(text, str) else []
+        remedy = f"did you mean {near[0]!r}?" if near else ""
+        raise UnfitError(f"one of {', '.join(map(str, choices))}", value, remedy=remedy)
+    return text
+
+
+def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
+    """A value of one of several types; a text that may be a path is checked as one."""
+    errors = []
+    for kind in kinds:
+        if kind is str and Path in kinds:
+            continue
+        try:
+            return fitted(value, kind)
+        except UnfitError as error:
+            errors.append(error)
+    told = [error for error in errors if error.expected]
+    deepest = next((error for error in told if error.place or error.value is not value), None)
+    if deepest is not None:
+        raise deepest
+    expected = " or ".join(dict.fromkeys(error.expected for error in told))
+    raise UnfitError(expected, value, remedy=next((error.remedy for error in told if error.remedy), ""))
+
+
+def _mapping(value: Any, kinds: Sequence[Any]) -> dict[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise UnfitError("a dict", value)
+    entries = {}
+    for name, one in value.items():
+        try:
+            entries[fitted(name, kinds[0])] = fitted(one, kinds[1])
+        except UnfitError as error:
+            raise error.within(f"[{short_repr(name)}]") from None
+    return entries
+
+
+def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
+    """The values of a list, a set, an array, a column or an iterator, each of one type."""
+    element = inner[0] if inner else Any
+    texts = element is str or str in get_args(element)
+    values = value if isinstance(value, list | tuple | Set) else list_from(value)
+    if values is None:
+        alone = isinstance(value, str) and texts
+        raise UnfitError(_called(kind, inner), value, remedy=f"write [{short_repr(value)}]" if alone else "")
+    types, whole = set(map(type, values)), get_origin(element) or element
+    alike = isinstance(whole, type) and whole not in _SCALARS and all(issubclass(one, whole) for one in types)
+    if (alike and get_args(element)[-1:] in ((), (Any,))) or (
+        texts and types <= {str} and is_whole_text("".join(values))
+    ):
+        fits = values  # a corpus of passages, or a list of ids: the usual case takes no time
+    else:
+        fits = []
+        for place, one in enumerate(values):
+            try:
+                fits.append(fitted(one, element))
+            except UnfitError as error:
+                raise error.within(f"[{place}]") from None
+        if isinstance(values, Set):
+            fits = frozenset(fits)
+    return tuple(fits) if kind is tuple else fits
+
+
+def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
+    """A type in plain English."""
+    if kind is NoneType:
+        return ""
+    if kind in _SINGULAR:
+        return _SINGULAR[kind]
+    if kind.__module__ in ("builtins", "collections.abc"):
+        names = get_args(inner[0]) or inner[:1] if inner else ()
+        told = " or ".join(
+            _PLURAL.get(one, getattr(one, "__name__", str(one))) for one in names if one is not Any
+        )
+        return f"a list of {told}" if told else "a list"
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"

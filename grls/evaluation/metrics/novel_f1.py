@@ -1,0 +1,72 @@
+"""Novel-F1 of answers in conversations: F1 over the words that the questions have not said already.
+
+Convention (arXiv 2212.14024, section 4: nF1): answers are normalised as for F1
+(:mod:`grls.evaluation.metrics.answer_f1`). Then the function words of English and all words of the questions
+so far are removed from the answer and from the accepted one, and the bags of words that remain are compared
+(1 if both are empty, 0 if one is). An answer of white space only scores 0. The best of several accepted
+answers counts; the mean is over queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.data.words import function_words
+from grls.evaluation.metrics.answer_f1 import bag_f1, normalise_answer
+from grls.evaluation.metrics.averages import mean
+
+
+def novel_f1(
+    answers: Sequence[str], accepted: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Mean novel-F1.
+
+    Args:
+        answers: One answer a query.
+        accepted: Accepted answers of each query, in the same order of queries.
+        questions: The questions of each query's conversation, the last one included.
+
+    Returns:
+        ``{"novel_f1": …}``, a value in [0, 1].
+
+    Raises:
+        ValueError: A query has no accepted answer.
+    """
+    stop = {normalise_answer(word) for word in function_words("en")}
+    scores = []
+    for answer, right, said in zip(answers, accepted, questions, strict=True):
+        if not right:
+            raise ValueError("a query without accepted answers cannot be scored")
+        known = stop.union(*(normalise_answer(question).split() for question in said))
+        novel = _novel(answer, known)
+        best = max(bag_f1(novel, _novel(other, known)) for other in right)
+        scores.append(best if answer.strip() else 0.0)
+    return {"novel_f1": mean(scores)}
+
+
+def _novel(text: str, known: Collection[str]) -> list[str]:
+    return [word for word in normalise_answer(text).split() if word not in known]
+
+
+class NovelF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<answers>, references=<accepted answers>, questions=<questions so far>)``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string")
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=novel_f1.__doc__,
+            features=datasets.Features(
+                {"predictions": text, "references": datasets.List(text), "questions": datasets.List(text)}
+            ),
+        )
+
+    def _compute(
+        self, predictions: list[str], references: list[list[str]], questions: list[list[str]]
+    ) -> dict[str, Any]:
+        return novel_f1(predictions, references, questions)

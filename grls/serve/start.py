@@ -1,0 +1,66 @@
+"""What a server reads and says before anything is loaded: the names of its folders, its first lines.
+
+The module imports next to nothing, so that a server answers soon.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from grls.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
+    """Name -> folder, of folders or ``name=folder``.
+
+    Raises:
+        ConfigError: A name cannot be used, or stands for two folders.
+    """
+    named: dict[str, str] = {}
+    for text in folders:
+        name, equals, folder = text.partition("=")
+        if not equals or Path(text).is_dir():
+            name, folder = Path(text).resolve().name, text
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{text!r}: a name of a retriever has up to 64 letters, digits, '.', '_' and '-', got "
+                f"{name!r}; write name=folder."
+            )
+        if name in named:
+            raise ConfigError(f"{name!r} stands for {named[name]} and {folder}; write name=folder for one.")
+        named[name] = folder
+    if not named:
+        raise ConfigError("there is no retriever to serve: name at least one folder.")
+    return named
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print a line about the start of a server; a stream that is closed or cannot write it stops nothing.
+
+    Args:
+        text: The line.
+        stream: Where it is printed; None: standard output.
+    """
+    stream = stream or sys.stdout
+    if stream is None:
+        return
+    code = stream.encoding or "utf-8"
+    with suppress(OSError, ValueError):
+        print(text.encode(code, "backslashreplace").decode(code), file=stream, flush=True)
+
+
+def loading(folders: Sequence[str], what: str) -> str:
+    """The first line of a server.
+
+    Args:
+        folders: Folders, or ``name=folder``.
+        what: What it will be, with its address.
+    """
+    return f"Loading {', '.join(folders)} for {what}"

@@ -1,0 +1,120 @@
+"""What users hold can be pickled and copied, and what comes out searches as before."""
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_data import tiny_bert
+
+import grls
+from grls.errors import ConfigError
+
+TEXTS = ["otters eat fish", "owls hunt mice at night", "a bridge hangs from cables", "copper is a metal"]
+GOLD = {"0": ["0"], "1": ["1"]}
+
+
+@pytest.fixture
+def searcher(tmp_path: Path) -> grls.Searcher:
+    grls.BM25(TEXTS, output=tmp_path / "bm25")
+    return grls.load(tmp_path / "bm25", device="cpu")
+
+
+def copies(value: Any) -> list[Any]:
+    return [pickle.loads(pickle.dumps(value)), copy.deepcopy(value), copy.copy(value)]
+
+
+def test_a_searcher_of_any_kind_is_opened_again(searcher: grls.Searcher, tmp_path: Path) -> None:
+    held = grls.BM25(TEXTS, output=tmp_path / "own")
+    hops = searcher.hops(2, output=tmp_path / "hops")
+    fused = grls.fuse([held, hops], output=tmp_path / "fused")
+    for one in (searcher, held, hops, fused):
+        expected = one.search(["owls", "copper"])
+        for again in copies(one):
+            assert type(again) is type(one)
+            assert again.how == one.how
+            assert again.turn is not one.turn
+            assert again.search(["owls", "copper"]) == expected
+        (again,) = pickle.loads(pickle.dumps([one]))
+        assert again.search("owls") == expected[0]
+
+
+def test_a_path_is_read_from_any_working_directory(
+    searcher: grls.Searcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sent").write_bytes(pickle.dumps(grls.load("bm25", device="cpu")))
+    code = f"import pickle; print(pickle.load(open({str(tmp_path / 'sent')!r}, 'rb')).search('owls')[0].id)"
+    there = subprocess.run([sys.executable, "-c", code], cwd="/", capture_output=True, text=True, check=True)
+    assert there.stdout.split() == ["1"]
+
+
+def test_a_temporary_folder_is_held_by_copies_and_not_pickled() -> None:
+    made = grls.BM25(TEXTS)
+    stays = copy.deepcopy(made)
+    folder = made.folder
+    with pytest.raises(ConfigError, match=r"temporary folder.*cannot be pickled.*save\(folder\)"):
+        pickle.dumps(made)
+    del made
+    gc.collect()
+    assert stays.hops(2).search("owls")[0].id == "1"
+    assert folder.is_dir()
+    del stays
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_composite_with_a_temporary_member_is_not_pickled(tmp_path: Path) -> None:
+    hops = grls.BM25(TEXTS).hops(2, output=tmp_path / "hops")
+    with pytest.raises(ConfigError, match="has a member there"):
+        pickle.dumps(hops)
+    hops.save(tmp_path / "saved")
+    assert pickle.loads(pickle.dumps(grls.load(tmp_path / "saved"))).search("owls")[0].id == "1"
+
+
+def test_adapters_go_with_their_searcher(searcher: grls.Searcher) -> None:
+    pytest.importorskip("langchain_core")
+    pytest.importorskip("pyterrier")
+    pytest.importorskip("llama_index.core")
+    pytest.importorskip("haystack")
+    pytest.importorskip("mteb")
+    import pandas as pd
+
+    from grls import adapters
+
+    frame = pd.DataFrame({"qid": ["a"], "query": ["owls"]})
+    asks: list[tuple[Any, Callable[[Any], str]]] = [
+        (adapters.LangChainRetriever(searcher=searcher, k=1), lambda one: one.invoke("owls")[0].id),
+        (adapters.LlamaIndexRetriever(searcher, k=1), lambda one: one.retrieve("owls")[0].node.node_id),
+        (adapters.PyTerrierRetriever(searcher, k=1), lambda one: one.transform(frame)["docno"][0]),
+        (adapters.HaystackRetriever(searcher, top_k=1), lambda one: one.run("owls")["documents"][0].id),
+        (adapters.MTEBSearch(searcher, k=1), lambda one: one._source.search("owls")[0].id),
+    ]
+    for adapter, ask in asks:
+        for again in copies(adapter):
+            assert ask(again) == "1", adapter
+    chain = asks[0][0].model_copy(deep=True)
+    assert chain.invoke("owls")[0].id == "1"
+
+
+def test_results_and_models_can_be_pickled(searcher: grls.Searcher, tmp_path: Path) -> None:
+    searcher.search("owls")
+    held: list[Any] = [
+        searcher.search("owls")[0],
+        grls.Query("a", "owls"),
+        list(searcher.hops(2).stream("owls")),
+        searcher.explain("owls", ["1"]),
+        grls.experiment({"one": searcher}, TEXTS[:2], GOLD, ["R@1"], k=2),
+        grls.BiEncoder(str(tiny_bert(tmp_path / "bert"))),
+    ]
+    for value in held:
+        for again in copies(value):
+            assert repr(again) == repr(value)
+    for corpus in copies(searcher.corpus):
+        assert corpus.fingerprint == searcher.corpus.fingerprint
+        assert list(corpus) == list(searcher.corpus)

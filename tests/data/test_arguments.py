@@ -1,0 +1,161 @@
+"""The door of public calls: what it takes as what, and what its errors say."""
+
+import asyncio
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from grls.data.inputs.arguments import Count, checked, checked_options, fitted, options_of
+from grls.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Extra:
+    depth: Count = 3
+    shares: tuple[float, ...] = ()
+    method: Literal["sum", "rrf"] = "sum"
+
+
+@checked_options(Extra)
+def call(
+    name: str | Path,
+    k: Count = 10,
+    *rest: float,
+    flag: bool = False,
+    ids: Collection[str | int] | None = None,
+    table: Mapping[str, float] | None = None,
+    tell: Callable[[], None] | None = None,
+    **options: Any,
+) -> Any:
+    """All kinds of arguments."""
+    return name, k, rest, flag, ids, table, options
+
+
+class Folder:
+    """A path of another library."""
+
+    def __fspath__(self) -> str:
+        return "folder"
+
+
+def test_values_of_other_libraries_become_plain() -> None:
+    assert call(Folder(), np.int64(2), np.float32(0.5), flag=np.bool_(True)) == (  # type: ignore[arg-type]
+        Path("folder"), 2, (0.5,), True, None, None, {},
+    )  # fmt: skip
+    name, k, *_ = call(np.str_("a"), np.uint8(3))
+    assert (type(name), type(k)) == (str, int)
+    assert call("a", shares=np.array([1, 2]), depth=np.int32(4))[-1] == {"shares": (1, 2), "depth": 4}
+    for ids in (["a", 1], np.array(["a", 1], dtype=object), pd.Series(["a", 1]), (one for one in ("a", 1))):
+        assert list(call("a", ids=ids)[4]) == ["a", 1]  # type: ignore[arg-type]
+    assert call("a", ids=pl.Series([1, 2]))[4] == [1, 2]  # type: ignore[arg-type]
+    assert call("a", ids={"a": 1}.keys())[4] == {"a"}
+    assert type(call("a", table={np.str_("x"): np.float64(2)})[5]["x"]) is float
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "complaint"),
+    [
+        ((5,), {}, "call: name must be a path, got 5."),
+        (("",), {}, "call: name must be a name of at least one character, without NUL, got ''."),
+        (("a\0",), {}, "name must be a name of at least one character, without NUL"),
+        (("\ud800",), {}, r"name must be a text without half characters (lone surrogates), got '\ud800'."),
+        (("a/" + "x" * 300,), {}, "name must be a path whose names have at most 255 bytes each"),
+        ((b"a",), {}, "name must be a path, got b'a'."),
+        (("a", True), {}, "call: k must be a whole number, got True."),
+        (("a", "3"), {}, "call: k must be a whole number, got '3'; write 3."),
+        (("a", 2.0), {}, "call: k must be a whole number, got 2.0."),
+        (("a", 0), {}, "call: k must be at least 1, got 0."),
+        (("a", 10**30), {}, "call: k must be a whole number of 64 bits, got 1000"),
+        (("a", 1, 2, float("nan")), {}, "call: rest[1] must be a finite number, got nan."),
+        (("a", 1, 1j), {}, "call: rest[0] must be a number, got 1j."),
+        (("a",), {"flag": 1}, "call: flag must be True or False, got 1."),
+        (("a",), {"ids": "b"}, "call: ids must be a list of texts or whole numbers, got 'b'; write ['b']."),
+        (("a",), {"ids": ["b", None]}, "call: ids[1] must be a text or a whole number, got None."),
+        (("a",), {"ids": ["\udc00"]}, r"call: ids[0] must be a text without half characters"),
+        (("a",), {"ids": pd.DataFrame({"b": [1]})}, "call: ids must be a list of texts or whole numbers"),
+        (("a",), {"ids": {"b": 1}}, "call: ids must be a list of texts or whole numbers, got {'b': 1}."),
+        (("a",), {"table": {"x": "y"}}, "call: table['x'] must be a number, got 'y'."),
+        (("a",), {"table": [1]}, "call: table must be a dict, got [1]."),
+        (("a",), {"tell": 3}, "call: tell must be a function, got 3."),
+        (("a",), {"method": "sun"}, "call: method must be one of sum, rrf, got 'sun'; did you mean 'sum'?"),
+        (("a",), {"depth": 0}, "call: depth must be at least 1, got 0."),
+        (("a",), {"shares": [1, "x"]}, "call: shares[1] must be a number, got 'x'."),
+        (
+            ("a",),
+            {"dept": 1},
+            "call has no argument 'dept'; did you mean depth? It takes depth, name, k, flag, ids, table, "
+            "tell, shares, method.",
+        ),
+    ],
+)
+def test_errors_name_the_call_and_the_argument(
+    arguments: tuple[Any, ...], named: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        call(*arguments, **named)
+    assert str(caught.value).startswith(complaint) or complaint in str(caught.value)
+
+
+def test_python_says_what_is_missing() -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
+        call()  # type: ignore[call-arg]
+
+
+def test_an_error_of_asynchronous_code_comes_when_it_is_awaited() -> None:
+    @checked
+    async def later(k: Count) -> int:
+        return k
+
+    waiting = later("x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="k must be a whole number"):
+        asyncio.run(waiting)
+    assert asyncio.run(later(np.int64(2))) == 2  # type: ignore[arg-type]
+
+
+def test_a_value_that_cannot_be_shown() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    with pytest.raises(ConfigError, match=r"k must be a whole number, got <"):
+        call("a", Shy())  # type: ignore[arg-type]
+
+
+def test_values_that_fit_stay_as_they_are() -> None:
+    ids = [f"p{n}" for n in range(3)]
+    assert fitted(ids, Sequence[str]) is ids
+    assert fitted({"a"}, Collection[str]) == {"a"}
+    assert fitted(60, float) == 60
+    assert type(fitted(60, float)) is int  # a file of options holds what was written
+    assert fitted(None, int | None) is None
+    assert fitted(pathlib.PurePosixPath("a"), str | Path) == Path("a")
+    assert options_of(Extra, {"shares": [1]}, "x") == Extra(shares=(1,))
+
+
+@pytest.mark.parametrize("keyword", ["outptu", "biencodr", "test_splt"])
+def test_a_misspelt_keyword_is_found_before_torch_is_imported(keyword: str) -> None:
+    code = f"""
+import sys, grls
+try:
+    grls.fit(["otters"], {keyword}="x")
+except grls.errors.ConfigError as error:
+    print(error)
+print("torch" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said, torch = ran.stdout.splitlines()
+    near = {"outptu": "output", "biencodr": "biencoder", "test_splt": "test_split"}[keyword]
+    assert f"fit has no argument '{keyword}'; did you mean {near}" in said
+    assert f"It takes {near}, " in said
+    for name in ("corpus", "queries", "gold", "output", "budget", "dev", "test", "seed", "pseudo_model"):
+        assert f" {name}," in said or f" {name}." in said
+    assert torch == "False"

@@ -1,0 +1,41 @@
+"""A text where a list of texts is meant is a list of one."""
+
+from typing import Any
+
+import pytest
+
+from grls.errors import ConfigError
+from grls.retrieve.card import CardOptions
+from grls.retrieve.changes import Changes
+from grls.serve.answers.options import AnswerOptions
+from grls.serve.options import AccessOptions
+from grls.train.chains.prior import LearnBeside
+from grls.train.chains.proposals import Rescore
+from grls.tune.options import TuneOptions, TuneRuns
+
+FIELDS = [
+    (CardOptions, "languages", "en"),
+    (CardOptions, "base_models", "user/model"),
+    (CardOptions, "datasets", "user/data"),
+    (Changes, "remove", "p1"),
+    (AccessOptions, "origins", "https://example.org"),
+    (AccessOptions, "allowed_hosts", "search.example.org"),
+    (AnswerOptions, "methods", "direct"),
+    (TuneOptions, "choose", "likeliest"),
+    (TuneRuns, "runs", "runs/a"),
+    (LearnBeside, "retrievers", "bm25"),
+    (Rescore, "retrievers", "runs/dense"),
+]
+
+
+@pytest.mark.parametrize(("options", "name", "text"), FIELDS)
+def test_a_text_is_a_list_of_one(options: Any, name: str, text: str) -> None:
+    for value in (text, [text], (text,)):
+        assert list(getattr(options(**{name: value}), name)) == [text]
+
+
+@pytest.mark.parametrize(("options", "name", "text"), FIELDS)
+def test_what_holds_no_texts_is_refused(options: Any, name: str, text: str) -> None:
+    for value in ([text, 1], 3, {text: text}):
+        with pytest.raises(ConfigError, match=f"{name}: expected a text or a list of texts"):
+            options(**{name: value})

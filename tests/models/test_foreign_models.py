@@ -1,0 +1,513 @@
+"""Models as sentence-transformers saves them: the library's own encoding and similarity are the truth.
+
+Each layout is made small, searched, saved, opened again and trained. The result is a row of the table in
+``docs/concepts/encoders.md``; ``RENEW_TABLE=1 python -m pytest tests/models/test_foreign_models.py`` writes
+the table anew.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from cross_encoders import cross_encoder, plain_classifier
+from encoder_models import tiny_colbert, tiny_masked, tiny_splade
+from safetensors.torch import load_file, save_file
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
+from sentence_transformers.sentence_transformer.modules import (
+    CNN,
+    LSTM,
+    BoW,
+    Dropout,
+    LayerNorm,
+    Pooling,
+    StaticEmbedding,
+    WeightedLayerPooling,
+    WordEmbeddings,
+    WordWeights,
+)
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+from sentence_transformers.sparse_encoder.modules import (
+    SparseAutoEncoder,
+    SparseStaticEmbedding,
+    SpladePooling,
+)
+from small_data import passages, queries, tiny_bert, write_small
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5EncoderModel,
+)
+
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.errors import ConfigError
+from grls.models.biencoder import BiEncoderModel
+from grls.models.cross_encoder import PairScorer
+from grls.retrieve.build import Building, build
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.encoded.retriever import EncodedRetriever
+from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.sparse.retriever import SparseRetriever
+from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.run import run_biencoder
+
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "encoders.md"
+HEADER = "| layout | searched | trained |\n|---|---|---|\n"
+YES, NO = "as sentence-transformers", "-"
+WIDTH = 16
+QUERIES = [query.text for query in queries()[:5]] + ["is the otter calm ? " * 6, "IS THE OTTER Quick ?"]
+TEXTS = [passage.text for passage in passages()] + ["the otter is calm and proud . " * 8, "The HERON is Kind"]
+WORDS = sorted({word for text in TEXTS for word in text.split()})
+
+
+def bert(folder: Path, seed: int = 1) -> str:
+    torch.manual_seed(seed)
+    return str(tiny_bert(folder))
+
+
+def network(folder: Path, seed: int = 1, **options: Any) -> Transformer:
+    return Transformer(bert(folder, seed), **{"max_seq_length": 24, **options})
+
+
+def pooled(folder: Path, *more: Any, mode: Any = "mean", **options: Any) -> list[Any]:
+    return [network(folder, **options), Pooling(WIDTH, pooling_mode=mode), *more]
+
+
+def saved(folder: Path, modules: list[Any], kind: Any = SentenceTransformer, **options: Any) -> Path:
+    kind(modules=modules, device="cpu", **options).save(str(folder / "model"), create_model_card=False)
+    return folder / "model"
+
+
+def changed(folder: Path, file: str, drop: tuple[str, ...] = (), **values: Any) -> Path:
+    """A folder with other settings in a file; a new file holds these alone."""
+    place = folder / file
+    content = json.loads(place.read_text()) if place.is_file() else {}
+    kept = {name: value for name, value in content.items() if name not in drop}
+    place.write_text(json.dumps({**kept, **values}))
+    return folder
+
+
+def mean(folder: Path, **options: Any) -> Path:
+    return saved(folder, pooled(folder / "bert"), **options)
+
+
+def unnamed(folder: Path) -> Path:
+    """As version 2 wrote it."""
+    made = changed(mean(folder), "config_sentence_transformers.json", ("similarity_fn_name", "model_type"))
+    legacy = {"word_embedding_dimension": WIDTH, "pooling_mode_mean_tokens": True}
+    (made / "1_Pooling" / "config.json").write_text(json.dumps(legacy))
+    return made
+
+
+def numbered(folder: Path) -> Path:
+    """As version 0 wrote it."""
+    made = mean(folder)
+    (made / "0_Transformer").mkdir()
+    for file in [file for file in made.iterdir() if file.is_file() and file.name != "modules.json"]:
+        if file.name != "config_sentence_transformers.json":
+            shutil.move(file, made / "0_Transformer" / file.name)
+    (made / "config_sentence_transformers.json").unlink()
+    entries = json.loads((made / "modules.json").read_text())
+    entries[0]["path"] = "0_Transformer"
+    (made / "modules.json").write_text(json.dumps(entries))
+    return made
+
+
+def causal(folder: Path) -> Path:
+    tokenizer = AutoTokenizer.from_pretrained(bert(folder / "bert"))
+    torch.manual_seed(3)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=WIDTH, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=64, pad_token_id=0, initializer_range=0.3,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder / "llama")
+    tokenizer.save_pretrained(folder / "llama")
+    return folder / "llama"
+
+
+def encoder_of_t5(folder: Path) -> Path:
+    tokenizer = AutoTokenizer.from_pretrained(bert(folder / "bert"))
+    torch.manual_seed(4)
+    sizes = {"d_model": WIDTH, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    T5EncoderModel(T5Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder / "t5")
+    tokenizer.save_pretrained(folder / "t5")
+    return saved(folder, [Transformer(str(folder / "t5"), max_seq_length=20), Pooling(WIDTH)])
+
+
+def with_prompts(folder: Path, prompts: dict[str, str], excluded: bool = False, **options: Any) -> Path:
+    made = saved(folder, pooled(folder / "bert"), prompts=prompts, **options)
+    return changed(made, "1_Pooling/config.json", include_prompt=not excluded)
+
+
+def cased(folder: Path) -> Path:
+    """A vocabulary of small letters, and a tokenizer that keeps capitals."""
+    source = bert(folder / "bert")
+    BertTokenizerFast(source + "/vocab.txt", do_lower_case=False).save_pretrained(source)
+    return saved(folder, [Transformer(source, do_lower_case=True, max_seq_length=24), Pooling(WIDTH)])
+
+
+def layers_weighed(folder: Path) -> Path:
+    first = network(folder / "bert", config_kwargs={"output_hidden_states": True})
+    made = saved(folder, [first, WeightedLayerPooling(WIDTH, 2, 1), Pooling(WIDTH)])
+    return changed(made, "sentence_bert_config.json", config_kwargs={"output_hidden_states": True})
+
+
+def words(folder: Path, *between: Any, width: int = WIDTH, trained: bool = True) -> Path:
+    torch.manual_seed(5)
+    table = torch.randn(len(WORDS), WIDTH)
+    first = WordEmbeddings(WhitespaceTokenizer(WORDS, stop_words=["is"]), table, trained)
+    return saved(folder, [first, *between, Pooling(width)])
+
+
+def static(folder: Path, *more: Any) -> list[Any]:
+    torch.manual_seed(6)
+    tokenizer = AutoTokenizer.from_pretrained(bert(folder))
+    return [StaticEmbedding(tokenizer.backend_tokenizer, embedding_dim=WIDTH), *more]
+
+
+def model2vec(folder: Path) -> Path:
+    """Rows that several pieces share, weighed."""
+    made = saved(folder, static(folder / "bert", Normalize()))
+    (file,) = made.rglob("model.safetensors")
+    rows = load_file(file)["embedding.weight"]
+    mapping = torch.arange(len(rows)) // 2
+    parts = {"embeddings": rows[: len(rows) // 2 + 1].contiguous(), "mapping": mapping}
+    save_file({**parts, "weights": torch.rand(len(rows), dtype=torch.float64)}, file)
+    return made
+
+
+def towers(folder: Path, first: list[Any] | None = None, longest: int = 24, **options: Any) -> Path:
+    queries_by = first or pooled(folder / "one")
+    documents_by = pooled(folder / "two", seed=2, max_seq_length=longest)
+    routed = Router.for_query_document(query_modules=queries_by, document_modules=documents_by, **options)
+    return saved(folder, [routed, Normalize()])
+
+
+def asym(folder: Path) -> Path:
+    """As version 4 wrote it."""
+    made = towers(folder)
+    entries = json.loads((made / "modules.json").read_text())
+    entries[0]["type"] = "sentence_transformers.models.Asym"
+    (made / "modules.json").write_text(json.dumps(entries))
+    (settings,) = made.rglob("router_config.json")
+    settings.rename(settings.with_name("config.json"))
+    return made
+
+
+def other_tasks(folder: Path) -> Path:
+    made = towers(folder, default_route="document")
+    (settings,) = made.rglob("router_config.json")
+    content = json.loads(settings.read_text())
+    content["structure"] = {f"{name}s": modules for name, modules in content["structure"].items()}
+    content["parameters"] |= {"default_route": None, "allow_empty_key": False}
+    settings.write_text(json.dumps(content))
+    return made
+
+
+def padded_left(folder: Path) -> Path:
+    source = bert(folder / "bert")
+    changed(Path(source), "tokenizer_config.json", padding_side="left")
+    return saved(folder, [Transformer(source, max_seq_length=24), Pooling(WIDTH, pooling_mode="lasttoken")])
+
+
+def half(folder: Path) -> Path:
+    made = mean(folder)
+    AutoModel.from_pretrained(made, dtype=torch.bfloat16).save_pretrained(made)
+    return made
+
+
+def renamed_settings(folder: Path) -> Path:
+    """As version 0 wrote it for RoBERTa; with the names of arguments of version 3."""
+    made = mean(folder)
+    (made / "sentence_bert_config.json").unlink()
+    arguments = {"model_args": {"attn_implementation": "eager"}, "tokenizer_args": {"model_max_length": 9}}
+    return changed(made, "sentence_roberta_config.json", max_seq_length=20, do_lower_case=False, **arguments)
+
+
+def pickled(folder: Path) -> Path:
+    made = mean(folder)
+    torch.save(load_file(made / "model.safetensors"), made / "pytorch_model.bin")
+    (made / "model.safetensors").unlink()
+    return made
+
+
+def exported(folder: Path) -> Path:
+    made = mean(folder)
+    (made / "onnx").mkdir()
+    shutil.move(made / "model.safetensors", made / "onnx" / "model.onnx")
+    return made
+
+
+def adapters(folder: Path) -> Path:
+    made = mean(folder)
+    (made / "config.json").unlink()
+    return changed(made, "adapter_config.json", peft_type="LORA", base_model_name_or_path="bert")
+
+
+def own_code(folder: Path) -> Path:
+    return changed(mean(folder), "config.json", auto_map={"AutoModel": "own.Model"})
+
+
+def large_tokenizer(made: Path) -> Path:
+    tokenizer = AutoTokenizer.from_pretrained(made)
+    tokenizer.add_tokens([f"w{n}" for n in range(9)])
+    tokenizer.save_pretrained(made)
+    return made
+
+
+def small_tokenizer(folder: Path) -> Path:
+    """More rows than pieces, as models are padded."""
+    source = Path(bert(folder / "bert"))
+    torch.manual_seed(1)
+    BertModel(BertConfig.from_pretrained(source, vocab_size=64)).save_pretrained(source)
+    return saved(folder, [Transformer(str(source), max_seq_length=24), Pooling(WIDTH)])
+
+
+def large_static(folder: Path) -> Path:
+    made = saved(folder, static(folder / "bert"))
+    (file,) = made.rglob("model.safetensors")
+    save_file({"embedding.weight": load_file(file)["embedding.weight"][:-9].contiguous()}, file)
+    return made
+
+
+def inference_free(folder: Path) -> Path:
+    masked = Transformer(str(tiny_masked(folder / "mlm")), transformer_task="fill-mask", max_seq_length=24)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "mlm")
+    torch.manual_seed(7)
+    idf = SparseStaticEmbedding(tokenizer=tokenizer, weight=torch.rand(len(tokenizer)), frozen=True)
+    routed = Router.for_query_document(query_modules=[idf], document_modules=[masked, SpladePooling("max")])
+    return saved(folder, [routed], SparseEncoder, similarity_fn_name="dot")
+
+
+def sparse_code(folder: Path) -> Path:
+    torch.manual_seed(8)
+    return saved(folder, [*pooled(folder / "bert"), SparseAutoEncoder(WIDTH, 32, 8)], SparseEncoder)
+
+
+def numbered_pairs(folder: Path) -> Path:
+    made = cross_encoder(folder / "model")
+    (made / "0_Transformer").mkdir()
+    for file in [file for file in made.iterdir() if file.is_file()]:
+        if file.name not in ("modules.json", "config_sentence_transformers.json"):
+            shutil.move(file, made / "0_Transformer" / file.name)
+    entries = [
+        {
+            "idx": 0,
+            "name": "0",
+            "path": "0_Transformer",
+            "type": "sentence_transformers.base.modules.Transformer",
+        }
+    ]
+    (made / "modules.json").write_text(json.dumps(entries))
+    return made
+
+
+class Layout(NamedTuple):
+    """A layout: the kind of retriever, and what makes its folder."""
+
+    kind: str
+    make: Callable[[Path], Path]
+
+
+QUERY_PROMPT = {"query": "is the otter ", "document": "the "}
+LAYOUTS: dict[str, Layout] = {
+    "transformer, mean pooling": Layout("dense", mean),
+    "`similarity_fn_name` dot": Layout("dense", lambda f: mean(f, similarity_fn_name="dot")),
+    "`similarity_fn_name` euclidean": Layout("dense", lambda f: mean(f, similarity_fn_name="euclidean")),
+    "`similarity_fn_name` manhattan": Layout("dense", lambda f: mean(f, similarity_fn_name="manhattan")),
+    "no similarity named (version 2): the cosine": Layout("dense", unnamed),
+    "plain encoder, no `modules.json`: the cosine": Layout("dense", lambda f: Path(bert(f / "bert"))),
+    "plain causal model: its last token": Layout("dense", causal),
+    "encoder of a T5": Layout("dense", encoder_of_t5),
+    "transformer in `0_Transformer` (version 0)": Layout("dense", numbered),
+    "settings in `sentence_roberta_config.json`, with `model_args`, `tokenizer_args`": Layout(
+        "dense", renamed_settings
+    ),
+    **{
+        f"pooling {mode}": Layout("dense", lambda f, mode=mode: saved(f, pooled(f / "bert", mode=mode)))
+        for mode in ("cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+    },
+    "pooling mean and max": Layout("dense", lambda f: saved(f, pooled(f / "bert", mode=("mean", "max")))),
+    "pooling over weighted layers": Layout("dense", layers_weighed),
+    "prompts of queries and documents": Layout("dense", lambda f: with_prompts(f, QUERY_PROMPT)),
+    "prompts that pooling leaves out (`include_prompt`)": Layout(
+        "dense", lambda f: with_prompts(f, QUERY_PROMPT, True)
+    ),
+    "a prompt named passage (not read: version 6 wants document)": Layout(
+        "dense", lambda f: with_prompts(f, {"passage": "the "})
+    ),
+    "`default_prompt_name`": Layout(
+        "dense", lambda f: with_prompts(f, {"own": "is "}, default_prompt_name="own")
+    ),
+    "`max_seq_length` 7: longer texts are cut": Layout(
+        "dense", lambda f: saved(f, pooled(f / "bert", max_seq_length=7))
+    ),
+    "`do_lower_case`": Layout("dense", cased),
+    "`truncate_dim`": Layout("dense", lambda f: mean(f, truncate_dim=5)),
+    "padding on the left": Layout("dense", padded_left),
+    "weights in bfloat16 (computed in float32)": Layout("dense", half),
+    "Normalize": Layout(
+        "dense", lambda f: saved(f, pooled(f / "bert", Normalize()), similarity_fn_name="dot")
+    ),
+    "Dense, LayerNorm, Dropout": Layout(
+        "dense", lambda f: saved(f, pooled(f / "bert", Dense(WIDTH, 8), LayerNorm(8), Dropout()))
+    ),
+    "static embeddings": Layout("dense", lambda f: saved(f, static(f / "bert"))),
+    "static embeddings as model2vec saves them": Layout("dense", model2vec),
+    "word embeddings": Layout("dense", words),
+    "word embeddings, frozen": Layout("dense", lambda f: words(f, trained=False)),
+    "word embeddings, word weights": Layout("dense", lambda f: words(f, WordWeights(WORDS, {"calm": 3.0}))),
+    "word embeddings, LSTM": Layout("dense", lambda f: words(f, LSTM(WIDTH, 8))),
+    "word embeddings, CNN": Layout("dense", lambda f: words(f, CNN(WIDTH, 4), width=12)),
+    "bag of words": Layout("dense", lambda f: saved(f, [BoW(WORDS, {"calm": 3.0})])),
+    "Router: two towers": Layout("dense", towers),
+    "Router: two towers of other lengths": Layout("dense", lambda f: towers(f, longest=12)),
+    "Router: static queries": Layout("dense", lambda f: towers(f, static(f / "static"))),
+    "Router as `Asym` (version 4)": Layout("dense", asym),
+    "Router without a route for queries": Layout("dense", other_tasks),
+    "more rows than pieces": Layout("dense", small_tokenizer),
+    "tokenizer with more pieces than rows": Layout("dense", lambda f: large_tokenizer(mean(f))),
+    "static embeddings, tokenizer with more pieces than rows": Layout("dense", large_static),
+    "weights as a pickle": Layout("dense", pickled),
+    "weights for ONNX alone": Layout("dense", exported),
+    "adapters (LoRA) alone": Layout("dense", adapters),
+    "own code": Layout("dense", own_code),
+    "SPLADE": Layout("sparse", tiny_splade),
+    "SPLADE by the cosine": Layout("sparse", lambda f: tiny_splade(f, similarity_fn_name="cosine")),
+    "SPLADE by a distance": Layout("sparse", lambda f: tiny_splade(f, similarity_fn_name="euclidean")),
+    "SPLADE, `max_active_dims`": Layout("sparse", lambda f: tiny_splade(f, max_active_dims=6)),
+    "SPLADE without a model for queries (Router)": Layout("sparse", inference_free),
+    "SPLADE, tokenizer with more pieces than rows": Layout(
+        "sparse", lambda f: large_tokenizer(tiny_splade(f))
+    ),
+    "sparse code of a dense vector": Layout("sparse", sparse_code),
+    "ColBERT": Layout("multi-vector", tiny_colbert),
+    "ColBERT by the mean": Layout("multi-vector", lambda f: tiny_colbert(f, "meanmaxsim")),
+    "ColBERT, `query_length`, `document_length`": Layout(
+        "multi-vector", lambda f: tiny_colbert(f, query_length=9, document_length=12)
+    ),
+    "ColBERT, tokenizer with more pieces than rows": Layout(
+        "multi-vector", lambda f: large_tokenizer(tiny_colbert(f))
+    ),
+    "cross-encoder": Layout("rescored", lambda f: cross_encoder(f / "model")),
+    "cross-encoder in `0_Transformer`": Layout("rescored", numbered_pairs),
+    "plain classifier with one label": Layout("rescored", lambda f: plain_classifier(f / "model")),
+    "classifier with several labels": Layout("rescored", lambda f: cross_encoder(f / "model", labels=3)),
+    "cross-encoder, tokenizer with more pieces than rows": Layout(
+        "rescored", lambda f: large_tokenizer(cross_encoder(f / "model"))
+    ),
+}
+KINDS: dict[str, tuple[type[EncodedRetriever], Any]] = {
+    "dense": (DenseRetriever, SentenceTransformer),
+    "sparse": (SparseRetriever, SparseEncoder),
+    "multi-vector": (MultiVectorRetriever, MultiVectorEncoder),
+}
+
+
+def expected(kind: str, folder: Path) -> np.ndarray:
+    """``[queries, passages]`` scores of the library, one text at a time, in float32."""
+    if kind == "rescored":
+        pairs = CrossEncoder(str(folder), device="cpu", activation_fn=torch.nn.Identity())
+        rows = [pairs.predict([(query, text) for text in TEXTS], batch_size=1) for query in QUERIES]
+        return np.stack(rows)
+    model = KINDS[kind][1](str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
+    vectors = model.encode_query(QUERIES, batch_size=1), model.encode_document(TEXTS, batch_size=1)
+    scores: np.ndarray = model.similarity(*vectors).cpu().numpy()
+    return scores
+
+
+def check_scores(kind: str, folder: Path, place: Path) -> None:
+    """Search as the library ranks, from a folder that was written and opened again."""
+    if kind == "rescored":
+        found = PairScorer.load(str(folder), "cpu").logits([(q, text) for q in QUERIES for text in TEXTS])
+        truth = expected(kind, folder)
+        assert found.reshape(truth.shape) == pytest.approx(truth, abs=1e-5)
+        return
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(TEXTS)])
+    place.mkdir(exist_ok=True)
+    corpus.write(place / "corpus.jsonl")
+    how = Building(str(place / "retriever"), kind, batch_size=1, device="cpu")
+    build(str(folder), str(place / "corpus.jsonl"), how)
+    opened = KINDS[kind][0].from_pretrained(place / "retriever", "cpu", batch_size=1, truncate_queries=True)
+    truth = expected(kind, folder)
+    assert np.ptp(truth, axis=1).min() > 1e-3  # passages differ
+    for row, hits in zip(truth, opened.retrieve(QUERIES, len(TEXTS)), strict=True):
+        scores = {int(hit.id): hit.score for hit in hits}
+        every = [scores.get(n, 0.0) for n in range(len(TEXTS))]  # a sparse retriever finds no score of 0
+        assert every == pytest.approx(row.tolist(), rel=1e-5, abs=1e-5)
+        assert list(scores.values()) == sorted(scores.values(), reverse=True)
+        assert len(hits) == len(TEXTS) or kind == "sparse"
+
+
+def reason(error: ConfigError, folder: Path) -> str:
+    """Why a model is refused, without its place and without the remedy."""
+    text = re.sub(r"^cannot load .*? from '.*?': ", "", str(error)).replace(f"{folder}/", "")
+    return "refused: " + re.sub(r"(?<=[\w)])[:;] .*|\. [A-Z].*|\.$", "", text, flags=re.DOTALL)
+
+
+def tried(layout: Layout, place: Path) -> tuple[str, str]:
+    """Whether a layout is searched and trained as the library does, or why not."""
+    folder = layout.make(place)
+    try:
+        check_scores(layout.kind, folder, place)
+    except ConfigError as error:
+        return reason(error, folder), NO
+    if layout.kind != "dense":
+        return YES, NO
+    options = BiEncoderOptions(max_steps=2, batch_size=4, learning_rate=1e-2, warmup=0.0, device="cpu")
+    before = BiEncoderModel.load(str(folder), device="cpu")
+    try:
+        data, output = str(write_small(place / "data")), place / "trained"
+        run_biencoder(data=data, output=str(output), source=str(folder), dev_split=None, fit=options)
+    except ConfigError as error:
+        return YES, reason(error, folder)
+    after = BiEncoderModel.load(str(output / "model"), device="cpu")
+    assert (after.similarity, after.max_tokens) == (before.similarity, before.max_tokens)
+    assert [(limit, prompt) for limit, prompt in map(read, (after, after))] == [read(before)] * 2
+    assert np.abs(after.encode_queries(QUERIES) - before.encode_queries(QUERIES)).max() > 1e-4
+    check_scores("dense", output / "model", place / "again")
+    return YES, YES
+
+
+def read(model: BiEncoderModel) -> tuple[int, dict[str, str]]:
+    return model.limit("passage"), model.model.prompts
+
+
+def table() -> dict[str, str]:
+    """Layout -> its row in the docs."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else ""
+    rows = re.match(r"(\|.*\n)*", text.partition(HEADER)[2])
+    return {row.split(" | ")[0].removeprefix("| "): row for row in rows[0].splitlines()} if rows else {}
+
+
+def write_row(name: str, row: str) -> None:
+    rows = {**table(), name: row}
+    before, header, after = PAGE.read_text(encoding="utf-8").partition(HEADER)
+    lines = "".join(f"{rows[name]}\n" for name in LAYOUTS if name in rows)
+    PAGE.write_text(before + header + lines + re.sub(r"\A(\|.*\n)*", "", after), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_is_read_as_the_library_reads_it(name: str, tmp_path: Path) -> None:
+    row = f"| {name} | {' | '.join(tried(LAYOUTS[name], tmp_path))} |"
+    if os.environ.get("RENEW_TABLE"):
+        write_row(name, row)
+    assert table().get(name) == row, "the docs say something else: run this file with RENEW_TABLE=1"
+
+
+def test_the_docs_hold_no_other_layout() -> None:
+    assert list(table()) == list(LAYOUTS)
