@@ -56,7 +56,7 @@ _FUSION = Fusion("sum", "min-max")
 
 
 @dataclass(frozen=True)
-class Gold:
+class JudgedQueries:
     """Judged queries.
 
     Attributes:
@@ -116,7 +116,7 @@ class System:
 
 
 @dataclass
-class Candidates:
+class FitCandidates:
     """All candidates of a run.
 
     Args:
@@ -135,7 +135,7 @@ class Candidates:
     precision: str
     pace: Pace
     systems: dict[str, System] = field(default_factory=dict)
-    tested: tuple[Gold, set[str]] | None = None
+    tested: tuple[JudgedQueries, set[str]] | None = None
     """The test queries that were ranked, and the systems that ranked them."""
 
     @property
@@ -156,9 +156,9 @@ class Candidates:
         """The path of a run, without ending."""
         return self.output / "runs" / split / folder
 
-    def gold(self, split: str) -> Gold:
+    def gold(self, split: str) -> JudgedQueries:
         """The judged queries of a split."""
-        return Gold(split, *read_split(self.data, split, self.corpus))
+        return JudgedQueries(split, *read_split(self.data, split, self.corpus))
 
     def drawn(self, split: str, first: int, last: int | None, name: str) -> str:
         """Write a split with a part of the queries of another, in an order that is drawn once; its name."""
@@ -175,7 +175,7 @@ class Candidates:
         return name
 
     @cached_property
-    def portions(self) -> list[Gold]:
+    def portions(self) -> list[JudgedQueries]:
         """The portions of dev."""
         count = len(self.gold(self.dev).queries)
         ends = [min(end, count) for end in PORTIONS]
@@ -192,7 +192,7 @@ class Candidates:
         """Dev queries after each portion."""
         return list(accumulate(len(gold.queries) for gold in self.portions))
 
-    def rankings(self, name: str, golds: Sequence[Gold]) -> list[list[Hit]]:
+    def rankings(self, name: str, golds: Sequence[JudgedQueries]) -> list[list[Hit]]:
         """What a system ranks for the queries of some splits, one after another."""
         folder = self.systems[name].folder
         runs = [(gold, Run.load(f"{self.run_file(gold.split, folder)}.jsonl")) for gold in golds]
@@ -219,7 +219,7 @@ class Candidates:
                 self.pace.add(f"rank {system.name}", seconds, len(gold.queries))
             self.systems[system.name] = system
 
-    def save_run(self, opened: Any, gold: Gold, system: System) -> None:
+    def save_run(self, opened: Any, gold: JudgedQueries, system: System) -> None:
         """Rank the queries of a split, and save the run; a killed run goes on."""
         depth, none = self.options.depth, [None] * len(gold.queries)
         run = RetrieverRun(
@@ -261,7 +261,7 @@ class Candidates:
         why = f"as was asked: {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)} dev queries"
         return Choice(kept, best.best, why)
 
-    def reported(self) -> tuple[Gold, list[str]]:
+    def reported(self) -> tuple[JudgedQueries, list[str]]:
         """The queries of the report and the systems that have ranked them: of test, or else of dev."""
         if self.tested is not None:
             gold, ranked = self.tested
@@ -336,7 +336,7 @@ class Candidates:
         content = {"members": members, **recorded(fusion), "depth": self.options.depth}
         create(folder, "fusion", content, Opening(self.options.device))
 
-    def rank_fusion(self, system: System, golds: Sequence[Gold]) -> None:
+    def rank_fusion(self, system: System, golds: Sequence[JudgedQueries]) -> None:
         """Fuse what the members rank for some splits, and save the runs."""
         fusion = Fusion("sum", "min-max", system.weights)
         for gold in golds:

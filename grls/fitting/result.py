@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import MEASURES, measure_names
-from grls.fitting.candidates import ORDER, Gold
+from grls.fitting.candidates import ORDER, JudgedQueries
 from grls.fitting.choose import Choice
 from grls.fitting.models import licence_of, title_of
 from grls.fitting.options import DEPTH
@@ -33,7 +33,7 @@ FORMAT = 2
 _PACKAGES = ("grls", "torch", "transformers", "sentence-transformers", "lightning", "bm25s")
 
 
-class Done(NamedTuple):
+class DoneStage(NamedTuple):
     """A stage that was done.
 
     Attributes:
@@ -126,7 +126,7 @@ def write_outcome(
     source: SourceData,
     divided: DividedData,
     choice: Choice,
-    done: Sequence[Done],
+    done: Sequence[DoneStage],
     skipped: Sequence[Skipped],
     seconds: float,
 ) -> Fitted:
@@ -193,7 +193,7 @@ def write_outcome(
     return fitted
 
 
-def _measures(golds: Sequence[Gold], rankings: Any, k: int, decides: str) -> list[tuple[str, float]]:
+def _measures(golds: Sequence[JudgedQueries], rankings: Any, k: int, decides: str) -> list[tuple[str, float]]:
     """The measures of the table, with their means."""
     ids = [[hit.id for hit in hits] for hits in rankings]
     measures = []
@@ -218,7 +218,9 @@ def _versions() -> dict[str, str]:
     return known
 
 
-def _write_page(stages: FitStages, gold: Gold, names: Sequence[str], content: Mapping[str, Any]) -> None:
+def _write_page(
+    stages: FitStages, gold: JudgedQueries, names: Sequence[str], content: Mapping[str, Any]
+) -> None:
     """Write the page that compares the candidates, with significance against the kept one."""
     from grls.report.blocks import NONE, Cell, Section, Subsection, Table, Text
     from grls.report.measure import score_runs

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.errors import ConfigError, GrlsError, out_of_memory
-from grls.fitting.candidates import Candidates, System
+from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.choose import Choice
 from grls.fitting.facts import LEAST_QUERIES, data_facts
 from grls.fitting.journal import FitClock, FitJournal, kept_clock, refuse_other_output, spent_seconds
@@ -22,8 +22,8 @@ from grls.fitting.models import base_models
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.pseudo import PSEUDO, WrittenQueries, refuse_no_query_writer, written_queries
-from grls.fitting.result import Done, Fitted, write_outcome
-from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, machine_load, search
+from grls.fitting.result import DoneStage, Fitted, write_outcome
+from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, machine_load, search_stages
 from grls.fitting.splits import DEV, TEST, TRAIN, DividedData, SourceData, divide, read_source, write_divided
 from grls.fitting.stages import FitStages, Nothing
 from grls.io.extras import require
@@ -90,7 +90,7 @@ def _stages(
         lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
     precision = machine.precision if options.precision == AUTO else options.precision
     pace = Pace(machine.cores, machine_load)
-    candidates = Candidates(folder, options, DEV, divided.tune, precision, pace)
+    candidates = FitCandidates(folder, options, DEV, divided.tune, precision, pace)
     return FitStages(candidates, facts, machine, models, progress), lines
 
 
@@ -140,7 +140,7 @@ class _FitRun:
         self.progress = FitProgress(output / "stages", shown, lambda: self.clock.left)
         self.best: Choice | None = None
         self.stages: FitStages
-        self.done: list[Done] = []
+        self.done: list[DoneStage] = []
 
     def run(self) -> Fitted:
         """Do what is left of the run."""
@@ -150,7 +150,7 @@ class _FitRun:
         with kept_clock(self.output, self.clock), without_warnings():
             divided = divide(self.source, self.options.seed, self._written())
             self.stages = stages = self._prepared(divided)
-            skipped = search(stages.all(), self._left, self._do, self.progress.say)
+            skipped = search_stages(stages.all(), self._left, self._do, self.progress.say)
             if self.best is None:
                 raise ConfigError("nothing could be ranked: give a larger budget.")
             return self._end(divided, skipped)
@@ -213,7 +213,7 @@ class _FitRun:
                 candidates.systems[system.name] = system
                 candidates.pace.add(f"rank {system.name}", system.cost)
             stages.notes.update(known["notes"])
-            self.done.append(Done(stage.name, stage.what, self.journal.seconds().get(stage.name, 0.0)))
+            self.done.append(DoneStage(stage.name, stage.what, self.journal.seconds().get(stage.name, 0.0)))
             self._choose()
             nothing: str | None = known["nothing"]
             return nothing
@@ -241,7 +241,7 @@ class _FitRun:
         ]
         result = {"systems": [one.record() for one in new], "notes": dict(stages.notes), "nothing": nothing}
         self.journal.add(stage.name, inputs, seconds, result)
-        self.done.append(Done(stage.name, stage.what, seconds))
+        self.done.append(DoneStage(stage.name, stage.what, seconds))
         self._choose()
         return nothing
 
@@ -291,7 +291,7 @@ class _FitRun:
         left, budget = self.clock.left, self.clock.budget
         fits = len(whole.queries)
         if left is not None and budget is not None:
-            room = max(0.0, left - 0.03 * budget - min(_ENDING / 2, 0.05 * budget))
+            room = max(0.01 * budget, left - 0.03 * budget - min(_ENDING / 2, 0.05 * budget))
             fits = min(fits, max(1, int(room / max(1e-9, systems[kept].cost))))
         split = TEST if fits == len(whole.queries) else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
         gold = candidates.gold(split)

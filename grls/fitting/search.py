@@ -101,7 +101,7 @@ class Skipped:
     why: str
 
 
-def search(
+def search_stages(
     stages: Sequence[Stage],
     left: Callable[[], float | None],
     do: Callable[[Stage, float | None], str | None],

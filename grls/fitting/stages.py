@@ -30,7 +30,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from grls.errors import ConfigError, GrlsError, MismatchError
-from grls.fitting.candidates import PORTIONS, Candidates, System
+from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels, make_copy, opened_name
@@ -106,7 +106,7 @@ class FitStages:
         progress: What the run shows.
     """
 
-    candidates: Candidates
+    candidates: FitCandidates
     facts: DataFacts
     machine: Machine
     models: BaseModels

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from grls.fitting.choose import Candidate, choose
-from grls.fitting.search import MARGIN, Pace, Stage, TimeIsUp, search
+from grls.fitting.search import MARGIN, Pace, Stage, TimeIsUp, search_stages
 
 BUDGET = 1200.0
 UNITS = {"bm25": 4.0, "base": 60.0, "bm25-hops": 25.0, "base-hops": 80.0, "dense": 240.0}
@@ -90,7 +90,7 @@ class Machine:
             stage.run(allowance)
             return None
 
-        skipped = search([self.stage(name) for name in UNITS], self.left, do)
+        skipped = search_stages([self.stage(name) for name in UNITS], self.left, do)
         return [one.name for one in skipped]
 
 
@@ -133,7 +133,7 @@ def test_without_a_limit_everything_is_done() -> None:
         done.append(stage.name)
         return None
 
-    assert search([machine.stage(name) for name in UNITS], lambda: None, do) == []
+    assert search_stages([machine.stage(name) for name in UNITS], lambda: None, do) == []
     assert done == list(UNITS)
 
 
@@ -145,9 +145,9 @@ def test_a_stage_leaves_the_time_of_what_must_follow_it() -> None:
         return None
 
     train = Stage("train", "", lambda _: None, seconds=lambda: 40.0, follows=lambda: 30.0)
-    search([train], lambda: 100.0, do)
+    search_stages([train], lambda: 100.0, do)
     assert allowances == {"train": 100.0 - MARGIN * 30.0}
-    (skipped,) = search([train], lambda: 39.0, do)
+    (skipped,) = search_stages([train], lambda: 39.0, do)
     assert skipped.why == "it needs about 40 s, and 39 s are left"
 
 
@@ -158,7 +158,7 @@ def test_a_stage_aside_that_is_above_its_share_waits_and_says_so() -> None:
         Stage("hops", "", lambda _: None, seconds=lambda: 30.0, share=0.1, aside=True),
         Stage("train", "", lambda _: None, seconds=lambda: 50.0),
     ]
-    assert search(stages, lambda: 100.0, lambda stage, _: done.append(stage.name), lines.append) == []
+    assert search_stages(stages, lambda: 100.0, lambda stage, _: done.append(stage.name), lines.append) == []
     assert done == ["train", "hops"]
     assert lines == [
         "hops: waits for what gains more: it needs about 38 s",
@@ -176,13 +176,13 @@ def test_what_was_cut_off_by_its_share_has_another_turn() -> None:
         return None
 
     known = Stage("embed", "", lambda _: None, seconds=lambda: 40.0 * len(turns), share=0.3)
-    assert search([known], lambda: 100.0, do) == []
+    assert search_stages([known], lambda: 100.0, do) == []
     assert turns == [30.0, MARGIN * 40.0]  # what it needs is known then
 
 
 def test_what_needs_a_failed_stage_is_skipped_with_that_reason() -> None:
     stages = [Stage("a", "an a", lambda _: None), Stage("b", "a b", lambda _: None, needs=("a",))]
-    skipped = search(stages, lambda: None, lambda stage, _: "left out: it failed: no memory")
+    skipped = search_stages(stages, lambda: None, lambda stage, _: "left out: it failed: no memory")
     assert [(one.name, one.why) for one in skipped] == [
         ("a", "left out: it failed: no memory"),
         ("b", "there is no a"),

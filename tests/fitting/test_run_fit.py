@@ -177,15 +177,13 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     assert again(budget="+10m").metrics == whole.metrics
     kept = again(keep="dense")
     assert kept.kept == "dense"
-    assert kept.why == "as was asked: R@2 25.0 on 4 dev queries"
+    found = 100 * whole.metrics["dense"]["dev R@2"]
+    assert kept.why == f"as was asked: R@2 {found:.1f} on 4 dev queries"
     assert followed(output).name == "dense"
     assert "Kept: dense" in (output / "README.md").read_text()
     with pytest.raises(ConfigError, match="there is no candidate 'colbert'; there are bm25, base"):
         again(keep="colbert")
-    assert (
-        again(measure="nDCG@10").why.split()[-6:][0].startswith("nDCG@10")
-        or "nDCG@10" in again(measure="nDCG@10").why
-    )
+    assert "nDCG@10" in again(measure="nDCG@10").why
     data = write_fit_data(tmp_path / "other", "train", "dev")
     with pytest.raises(MismatchError, match="holds a run over other data"):
         fit_dataset(str(data), output, options, shown=False)
@@ -376,8 +374,8 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
     progress = run.FitProgress(tmp_path / "logs", False)
     slow = made(tmp_path / "one")
     slow._trained("generator", "generator", 40, slow._train, 250.0)
-    assert [steps for steps, _ in asked] == [40, 15]
-    assert slow.notes["generator"] == "15 of 40 steps"
+    assert [steps for steps, _ in asked] == [40, 16]
+    assert slow.notes["generator"] == "16 of 40 steps"
     assert slow.pace.of("step generator") == pytest.approx(10.0)
     asked.clear()
     slow = made(tmp_path / "two")
