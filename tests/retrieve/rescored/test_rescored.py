@@ -196,8 +196,8 @@ def test_another_model_in_its_place_is_refused(data: Path, dense: Path, model: P
     ("fields", "says"),
     [
         ({"passages": 0}, "rescored: passages must be at least 1"),
-        ({"passages": "4"}, r"rescored\.passages: expected int, got '4'"),
-        ({"weight": "heavy"}, r"rescored\.weight: expected"),
+        ({"passages": "4"}, r"rescored\.passages must be a whole number, got '4'"),
+        ({"weight": "heavy"}, r"rescored\.weight must be a number"),
         ({"weight": float("inf")}, "rescored: weight must be a finite number"),
         ({"model": 3}, "model: expected a folder or hub name"),
         ({"model": "../gone"}, "model names ../gone, and there is no cross-encoder at"),
