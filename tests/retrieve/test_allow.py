@@ -140,7 +140,7 @@ def test_a_filter_that_leaves_nothing_is_told(
     for nothing in ([], [[], set()]):
         caplog.clear()
         assert retriever.retrieve(QUERIES[:2], 5, nothing) == [[], []]
-        assert [one.getMessage()[:32] for one in caplog.records] == ["the filter leaves no passage of "]
+        assert [one.getMessage()[:33] for one in caplog.records] == ["the filter leaves no passage of t"]
     with pytest.raises(DataError, match="names the passage id 'zebra', which is not in"):
         retriever.retrieve(QUERIES, 5, ["zebra"])
     with pytest.raises(ConfigError, match="allow has 2 entries for 3 queries"):

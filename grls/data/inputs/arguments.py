@@ -78,7 +78,8 @@ class UnfitError(Exception):
             name: The name of the argument.
         """
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{name}{self.place} must be {self.expected}, got {short_repr(self.value)}{remedy}."
+        text = f"{name}{self.place} must be {self.expected}, got {short_repr(self.value)}{remedy}"
+        return text if text.endswith("?") else f"{text}."
 
     def within(self, place: str) -> UnfitError:
         """The same of a value inside of another one."""
