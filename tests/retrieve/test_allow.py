@@ -223,7 +223,7 @@ def test_added_passages_are_found_as_if_they_had_been_there(
 def test_what_cannot_be_added_is_refused(generative: GenerativeRetriever) -> None:
     generative.remove(["r0"])
     for wrong, message in (
-        ([Passage("r0", "x")], "'r0' is used already"),
+        ([Passage("r1", "x")], "'r1' is used already"),
         ([Passage("x", "x"), Passage("x", "y")], "'x' is used already"),
         ([Passage("DONE", "x")], "'DONE' is reserved"),
         ([], "the corpus is empty"),
@@ -231,6 +231,6 @@ def test_what_cannot_be_added_is_refused(generative: GenerativeRetriever) -> Non
         with pytest.raises(DataError, match=message):
             generative.add(wrong)
     assert len(generative.corpus) == 10
-    generative.merge()
-    generative.add([Passage("r0", "another rule .")])
+    generative.add([Passage("r0", "another rule .")])  # the id of a removed one: it merges first
+    assert len(generative.corpus) == 10
     assert "r0" in {hit.id for hit in generative.retrieve(QUERIES, 20)[0]}
