@@ -7,7 +7,7 @@ from typing import Any
 
 from grls.adapters.documents import is_blank, metadata_of_hit
 from grls.api.searcher import Searcher
-from grls.data.inputs.arguments import Count, fitted_argument
+from grls.data.inputs.arguments import Count, fitted_argument, refuse_unknown_arguments
 from grls.data.types import Hit
 from grls.io.extras import needing
 
@@ -35,7 +35,8 @@ class LangChainRetriever(BaseRetriever):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unfit(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """An error of ours for a wrong value, as of every other call."""
+        """An error of ours for a wrong value or an unknown name, as of every other call."""
+        refuse_unknown_arguments(cls.__name__, fields, cls.model_fields)
         kinds = {"searcher": Searcher, "k": Count, "where": str | None}
         own = {name: kind for name, kind in kinds.items() if name in fields}
         return fields | {name: fitted_argument(cls.__name__, name, own[name], fields[name]) for name in own}

@@ -122,7 +122,7 @@ class BiEncoder:
         values = recipe_values(biencoder_recipe(recipe).layers)
         usual, most = values.get("max_tokens"), find_encoder(self.name).positions
         # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
-        chosen = {**values.get("fit", {}), "scale": None, **options}
+        chosen = {**values.get("fit", {}), "scale": None, "similarity": self.similarity, **options}
         fit = options_of(BiEncoderOptions, chosen, "BiEncoder.fit")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
@@ -142,7 +142,6 @@ class BiEncoder:
                 source=self.name,
                 kind=self.kind,
                 max_tokens=self.max_tokens or (min(usual, most) if usual and most else usual),
-                similarity=self.similarity,
                 fit=fit,
                 negatives=miner,
                 resume=resume,

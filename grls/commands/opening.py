@@ -15,6 +15,7 @@ from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.judge import refuse_analyzer
 from grls.retrieve.registry import Opening, load_retriever, names_bm25
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ def open_for(
     """
     how = Opening(device, precision, search)
     words = names_bm25(retriever)
+    if not words:
+        refuse_analyzer(retriever, analyzer)
     opened = _bm25(data, corpus, analyzer, how) if words else load_retriever(retriever, how)
     if hops is not None:
         opened = hop_by_hop(opened, hops)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grls.data.words import USUAL, Analyzer
 from grls.io.counts import counted
-from grls.models.biencoder_kinds import Kind, Similarity
+from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.retrieve.registry import BM25
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
@@ -20,7 +20,6 @@ def train_biencoder(
     train_split: str = "train",
     dev_split: str | None = "dev",
     max_tokens: int | None = None,
-    similarity: Similarity | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
     analyzer: Analyzer = USUAL,
@@ -44,8 +43,6 @@ def train_biencoder(
         dev_split: Split of the queries that choose the best epoch; null: no measurement, and the last epoch
             is kept.
         max_tokens: Longest text in tokens; longer texts are cut; null: the limit of the model.
-        similarity: How vectors are compared, in training and in search; the model keeps it. null: as the
-            model says, else by the cosine, the default of sentence-transformers.
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
             same corpus, or ``bm25``.
@@ -64,7 +61,6 @@ def train_biencoder(
         train_split=train_split,
         dev_split=dev_split,
         max_tokens=max_tokens,
-        similarity=similarity,
         fit=fit,
         negatives=negatives,
         analyzer=analyzer,

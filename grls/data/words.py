@@ -26,6 +26,7 @@ from typing import Protocol
 import regex
 import Stemmer
 
+from grls.data.inputs.arguments import options_of
 from grls.data.language import STEMMERS, guess
 from grls.data.types import Passage
 from grls.errors import ConfigError
@@ -103,15 +104,15 @@ class Analyzer:
         """The same analyzer with a language; ``auto``: guessed from passages, with a warning if not English.
 
         Raises:
-            ConfigError: The language is no code, or ``stem`` is set and the language is unknown or has no
-                stemmer.
+            ConfigError: A setting is not of its type, the language is no code, or ``stem`` is set and the
+                language is unknown or has no stemmer.
         """
-        analyzer = self
-        if self.language == "auto":
+        analyzer = options_of(Analyzer, vars(self), "Analyzer")
+        if analyzer.language == "auto":
             guessed = _guessed(passages)
-            if guessed is None and self.stem:
+            if guessed is None and analyzer.stem:
                 raise ConfigError("the language of the corpus cannot be guessed: give --analyzer.language.")
-            analyzer = replace(self, language=guessed or "en")
+            analyzer = replace(analyzer, language=guessed or "en")
             if analyzer.language != "en":
                 log.warning(
                     "the corpus seems to be in the language %r; if it is another, say so where BM25 is made "

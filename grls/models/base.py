@@ -41,7 +41,7 @@ def once_each(inputs: Sequence[Input]) -> tuple[list[Input], list[int]]:
         The distinct inputs in the order of their first occurrence; ``[n]`` places.
     """
     places: dict[Input, int] = {}
-    numbers = [places.setdefault(one, len(places)) for one in inputs]
+    numbers = [places.setdefault(item, len(places)) for item in inputs]
     return list(places), numbers
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from grls.data.corpus import Corpus
-from grls.data.words import Analyzer
-from grls.errors import MismatchError
+from grls.data.words import USUAL, Analyzer
+from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import Retriever
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
@@ -24,12 +24,14 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
         option: The option that names the retriever, for the error.
 
     Raises:
+        ConfigError: There is an analyzer for a folder.
         MismatchError: The retriever is over another corpus.
     """
     from grls.retrieve.bm25 import BM25Retriever
 
     if name == BM25:
         return BM25Retriever(corpus, analyzer=analyzer)
+    refuse_analyzer(name, analyzer)
     search = replace(how.search or SearchOptions(), truncate_queries=True)
     opened = load_named(name, corpus, replace(how, search=search))
     if opened.corpus.fingerprint != corpus.fingerprint:
@@ -38,3 +40,12 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
             f"{remedy_of_other_corpus(opened.corpus, corpus)}."
         )
     return opened
+
+
+def refuse_analyzer(folder: str, analyzer: Analyzer) -> None:
+    """Refuse (ConfigError) options of how ``bm25`` splits texts for a folder, which has its own."""
+    if analyzer != USUAL:
+        raise ConfigError(
+            f"--analyzer is for bm25, which counts the words of the corpus anew; {folder} searches as it was "
+            "made: leave --analyzer out, or make a folder with `grls index bm25`."
+        )

@@ -101,7 +101,7 @@ def reachable(
         q.id for q, rule in zip(queries, filters, strict=True) if rule is not None and not len(passages[rule])
     ]
     if empty and len(empty) == len(queries):
-        log.warning("the filter leaves no passage of %s, so there are no hits.", corpus.source)
+        log.warning("the filter leaves no passage of the corpus, so there are no hits.")
     else:
         for name in empty:
             log.warning("query %r: its filter leaves no passage, so it has no hits.", name)

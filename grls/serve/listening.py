@@ -21,7 +21,7 @@ from grls.errors import ConfigError
 from grls.serve.request_log import JsonLines
 from grls.serve.start import say
 
-_LOGS = ("grls.serve", "uvicorn", "mcp")
+_LOGS = ("grls", "uvicorn", "mcp")
 
 
 class ListeningServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]

@@ -7,6 +7,7 @@ from typing import Any
 
 from grls.data.types import Chain, Hit
 from grls.errors import ConfigError
+from grls.io.temporary import is_temporary
 from grls.retrieve.base import FindsChains
 from grls.retrieve.fusion.fuse import FUSED, Fusion, tune_weights
 from grls.retrieve.fusion.retriever import fuse_chains
@@ -63,5 +64,6 @@ def _asked(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[st
 
     of = {"step": "fusion", "member": number, "named": member, "depth": depth}
     answers: list[dict[str, Any]] = tuning.journal.measured(of, search)
-    print(f"  member {number}: {member if isinstance(member, str) else member['kind']}", flush=True)
+    name = member if isinstance(member, str) else member["kind"]
+    print(f"  member {number}" + ("" if is_temporary(name) else f": {name}"), flush=True)
     return answers

@@ -90,6 +90,8 @@ def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
 def test_bad_input_is_refused(searcher: Searcher) -> None:
     with pytest.raises(ConfigError, match="LangChainRetriever: searcher must be a Searcher"):
         LangChainRetriever(searcher="runs/mine")
+    with pytest.raises(ConfigError, match="LangChainRetriever has no argument 'wher'; did you mean where"):
+        LangChainRetriever(searcher=searcher, wher="year<2000")
     with pytest.raises(ConfigError, match="LangChainRetriever: k must be at least 1"):
         LangChainRetriever(searcher=searcher, k=0)
     with pytest.raises(ConfigError, match="k must be a whole number"):

@@ -48,8 +48,12 @@ def test_it_chooses_as_the_command_does(
     assert "->" in capsys.readouterr().out
 
 
-def test_a_data_set_and_a_split_are_queries_and_gold(kinds: Path, tmp_path: Path) -> None:
+def test_a_data_set_and_a_split_are_queries_and_gold(
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     dense = load(kinds / "dense")
+    one = grls.fuse([dense.hops(steps="fixed", max=1), dense], method="sum").tune(kinds / "data", "dev")
+    assert ".tmp" not in capsys.readouterr().out
     one = grls.fuse([dense, "bm25"], method="sum").tune(kinds / "data", "dev")
     other = grls.fuse([dense, "bm25"], method="sum").tune(*dev(kinds))
     assert read_spec(one.folder)["weights"] == read_spec(other.folder)["weights"]

@@ -402,3 +402,19 @@ def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) 
     assert len(hits) == len(passages())
     replaced = load(folder).updated(add={"r0": "rain ."}, remove=["r0"])
     assert {hit.id: hit.text for hit in replaced.search("rain", 20)}["r0"] == "rain ."
+
+
+@pytest.mark.parametrize("kind", ["generative", "llama", "spans", "dense", "bm25", *COMPOSITES])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_all_passages_can_be_replaced_at_once(kind: str, renamed: bool, kinds: Path, tmp_path: Path) -> None:
+    if not (kinds / "llama").is_dir():
+        write_llama(kinds / "llama", kinds / "data")
+    searcher = load(_over(kind, kinds, tmp_path, Corpus.read(kinds / "data")))
+    ids = [one.id for one in passages()]
+    new = {f"new {name}" if renamed else name: f"the owl is {name} ." for name in ids}
+    replaced = searcher.updated(add=new, remove=ids)
+    hits = replaced.search("the owl is calm", 20)
+    assert hits
+    assert {hit.id: hit.text for hit in hits}.items() <= new.items()
+    with pytest.raises(ConfigError, match="the last passage cannot be removed"):
+        replaced.updated(remove=list(new))

@@ -199,11 +199,11 @@ def test_a_small_run_measures_each_seed(
     monkeypatch.setitem(trainings.TRAININGS, "small", {"memorise": training})
     recipe = Recipe(
         (Stage("memorise"),),
-        {"single": ("--k", "5"), "narrow": ("--k", "2")},
+        {"single": ("--k", "5"), "wide": ("--k", "6")},
         {"bm25": ("bm25", "--k", "5")},
         {"bm25 + single": ("bm25", "single")},
         cuts=("bm25", "bm25 + single"),
-        across={"both": ("single", "narrow")},
+        across={"both": ("single", "wide")},
     )
     monkeypatch.setitem(seeds.RECIPES, "small", recipe)
     main("small", (0, 1))
@@ -215,7 +215,7 @@ def test_a_small_run_measures_each_seed(
     rows = [line.split(" | ") for line in written.splitlines()[2:]]
     assert [row[1] for row in rows if "@5" in row[1]]
     assert any(row[-2] != row[-1].removesuffix(" |") for row in rows)  # the seeds differ
-    names = {"single", "narrow", "bm25", "bm25 + single", "bm25, cut", "bm25 + single, cut"}
+    names = {"single", "wide", "bm25", "bm25 + single", "bm25, cut", "bm25 + single, cut"}
     assert {row[0].removeprefix("| ") for row in rows} == names
     assert {row[1] for row in rows if row[0] == "| bm25, cut"} >= {"set F1", "set precision"}
     assert all(row[3] == "0.0" for row in rows if row[0] == "| bm25")

@@ -156,7 +156,7 @@ def test_what_cannot_work_is_refused(
     weighed = made("weighed", generative, {"retriever": "bm25", "weight": "much"})
     three = made("three", generative, bm25, bm25, bm25)
     for command, options, message in (
-        ("retrieve", [weighed], "weight: expected float, got 'much'"),
+        ("retrieve", [weighed], "weight must be a number, got 'much'"),
         ("retrieve", [made("of-dense", dense, bm25)], "look ahead for a generator"),
         ("retrieve", [itself], "does not score all passages"),
         ("retrieve", [made("share", generative, bm25, done_share=0)], "must be a finite number below 0"),

@@ -84,6 +84,16 @@ def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path
     assert json.loads((tmp_path / "r" / "grls.json").read_text())["kind"] == "generative"
 
 
+def test_a_similarity_names_the_kind_that_takes_it(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, output = str(tiny_bert(tmp_path / "bert")), tmp_path / "r"
+    line = ["index", model, f"--corpus={data}", f"--output={output}", "--similarity=euclidean"]
+    assert "a generator has no --similarity; leave it out, or choose --kind dense" in fails(capsys, *line)
+    assert main([*line, "--kind=dense", "--device=cpu"]) == 0
+    assert DenseRetriever.from_pretrained(output, "cpu").biencoder.similarity == "euclidean"
+
+
 def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     found, info = retrieve(data, tmp_path / "o", dense, "--k=4")
     opened = DenseRetriever.from_pretrained(dense, "cpu")
@@ -216,6 +226,15 @@ def test_what_cannot_work_is_refused(
     asked = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
     assert "pool ranks" in fails(capsys, *asked, dense, "--hops.pool=true")
     assert "bm25 has no such" in fails(capsys, *asked, "bm25", "--search.compile=true")
+    assert "--analyzer is for bm25" in fails(capsys, *asked, dense, "--analyzer.stem=true")
+    neighbours = (
+        "prepare",
+        "neighbours",
+        f"--data={data}",
+        f"--output={tmp_path / 'n'}",
+        f"--retriever={dense}",
+    )
+    assert "--analyzer is for bm25" in fails(capsys, *neighbours, "--analyzer.stem=true")
     assert "no step to compile" in fails(capsys, *asked, dense, "--search.compile=true")
     assert "choose --hops.steps dynamic" in fails(capsys, *asked, dense, "--hops.choose=expected-f1")
     chosen = fails(capsys, *asked, dense, "--hops.choose=expected-f1", "--hops.steps=dynamic")
@@ -257,7 +276,11 @@ def test_a_folder_whose_parts_do_not_belong_together(
 
 
 def test_filters_by_ids_by_metadata_and_by_the_queries_own(
-    data: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path,
+    generative: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = tmp_path / "data"
     shutil.copytree(data, other)
@@ -308,7 +331,8 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
         folder,
     )
     assert "the metadata field 'knd': the fields are kind" in fails(capsys, *asked, "--filter.where=knd=rule")
-    assert "no passage of" in fails(capsys, *asked, "--filter.where=kind=poem")
+    assert main([*map(str, asked), "--filter.where=kind=poem"]) == 0
+    assert "leaves no passage" in caplog.text
     (tmp_path / "ids").write_text("zebra\n")
     assert "passage id 'zebra'" in fails(capsys, *asked, f"--filter.allow={tmp_path / 'ids'}")
 

@@ -124,9 +124,9 @@ def test_options_of_hops_that_are_given_join_those_of_the_folder(place: Path) ->
     ("section", "options", "says"),
     [
         ("hops", {"step": "single"}, "hops.step is no option; known are"),
-        ("hops", {"steps": "dynamic", "max": "a"}, "hops.max: expected int or null, got 'a'"),
+        ("hops", {"steps": "dynamic", "max": "a"}, "hops.max must be a whole number, got 'a'"),
         ("search", {"beam": 3}, "search.beam is no option; known are"),
-        ("search", {"beams": [3]}, "search.beams: expected int, got [3]"),
+        ("search", {"beams": [3]}, "search.beams must be a whole number, got [3]"),
     ],
 )
 def test_a_stored_option_that_cannot_be_is_named(

@@ -2,6 +2,7 @@ import unicodedata
 from pathlib import Path
 
 import bm25s
+import numpy as np
 import pytest
 
 from grls.data.corpus import Corpus
@@ -216,11 +217,20 @@ def test_stems_and_stop_words_are_those_of_the_language() -> None:
         (Analyzer("zh", stem=True), "no stemmer for the language 'zh'"),
         (Analyzer("none", stem=True), "no stemmer for the language 'none'"),
         (Analyzer("auto", stem=True), "cannot be guessed"),
+        (Analyzer(5), "Analyzer: language must be a text, got 5"),  # type: ignore[arg-type]
+        (Analyzer(stem="true"), "Analyzer: stem must be True or False, got 'true'"),  # type: ignore[arg-type]
+        (Analyzer(stop_words=5), "Analyzer: stop_words must be True or False"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_is_refused(given: Analyzer, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         given.of(passages("zorb"))
+
+
+def test_settings_of_numpy_are_those_of_python() -> None:
+    given = Analyzer("en", stem=np.bool_(True))  # type: ignore[arg-type]
+    assert given.of(passages("zorb")).settings() == {"stem": True}
+    assert type(given.of(passages("zorb")).stem) is bool
 
 
 def test_records_name_what_is_not_usual() -> None:

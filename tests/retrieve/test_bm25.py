@@ -80,5 +80,5 @@ def test_what_cannot_work_is_refused():
         BM25Retriever(Corpus.from_passages([Passage("p", "!"), Passage("r", "")]))
     with pytest.raises(ConfigError, match=r"b=1\.5"):
         BM25Retriever(CORPUS, b=1.5)
-    with pytest.raises(ConfigError, match="k of at least 1, got 0"):
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         BM25Retriever(CORPUS).retrieve([Query("q", "frogs")], 0)

@@ -43,6 +43,8 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
         assert found, lines
         answer = httpx.post(f"{found[0]}/v1/search", json={"query": "alert"}).json()
         assert answer["retriever"] == "named"
+        answer = httpx.post(f"{found[0]}/v1/search", json={"query": "alert", "allow": []}).json()
+        assert answer["results"][0]["hits"] == []
         server.send_signal(signal.SIGTERM)
         lines += server.stderr.read().splitlines()
         said = server.stdout.read().splitlines()
@@ -52,7 +54,8 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
     assert said[0] == f"Loading named={folder} for http://127.0.0.1"
     assert re.fullmatch(r"named: bm25, 5 passages, loaded in \d+\.\d s", said[1])
     assert said[2:] == [f"Ready: open {found[0]}"]
-    events = [json.loads(line) for line in lines if line.startswith("{")]
+    events = [json.loads(line) for line in lines]
+    assert "the filter leaves no passage of the corpus, so there are no hits." in [e["event"] for e in events]
     assert {"route": "/v1/search", "status": 200}.items() <= next(e for e in events if "route" in e).items()
 
 

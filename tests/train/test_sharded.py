@@ -209,7 +209,9 @@ def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_anoth
     same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss", version=1)
     one, two = (Reranker.load(str(tmp_path / name / "model"), device="cpu").model for name in ("one", "two"))
     for name, weight in two.state_dict().items():
-        assert weight == pytest.approx(one.state_dict()[name], abs=2e-3), name
+        # These biases shift all scores of a query alike: their gradients are 0 but for rounding.
+        if not name.endswith(("key.bias", "classifier.bias")):
+            assert weight == pytest.approx(one.state_dict()[name], abs=2e-3), name
 
 
 def test_a_training_of_one_process_leaves_no_group(root: Path, tmp_path: Path) -> None:

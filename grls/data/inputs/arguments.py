@@ -78,7 +78,8 @@ class UnfitError(Exception):
             name: The name of the argument.
         """
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{name}{self.place} must be {self.expected}, got {short_repr(self.value)}{remedy}."
+        text = f"{name}{self.place} must be {self.expected}, got {short_repr(self.value)}{remedy}"
+        return text if text.endswith("?") else f"{text}."
 
     def within(self, place: str) -> UnfitError:
         """The same of a value inside of another one."""
@@ -149,17 +150,17 @@ class _Kinds:
         self.by_name: dict[str, Any] = {}
         self.more: tuple[str, Any] | None = None
         self.anything = False
-        for one in signature(call).parameters.values():
-            kind = one.annotation if one.annotation is not Parameter.empty else Any
+        for name, parameter in signature(call).parameters.items():
+            kind = parameter.annotation if parameter.annotation is not Parameter.empty else Any
             kind = eval(kind, known) if isinstance(kind, str) else kind
-            if one.kind is Parameter.VAR_POSITIONAL:
-                self.more = (one.name, kind)
-            elif one.kind is Parameter.VAR_KEYWORD:
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                self.more = (name, kind)
+            elif parameter.kind is Parameter.VAR_KEYWORD:
                 self.anything = not options
             else:
-                self.by_name[one.name] = kind
-                if one.kind is not Parameter.KEYWORD_ONLY:
-                    self.by_place.append((one.name, kind))
+                self.by_name[name] = kind
+                if parameter.kind is not Parameter.KEYWORD_ONLY:
+                    self.by_place.append((name, kind))
         for cls in options:
             kinds = get_type_hints(cls, include_extras=True)
             self.by_name |= {name: kind for name, kind in kinds.items() if name not in self.by_name}
@@ -170,7 +171,10 @@ class _Kinds:
         """The arguments of a call, checked."""
         if not self.anything:
             refuse_unknown_arguments(call, named, [name for name in self.by_name if name != "self"])
-        values = [fitted_argument(call, *one, value) for one, value in zip(self.by_place, args, strict=False)]
+        values = [
+            fitted_argument(call, name, kind, value)
+            for (name, kind), value in zip(self.by_place, args, strict=False)
+        ]
         rest = args[len(values) :]
         if self.more is None:
             values += rest  # too many, as Python will say
@@ -217,7 +221,7 @@ def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Fille
     Raises:
         ConfigError: An option is unknown, lacking, or has a value that cannot work.
     """
-    refuse_unknown_arguments(call, values, [one.name for one in fields(cls)])  # type: ignore[arg-type]
+    refuse_unknown_arguments(call, values, [field.name for field in fields(cls)])  # type: ignore[arg-type]
     kinds = get_type_hints(cls, include_extras=True)
     return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
 
@@ -344,9 +348,9 @@ def _mapping(value: Any, kinds: Sequence[Any]) -> dict[Any, Any]:
     if not isinstance(value, Mapping):
         raise UnfitError("a dict", value)
     entries = {}
-    for name, one in value.items():
+    for name, entry in value.items():
         try:
-            entries[fitted(name, kinds[0])] = fitted(one, kinds[1])
+            entries[fitted(name, kinds[0])] = fitted(entry, kinds[1])
         except UnfitError as error:
             raise error.within(f"[{short_repr(name)}]") from None
     return entries

@@ -18,6 +18,7 @@ def short_repr(value: Any) -> str:
         text = ascii(value) if isinstance(value, str) and not is_whole_text(value) else repr(value)
     except Exception:  # whatever the class of the value does
         text = object.__repr__(value)
+    text = " ".join(text.split()) if "\n" in text else text  # a data frame
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

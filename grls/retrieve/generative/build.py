@@ -32,7 +32,7 @@ from grls.retrieve.generative.shards import index_by_workers
 
 def build_generative(model: str, corpus: str, how: Building) -> str:
     """Build a folder; see :func:`grls.retrieve.build.build`."""
-    how.refuse_unused("a generator", ("similarity",))
+    how.refuse_unused("a generator", ("similarity",), "leave it out, or choose --kind dense")
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)

@@ -97,10 +97,14 @@ class IndexedPassages:
         """The passage number of DONE."""
         return len(self.corpus)
 
-    def remove(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Sequence[str], adding: bool = False) -> None:
         """Remove passages from every search; saving the retriever keeps the change.
 
         Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
+
+        Args:
+            ids: Their ids.
+            adding: Whether passages are added next, so that none may be left.
 
         Raises:
             DataError: An id is unknown, or its passage is removed already.
@@ -112,7 +116,7 @@ class IndexedPassages:
                 why = "is not in the corpus" if number is None else "is removed already"
                 raise DataError(f"the passage {name!r} {why}, so it cannot be removed.", self.corpus.source)
             gone.add(number)
-        if len(gone) == len(self.corpus):
+        if len(gone) == len(self.corpus) and not adding:
             raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
         self._change(self.corpus, self.index, gone, self.spans)
 

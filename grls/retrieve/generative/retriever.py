@@ -221,7 +221,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """Write a changed folder, whose index is not built again. See :mod:`grls.retrieve.update`."""
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
-            opened.remove(changes.remove)
+            opened.remove(changes.remove, adding=changes.add is not None)
         if changes.add is not None:
             opened.add(changes.add)
         if changes.merge:

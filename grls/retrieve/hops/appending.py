@@ -23,6 +23,7 @@ from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, MismatchError
+from grls.models.base import once_each
 from grls.retrieve.base import (
     HopHits,
     ReadsEvidence,
@@ -266,23 +267,23 @@ def found_after(
     if not takes and isinstance(retriever, WritesChains) and retriever.writes_chains:
         return written_after(retriever, queries, evidence, k, allow)
     filters = one_each(allow, len(queries))
-    read = [tuple((passage.title, passage.text) for passage in passages) for passages in evidence]
-    places: dict[tuple[object, ...], int] = {}
-    requests = list(zip(queries, read, filters, strict=True))
-    for place, request in enumerate(requests):
-        places.setdefault(request, place)
-    asked, within = [queries[n] for n in places.values()], [filters[n] for n in places.values()]
-    before = [evidence[n] for n in places.values()]
+    texts = [tuple((passage.title, passage.text) for passage in passages) for passages in evidence]
+    requests = list(zip(queries, texts, filters, strict=True))
+    distinct, numbers = once_each(requests)
+    passages_of = dict(zip(requests, evidence, strict=True))
+    before, within = [passages_of[request] for request in distinct], [allowed for *_, allowed in distinct]
+    asked = [query for query, *_ in distinct]
     if takes:
         steps = cast(TakesEvidence, retriever).retrieve_hop(asked, before, k, within)
     elif isinstance(retriever, ReadsEvidence):
         steps = [HopHits(hits, None) for hits in retriever.retrieve_after(asked, before, k, within)]
     else:
-        texts = [joined(query, passages) for query, passages in zip(asked, before, strict=True)]
-        asked = [query._replace(text=text) for query, text in zip(asked, texts, strict=True)]
+        asked = [
+            query._replace(text=joined(query, passages))
+            for query, passages in zip(asked, before, strict=True)
+        ]
         steps = [HopHits(hits, None) for hits in retriever.retrieve(asked, k, within)]
-    found = dict(zip(places, steps, strict=True))
-    return [found[request] for request in requests]
+    return [steps[number] for number in numbers]
 
 
 def written_after(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError
+from grls.models.biencoder_kinds import Similarity
 from grls.models.lora import check_adapters
 
 _CANDIDATES = 50
@@ -64,6 +65,8 @@ class BiEncoderOptions(PairOptions):
         weight_decay: Weight decay of the optimizer.
         optimizer: ``adamw``, or ``adafactor`` with the learning rate above instead of relative steps.
         clip: Largest norm of the gradient; larger gradients are scaled down to it.
+        similarity: How vectors are compared, in training and in search: ``cosine``, ``dot``, ``euclidean``,
+            ``manhattan``; the model keeps it. null: as the model says, else by the cosine.
         scale: Factor on the inner products before the softmax, the inverse of a temperature; null: 20 where
             the model normalises its embeddings or compares by cosine, else 1.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
@@ -94,6 +97,7 @@ class BiEncoderOptions(PairOptions):
     weight_decay: float = 0.0
     optimizer: Literal["adamw", "adafactor"] = "adamw"
     clip: float = 1.0
+    similarity: Similarity | None = None
     scale: float | None = None
     length_pool: int = 1
     gradient_checkpointing: bool = False

@@ -43,7 +43,6 @@ def run_biencoder(
     train_split: str = "train",
     dev_split: str | None = "dev",
     max_tokens: int | None = None,
-    similarity: Similarity | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
     analyzer: Analyzer = USUAL,
@@ -64,7 +63,6 @@ def run_biencoder(
         train_split: Split of the training queries.
         dev_split: Split of the queries that choose the best epoch; None: the last epoch is kept.
         max_tokens: Longest text in tokens; None: the limit of the model.
-        similarity: How vectors are compared; None: as the model says, else by the cosine.
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a folder, or ``bm25``.
         analyzer: How BM25 splits texts into words.
@@ -88,14 +86,13 @@ def run_biencoder(
         train = _split(data, train_split, corpus, "train_split")
         dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
         torch.manual_seed(fit.seed)  # for random weights of a new model
-        encoder = _encoder(source, generator, kind, max_tokens, similarity)
+        encoder = _encoder(source, generator, kind, max_tokens, fit.similarity)
         begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
         miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
         examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
         settings: dict[str, Any] = {
             "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
             "dev_split": dev_split, "max_tokens": encoder.max_tokens,
-            "similarity": encoder.similarity,
         }  # fmt: skip
         files = {f"the model {source or generator}": begun}
         files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})

@@ -132,7 +132,7 @@ class Filtered(ScriptedHops):
     def retrieve_hop(self, queries, evidence, k, allow=None):  # type: ignore[no-untyped-def]
         numbers = dict(zip("abcdefg", range(7), strict=True))
         steps = super().retrieve_hop(queries, evidence, k)
-        allowed = [set(own.numbers(SCRIPTED, numbers).tolist()) for own in allow]
+        allowed = [set(own.numbers(SCRIPTED).tolist()) for own in allow]
         return [
             step._replace(
                 hits=sorted((hit for hit in step.hits if numbers[hit.id] in own), key=lambda hit: -hit.score)
