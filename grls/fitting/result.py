@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import MEASURES, measure_names
-from grls.fitting.candidates import ORDER, JudgedQueries
+from grls.explain.parts import aligned
+from grls.fitting.candidates import ORDER, JudgedQueries, values_of
 from grls.fitting.choose import Choice
-from grls.fitting.models import licence_of, title_of
+from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
 from grls.fitting.splits import DEV, TEST, DividedData, SourceData
 from grls.io.counts import counted
 from grls.io.files import atomic_file, read_json, write_json
 from grls.io.progress import duration
+from grls.models.load.base_models import title_of
 from grls.retrieve.card import CARD, Card, CardOptions
 from grls.retrieve.registry import Opening, load_retriever
 
@@ -106,12 +108,7 @@ class Fitted:
             cells = ["-" if value is None else f"{100 * value:.1f}" for value in values]
             mark = "* " if name == self.kept else "  "
             rows.append([mark + name, *cells, milliseconds(self.query_seconds.get(name))])
-        first, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = [
-            "  ".join([row[0].ljust(first), *(c.rjust(w) for c, w in zip(row[1:], widths, strict=True))])
-            for row in rows
-        ]
-        return "\n".join([f"queries: {sizes}", *table, f"kept: {self.kept}, {self.why}"])
+        return "\n".join([f"queries: {sizes}", *aligned(rows, {0}), f"kept: {self.kept}, {self.why}"])
 
 
 def milliseconds(seconds: float | None) -> str:
@@ -196,15 +193,8 @@ def write_outcome(
 def _measures(golds: Sequence[JudgedQueries], rankings: Any, k: int, decides: str) -> list[tuple[str, float]]:
     """The measures of the table, with their means."""
     ids = [[hit.id for hit in hits] for hits in rankings]
-    measures = []
-    for name in dict.fromkeys((decides, f"R@{k}", f"R@{DEPTH}", ORDER, "RR")):
-        values: list[float] = []
-        rest = ids
-        for gold in golds:
-            values += gold.values(name, rest[: len(gold.queries)])
-            rest = rest[len(gold.queries) :]
-        measures.append((name, fmean(values)))
-    return measures
+    names = dict.fromkeys((decides, f"R@{k}", f"R@{DEPTH}", ORDER, "RR"))
+    return [(name, fmean(values_of(golds, name, ids))) for name in names]
 
 
 def _versions() -> dict[str, str]:

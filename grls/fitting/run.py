@@ -17,17 +17,15 @@ from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.choose import Choice
 from grls.fitting.facts import LEAST_QUERIES, data_facts
 from grls.fitting.journal import FitClock, FitJournal, kept_clock, refuse_other_output, spent_seconds
-from grls.fitting.machine import this_machine
+from grls.fitting.machine import mean_load, this_machine
 from grls.fitting.models import base_models
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.progress import FitProgress
-from grls.fitting.pseudo import PSEUDO, WrittenQueries, refuse_no_query_writer, written_queries
 from grls.fitting.result import DoneStage, Fitted, write_outcome
-from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, machine_load, search_stages
-from grls.fitting.splits import DEV, TEST, TRAIN, DividedData, SourceData, divide, read_source, write_divided
+from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
+from grls.fitting.splits import DEV, TEST, DividedData, SourceData, divide, read_source, write_divided
 from grls.fitting.stages import FitStages, Nothing
 from grls.io.extras import require
-from grls.io.files import scratch_folder
 from grls.io.logs import quiet, without_warnings
 from grls.io.progress import duration
 from grls.retrieve.registry import Opening, load_retriever
@@ -39,8 +37,6 @@ _ENDING = 20.0
 """Seconds of choosing, page and card, at most a tenth of the budget."""
 _REPORTED = 100
 """Test queries that the kept candidate ranks, before time goes to anything else."""
-_WRITING = 0.15
-"""The share of a budget in which a query generator writes."""
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
@@ -52,30 +48,24 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
         MismatchError: The folder holds a run with other data.
     """
     source = read_source(data, options)
-    if options.pseudo_model is not None:
-        refuse_no_query_writer(options.pseudo_model)
     refuse_other_output(Path(output), source.fingerprint())
     divided = divide(source, options.seed)
-    with scratch_folder(output) as scratch:
-        write_divided(source, divided, scratch / "data")
-        stages, lines = _stages(scratch, Path(output), options, divided, FitProgress(scratch, False))
-        if options.pseudo_model is not None and TRAIN not in source.qrels:
-            lines.append(f"{options.pseudo_model} writes queries in place of the parts of sentences")
-        todo = [f"  {stage.name}: {stage.what}" for stage in stages.all()]
+    stages, lines = _stages(Path(output), options, source, divided, FitProgress(Path(output), False))
+    todo = [f"  {stage.name}: {stage.what}" for stage in stages.all()]
     budget = "no limit" if options.seconds is None else options.budget
     return "\n".join([*lines, "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
 
 def _stages(
-    folder: Path, output: Path, options: FitOptions, divided: DividedData, progress: FitProgress
+    output: Path, options: FitOptions, source: SourceData, divided: DividedData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
     """The stages of a run, and what data, machine and models are, in lines.
 
     Raises:
         ConfigError: There is no model to begin with, and the user has not said that there need be none.
     """
-    facts = data_facts(str(folder / "data"), TRAIN, divided.tune, TEST)
-    machine = this_machine(output, options.device)
+    facts = data_facts(source, divided)
+    machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     lacking = [name for name in models.without if getattr(options, name) == AUTO]
     if len(lacking) == 2 and not facts.few:
@@ -89,8 +79,8 @@ def _stages(
     if facts.few and models.biencoder is not None:
         lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
     precision = machine.precision if options.precision == AUTO else options.precision
-    pace = Pace(machine.cores, machine_load)
-    candidates = FitCandidates(folder, options, DEV, divided.tune, precision, pace)
+    pace = Pace(machine.cores, mean_load)
+    candidates = FitCandidates(output, options, DEV, divided.tune, precision, pace)
     return FitStages(candidates, facts, machine, models, progress), lines
 
 
@@ -117,8 +107,6 @@ def fit_dataset(
     quiet()
     require("report", "grls fit, whose page compares all candidates,")
     source = read_source(data, options, name)
-    if options.pseudo_model is not None:
-        refuse_no_query_writer(options.pseudo_model)
     place = Path(output)
     journal = FitJournal(place, source.fingerprint())
     try:
@@ -148,31 +136,12 @@ class _FitRun:
             self.progress.say(f"{self.output}: this run goes on after {self.journal.last}.")
         self.journal.begin()
         with kept_clock(self.output, self.clock), without_warnings():
-            divided = divide(self.source, self.options.seed, self._written())
+            divided = divide(self.source, self.options.seed)
             self.stages = stages = self._prepared(divided)
             skipped = search_stages(stages.all(), self._left, self._do, self.progress.say)
             if self.best is None:
                 raise ConfigError("nothing could be ranked: give a larger budget.")
             return self._end(divided, skipped)
-
-    def _written(self) -> WrittenQueries | None:
-        """The queries of the query generator; None: there is none, or it is not needed."""
-        name, seed = self.options.pseudo_model, self.options.seed
-        if name is None or TRAIN in self.source.qrels:
-            return None
-        inputs = self.journal.inputs({"model": name, "seed": seed})
-        known = self.journal.done("pseudo-queries", inputs)
-        if known is None:
-            taken = {query.id for query in self.source.queries}
-            limit = None if self.options.seconds is None else _WRITING * self.options.seconds
-            begun = perf_counter()
-            with self.progress.stage("pseudo-queries"):
-                queries = written_queries(
-                    name, self.source.corpus, PSEUDO, seed, taken, self.options.device, limit
-                )
-            known = {"queries": queries.record()}
-            self.journal.add("pseudo-queries", inputs, perf_counter() - begun, known)
-        return WrittenQueries.of_record(name, known["queries"])
 
     def _prepared(self, divided: DividedData) -> FitStages:
         """Write the data, look at data, machine and models, and say what they are."""
@@ -181,9 +150,7 @@ class _FitRun:
         if self.journal.done("data", splits) is None or not (data / "corpus.jsonl").is_file():
             write_divided(self.source, divided, data)
             self.journal.add("data", splits, 0.0, {"queries": divided.counts()})
-        stages, lines = _stages(self.output, self.output, self.options, divided, self.progress)
-        if self.options.pseudo_model is not None and TRAIN in self.source.qrels:
-            lines.append(f"{self.options.pseudo_model} writes nothing: there are training queries")
+        stages, lines = _stages(self.output, self.options, self.source, divided, self.progress)
         self.progress.say("\n".join(f"  {line}" for line in lines))
         if stages.models.biencoder is not None or stages.models.generator is not None:
             require("train", "grls fit with a model to train")
@@ -195,8 +162,8 @@ class _FitRun:
         if budget is None:
             return None
         ending = min(_ENDING, 0.1 * budget)
-        if self.best is not None and self.stages.facts.test == TEST:
-            queries = min(_REPORTED, self.stages.facts.splits[TEST].queries)
+        if self.best is not None:
+            queries = min(_REPORTED, self.stages.facts.queries.get(TEST, 0))
             ending += min(queries * self.best.kept.cost, 0.1 * budget)
         return max(0.0, _AIM * budget - self.clock.seconds - ending)
 
@@ -286,36 +253,25 @@ class _FitRun:
     def _rank_test(self, kept: str) -> None:
         """Rank test queries with the kept candidate, then with the others, the cheapest first."""
         candidates = self.stages.candidates
-        whole = candidates.gold(TEST)
         systems = candidates.systems
         left, budget = self.clock.left, self.clock.budget
-        fits = len(whole.queries)
+        whole = fits = len(candidates.gold(TEST).queries)
         if left is not None and budget is not None:
             room = max(0.01 * budget, left - 0.03 * budget - min(_ENDING / 2, 0.05 * budget))
             fits = min(fits, max(1, int(room / max(1e-9, systems[kept].cost))))
-        split = TEST if fits == len(whole.queries) else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
+        split = TEST if fits == whole else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
         gold = candidates.gold(split)
-        first = dict.fromkeys([*systems[kept].parts, kept])
-        parts = [name for name in first if not systems[name].parts]
-        others = sorted(
-            (n for n in systems if n not in first and not systems[n].parts), key=lambda n: systems[n].cost
-        )
+        parts = systems[kept].parts or (kept,)
+        single = [name for name, one in systems.items() if not one.parts]
         ranked: set[str] = set()
-        for name in (*parts, *others):
+        for name in sorted(single, key=lambda name: (name not in parts, systems[name].cost)):
             left = self.clock.left
             needed = len(gold.queries) * systems[name].cost
-            if (
-                left is not None
-                and budget is not None
-                and name not in parts
-                and needed > left - 0.04 * budget
-            ):
+            if name not in parts and left is not None and budget and needed > left - 0.04 * budget:
                 continue
             with self.progress.stage(f"test {name}"), suppress(TimeIsUp):
-                opened = load_retriever(
-                    candidates.member(systems[name].folder),
-                    Opening(self.options.device, candidates.precision),
-                )
+                opening = Opening(self.options.device, candidates.precision)
+                opened = load_retriever(candidates.member(systems[name].folder), opening)
                 candidates.save_run(opened, gold, systems[name])
                 ranked.add(name)
             give_back_freed()

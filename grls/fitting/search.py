@@ -14,7 +14,6 @@ machines.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,7 +72,7 @@ class Stage:
         follows: Seconds of what must follow it, which it leaves.
         share: The share of the time that is left which it may take in the first round, or what it needs at
             least if that is more.
-        aside: It waits for the second round where it needs more than its share.
+        aside: It waits for the second round where it needs more than its share; always, with a share of 0.
     """
 
     name: str
@@ -149,7 +148,7 @@ def search_stages(
                 if last:
                     skip(stage, why)
                     say(f"{stage.name}: skipped: {why}")
-                elif stage.aside and needed <= room:
+                elif stage.aside and most < needed <= room:
                     waiting.add(stage.name)
                     say(f"{stage.name}: waits for what gains more: it needs about {duration(needed)}")
                 continue
@@ -173,11 +172,3 @@ def search_stages(
             skip(stage, failure)
             say(f"{stage.name}: {failure}")
     return list(skipped.values())
-
-
-def machine_load() -> float:
-    """The mean number of processes that work in the last minute; 0 where it is unknown."""
-    try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):
-        return 0.0

@@ -23,24 +23,26 @@ fewer steps where the whole of them does not fit.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
+from grls.data.inputs.arguments import options_of
 from grls.errors import ConfigError, GrlsError, MismatchError
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
-from grls.fitting.models import BaseModels, make_copy, opened_name
+from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.search import Pace, Stage, TimeIsUp
+from grls.fitting.splits import DEV, TRAIN
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.counts import counted
 from grls.io.progress import duration
-from grls.io.recipes import config_file, read_options
+from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
@@ -49,7 +51,7 @@ from grls.retrieve.build import Building, build
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.registry import BM25, Opening, create, load_retriever
-from grls.retrieve.spec import made, read_spec, recorded, relative, update_spec
+from grls.retrieve.spec import read_spec, recorded, relative, update_spec
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingStep
 from grls.train.result import TrainingResult
@@ -83,8 +85,6 @@ _FROZEN = 12
 _SAMPLE = 64
 """Passages on which the speed of embedding is measured."""
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
-
-Options = TypeVar("Options")
 
 
 class _Fewer(Exception):  # noqa: N818
@@ -162,9 +162,9 @@ class FitStages:
             what = "the generator with its priors, tuned"
             stages.append(Stage("hybrid", what, self._hybrid, ("generator",), self._hybrid_seconds))
             stages.append(self._fusion_stage(3, "hybrid"))
-        if len(self.candidates.portions) > 1:
+        if facts.queries[DEV] >= 1.5 * PORTIONS[0]:
             what = "candidates that may be kept rank more dev queries"
-            stages.append(Stage("more dev", what, self._more_dev, ("bm25",)))
+            stages.append(Stage("more dev", what, self._more_dev, ("bm25",), share=0.0, aside=True))
         return stages
 
     # What candidates cost.
@@ -261,10 +261,10 @@ class FitStages:
         encoder.encode_passages(texts)
         self.pace.add("embed", perf_counter() - begun, len(texts))
 
-    def _ranked(self, system: System, allowance: float | None) -> None:
+    def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
         """Rank the first portion of dev, and more where that takes little."""
         begun = perf_counter()
-        self.candidates.rank(system)
+        self.candidates.rank(system, found=found)
         took = perf_counter() - begun
         sizes = self.candidates.sizes
         more = 1
@@ -295,17 +295,18 @@ class FitStages:
                 create(folder, "hops", content, Opening(self.options.device))
             grid: dict[str, Any] = {"hops": tuple(range(1, self.facts.most_hops + 1))}
             grid |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-            self._tune(folder, split, grid, SearchOptions(), {"hops": recorded(ranked)})
+            found = self._tune(folder, split, grid, SearchOptions(), {"hops": recorded(ranked)})
             if (read_spec(folder).get("hops") or {}).get("max") == 1:
                 raise Nothing(f"one hop is best, which is {of}")
             one = self.candidates.systems[of]
-            self._ranked(System(name, name, models=one.models, more=(of,)), allowance)
+            self._ranked(System(name, name, models=one.models, more=(of,)), allowance, found)
 
         return Stage(name, what, run, needs, seconds, share=share, aside=of in (BM25, "base"))
 
     def _tune(
         self, folder: Path, split: str, grid: Mapping[str, Any], search: SearchOptions, stored: dict[str, Any]
-    ) -> None:
+    ) -> dict[Any, Any]:
+        """Tune a folder, and write it; returns what hops have found meanwhile."""
         dev = DevQueries.read(self.candidates.data, split)
         how = Opening(self.options.device, self.candidates.precision)
         single = load_retriever(folder, Opening(how.device, how.precision, search, hop_by_hop=False))
@@ -314,16 +315,18 @@ class FitStages:
         tried = TuneOptions(**{"k": self.options.k, **grid})
         fingerprint = untuned_fingerprint(single)
         del single
+        found: dict[Any, Any] = {}
         try:
-            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored)
+            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored, found)
         except MismatchError:
             if not journal.is_file():
                 raise
             journal.unlink()  # it was begun with other models or queries
-            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored)
+            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored, found)
         for one in choices:
             gain = f"{one.measure} {100 * one.before:.1f} -> {100 * one.after:.1f}"
             self.progress.say(f"  tuned on {counted(len(dev.queries), 'query')}: {gain} ({one.what})")
+        return found
 
     def _fusion_stage(self, number: int, *needs: str) -> Stage:
         def run(_: float | None) -> None:
@@ -384,24 +387,25 @@ class FitStages:
 
     @property
     def _encoder_steps(self) -> int:
-        train = self.facts.splits[self.facts.train]
-        examples = round(train.queries * (train.gold + self.facts.hops))
         most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[0]
-        return min(most, ENCODER_EPOCHS * -(-examples // ENCODER_BATCH))
+        return min(most, ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH))
+
+    @property
+    def _encoder_examples(self) -> int:
+        return round(self.facts.queries[TRAIN] * (self.facts.gold + self.facts.hops))
 
     def _train_encoder(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
         from grls.train.biencoder.run import run_biencoder
 
         facts, options, model = self.facts, self.options, self.models.biencoder
         assert model is not None
-        tree = recipe(("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder"))
-        train = facts.splits[facts.train]
-        examples = round(train.queries * (train.gold + facts.hops))
-        tree["fit"] |= {
+        recipe = recipe_values(("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder"))
+        changed = {
+            "scale": None,  # that of the model
             "multistep": facts.hops,
-            "epochs": min(ENCODER_EPOCHS, -(-steps * ENCODER_BATCH // examples)),
+            "epochs": min(ENCODER_EPOCHS, -(-steps * ENCODER_BATCH // self._encoder_examples)),
             "max_steps": steps,
-            "dev_size": min(100, facts.splits[facts.dev].queries),
+            "dev_size": min(100, facts.queries[facts.tune]),
             "dev_passages": min(facts.passages, 2000),
             "gradient_checkpointing": self._low_memory,
             "k": options.k,
@@ -412,9 +416,10 @@ class FitStages:
         tokens = 192 if facts.hops else 256
         return run_biencoder(
             data=self.candidates.data, output=str(self.output / "stages/biencoder"), source=model.name,
-            kind="auto", train_split=facts.train, dev_split=facts.dev,
+            kind="auto", train_split=TRAIN, dev_split=facts.tune,
             max_tokens=tokens if model.positions is None else min(tokens, model.positions),
-            fit=_section(BiEncoderOptions, tree, "fit"), resume=resume, max_seconds=seconds, meter=meter,
+            fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
+            resume=resume, max_seconds=seconds, meter=meter,
         )  # fmt: skip
 
     def _generator(self, allowance: float | None) -> None:
@@ -422,9 +427,7 @@ class FitStages:
         assert model is not None
         place = self.output / "stages/generator/model"
         if not place.is_dir():
-            make_copy(model.name, self.output)
             self._trained("generator", "generator", self._writer_steps, self._train_writer, allowance)
-        shutil.rmtree(self.output / "stages/base-generator", ignore_errors=True)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
             how = Building(
@@ -453,7 +456,7 @@ class FitStages:
     @property
     def _writer_steps(self) -> int:
         most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[1]
-        whole = -(-self.facts.splits[self.facts.train].queries // self._writer_batch)
+        whole = -(-self.facts.queries[TRAIN] // self._writer_batch)
         return min(most, WRITER_EPOCHS * whole)
 
     @property
@@ -466,10 +469,9 @@ class FitStages:
 
         facts, options, model = self.facts, self.options, self.models.generator
         assert model is not None
-        whole = -(-facts.splits[facts.train].queries // self._writer_batch)
+        whole = -(-facts.queries[TRAIN] // self._writer_batch)
         epochs = min(WRITER_EPOCHS, max(2, -(-steps // whole)))
         hops, teacher = self._writer_hops, self._teacher
-        source = opened_name(model.name, self.output)
         given: dict[str, Any] = {
             "seed_everything": options.seed,
             "trainer.max_epochs": epochs,
@@ -477,14 +479,14 @@ class FitStages:
             "trainer.precision": _LIGHTNING[options.precision],
             "trainer.accelerator": "cpu" if options.device == "cpu" else "auto",
             "trainer.devices": 1,
-            "model.generator": {"class_path": model.loader, "init_args": {"name_or_path": source}},
+            "model.generator": {"class_path": model.loader, "init_args": {"name_or_path": model.name}},
             "model.gradient_checkpointing": self._low_memory,
             "data.data": self.candidates.data,
-            "data.train_split": facts.train,
-            "data.dev_split": facts.dev,
+            "data.train_split": TRAIN,
+            "data.dev_split": facts.tune,
             "data.multistep": hops,
             "data.done": hops,
-            "data.dev_size": min(facts.splits[facts.dev].queries, 40),
+            "data.dev_size": min(facts.queries[facts.tune], 40),
             "recall.k": options.k,
             "recall.beams": BEAMS,
             "output": str(self.output / "stages/generator"),
@@ -584,7 +586,8 @@ class FitStages:
     @property
     def _searched(self) -> SearchOptions:
         """The search of the hybrid; priors hold a value for each row of each query in flight."""
-        fits = int(_PRIOR_SHARE * self.machine.room * 2**30 / (self.facts.rows * _PRIOR_BYTES))
+        rows = self.facts.passages * self.facts.words  # of the index of all spans: one for each word
+        fits = int(_PRIOR_SHARE * (self.machine.memory or 8) * 2**30 / (rows * _PRIOR_BYTES))
         return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
 
     def _hybrid(self, allowance: float | None) -> None:
@@ -607,11 +610,11 @@ class FitStages:
         def seconds(queries: int) -> float:
             return self._hybrid_seconds() * queries / self._first
 
-        self._tune(folder, self._tuned_on(seconds, allowance), grid, self._searched, stored)
+        found = self._tune(folder, self._tuned_on(seconds, allowance), grid, self._searched, stored)
         names = [
             one.name for one in (self.models.biencoder if teacher else None, self.models.generator) if one
         ]
-        self._ranked(System("hybrid", "hybrid", models=tuple(names), more=tuple(priors)), allowance)
+        self._ranked(System("hybrid", "hybrid", models=tuple(names), more=tuple(priors)), allowance, found)
 
     @property
     def _low_memory(self) -> bool:
@@ -628,25 +631,3 @@ class TooSlow(TimeIsUp):
 
 
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-def recipe(names: Sequence[str]) -> dict[str, Any]:
-    """The options of recipes, each over those before it."""
-    options: dict[str, Any] = {}
-    for name in names:
-        options = _laid_over(options, read_options(config_file(name)))
-    return options
-
-
-def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for name, value in above.items():
-        known = merged.get(name)
-        both = isinstance(known, Mapping) and isinstance(value, Mapping)
-        merged[name] = _laid_over(known, value) if both and isinstance(known, Mapping) else value
-    return merged
-
-
-def _section(cls: type[Options], tree: Mapping[str, Any], name: str) -> Options:
-    """A dataclass of options from a section of a recipe."""
-    return made(cls, dict(tree.get(name) or {}), Path("the recipe"), name)

@@ -24,7 +24,6 @@ from grls.data.types import Chain, Hit
 from grls.evaluation.answers import read_answers, write_answers
 from grls.fitting.journal import FitJournal as Steps
 from grls.fitting.result import RESULT, Fitted
-from grls.fitting.stages import recipe
 from grls.io.files import named_lines, write_json
 from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
@@ -125,7 +124,6 @@ FORMS = {
     "answers": Form("answers.jsonl", changed_records, lambda file: list(read_answers(file))),
     "examples": Form("examples.jsonl", changed_records, lambda f: (example_settings(f), read_examples(f))),
     "options": Form("options.yaml", changed_bytes, lambda file: recipe_values([str(file), str(file)])),
-    "options of fit": Form("options.yaml", changed_bytes, lambda file: recipe([str(file), str(file)])),
     "growing": Form("growing.jsonl", changed_records, growing),
     "measurements": Form("measurements.jsonl", changed_records, measurements),
     "steps": Form("fit/fit.jsonl", changed_records, steps),

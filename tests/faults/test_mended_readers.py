@@ -20,7 +20,6 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
 from grls.fitting.result import RESULT, Fitted
-from grls.fitting.stages import recipe
 from grls.index.array_files import map_array
 from grls.io.files import sha256, write_json
 from grls.io.recipes import recipe_values
@@ -47,7 +46,7 @@ LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 @pytest.mark.parametrize(
     "text", ["a: 2001-99-99", "a: &a {b: *a}", "? [a]\n: 1", "a: \x00", "[" * 1200, LAUGHS]
 )
-@pytest.mark.parametrize("read", [recipe_values, recipe])
+@pytest.mark.parametrize("read", [recipe_values])
 def test_options_that_cannot_be_read(tmp_path: Path, text: str, read: Callable[[list[str]], Any]) -> None:
     file = tmp_path / "options.yaml"
     file.write_text(text)
@@ -55,7 +54,7 @@ def test_options_that_cannot_be_read(tmp_path: Path, text: str, read: Callable[[
         read([str(file), str(file)])
 
 
-@pytest.mark.parametrize("read", [recipe_values, recipe])
+@pytest.mark.parametrize("read", [recipe_values])
 def test_options_with_a_byte_order_mark(tmp_path: Path, read: Callable[[list[str]], Any]) -> None:
     (tmp_path / "options.yaml").write_text("\ufeffa: {b: 1}\n")
     assert read([str(tmp_path / "options.yaml")]) == {"a": {"b": 1}}

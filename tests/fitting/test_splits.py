@@ -14,8 +14,7 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.pseudo import _CUT, sentence_queries
-from grls.fitting.splits import DividedData, divide, read_source, write_divided
+from grls.fitting.splits import _CUT, DividedData, divide, read_source, sentence_queries, write_divided
 
 
 def divided(data: Path, seed: int = 0, **options: Any) -> DividedData:
