@@ -6,13 +6,11 @@ A query asks for hops where it has several gold passages: the second may be foun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from grls.data.dataset import gold_passages
 from grls.data.language import guess
 from grls.data.words import count
-from grls.errors import DataError
-from grls.fitting.splits import DEV, TEST, TRAIN, DividedData, SourceData
+from grls.fitting.splits import DEV, TRAIN, DividedData, SourceData
 from grls.io.counts import counted
 
 LEAST_QUERIES = 8
@@ -34,7 +32,7 @@ class DataFacts:
         passages: Number of passages.
         words: Mean number of words of a passage, its title included.
         language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
-        queries: Split -> number of queries with a gold passage.
+        queries: Split -> number of queries.
         gold: Mean number of gold passages of a training query.
         most_gold: Largest number of gold passages of a training query.
         several: Share of training queries with several gold passages.
@@ -82,26 +80,15 @@ class DataFacts:
 
 
 def data_facts(source: SourceData, divided: DividedData) -> DataFacts:
-    """Describe a data set.
-
-    Raises:
-        DataError: A split has no query with a gold passage.
-    """
-    gold: dict[str, list[int]] = {}
+    """Describe a data set."""
     queries = {query.id: query for query in divided.queries}
-    for split, qrels in divided.qrels.items():
-        sizes = [len(gold_passages(queries[name], qrels)) for name in qrels]
-        gold[split] = [size for size in sizes if size]
-        if not gold[split]:
-            raise DataError(
-                "no query of the split has a gold passage (a grade above 0): add some, or name another split.",
-                Path(source.folder) / "qrels" / f"{source.names.get(split, split)}.tsv",
-            )
-    corpus, train = source.corpus, gold[TRAIN]
+    qrels, corpus = divided.qrels[TRAIN], source.corpus
+    train = [len(gold_passages(queries[name], qrels)) for name in qrels]
     sample = corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
     lengths = [count(f"{passage.title} {passage.text}") for passage in sample]
+    language = guess(passage.text for passage in sample)
+    several = sum(size > 1 for size in train) / len(train)
     return DataFacts(
-        len(corpus), sum(lengths) / len(lengths), guess(passage.text for passage in sample),
-        {split: len(gold[split]) for split in (TRAIN, divided.tune, DEV, TEST) if split in gold},
-        sum(train) / len(train), max(train), sum(size > 1 for size in train) / len(train), divided.tune,
+        len(corpus), sum(lengths) / len(lengths), language, divided.counts(),
+        sum(train) / len(train), max(train), several, divided.tune,
     )  # fmt: skip

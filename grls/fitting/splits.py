@@ -16,8 +16,8 @@ import hashlib
 import itertools
 import json
 import random
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -65,7 +65,6 @@ class SourceData:
         queries: All queries.
         qrels: Judgements of ``train``, ``dev`` and ``test``, those that there are.
         notes: What counts as gold where that is not the qrels, for people.
-        names: What the data set calls its splits.
     """
 
     folder: str
@@ -74,7 +73,6 @@ class SourceData:
     queries: list[Query]
     qrels: dict[str, Qrels]
     notes: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
         """Fingerprint of all that a run depends on."""
@@ -150,7 +148,7 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
         notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
     judged = {query for split in qrels.values() for query in split}
     asked = [query for query in queries if query.id in judged]
-    return SourceData(data, name or data, corpus, asked, qrels, notes, names)
+    return SourceData(data, name or data, corpus, asked, qrels, notes)
 
 
 def _without_qrels(data: str) -> list[Query]:

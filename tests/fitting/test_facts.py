@@ -6,7 +6,6 @@ import pytest
 
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
-from grls.errors import DataError
 from grls.fitting.facts import DataFacts, data_facts
 from grls.fitting.options import FitOptions
 from grls.fitting.splits import divide, read_source
@@ -19,14 +18,13 @@ PASSAGES = [
 ]
 
 
-def facts_of(
-    folder: Path, train: list[tuple[str, list[str]]], dev: list[str] | None = None, grade: int = 1
-) -> DataFacts:
-    """The facts of training queries with their gold, and of a dev query with its gold."""
+def facts_of(folder: Path, train: list[tuple[str, list[str]]]) -> DataFacts:
+    """The facts of training queries with their gold, and of a dev query."""
     texts = {f"q{n}": text for n, (text, _) in enumerate(train)}
     qrels = {"train": {f"q{n}": dict.fromkeys(gold, 1) for n, (_, gold) in enumerate(train)}}
-    qrels["dev"] = {"d0": dict.fromkeys(dev or ["p2"], grade)}
-    write_dataset(folder, PASSAGES, [Query(name, text) for name, text in (texts | {"d0": "who"}).items()], qrels)
+    qrels["dev"] = {"d0": {"p2": 1}}
+    queries = [Query(name, text) for name, text in (texts | {"d0": "who"}).items()]
+    write_dataset(folder, PASSAGES, queries, qrels)
     source = read_source(str(folder), FitOptions())
     return data_facts(source, divide(source, 0))
 
@@ -45,8 +43,3 @@ def test_several_gold_passages_ask_for_hops(tmp_path: Path) -> None:
     assert (facts.gold, facts.most_gold, facts.several) == (2.0, 3, pytest.approx(2 / 3))
     assert (facts.hops, facts.most_hops) == (True, 3)
     assert "2.0 a query, 67% with several" in facts.lines()[1]
-
-
-def test_dev_without_gold_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"dev\.tsv: no query of the split has a gold passage"):
-        facts_of(tmp_path, [("who", ["p0"])], ["p1"], grade=0)

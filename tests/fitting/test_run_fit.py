@@ -364,7 +364,7 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
             return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
 
     def made(output: Path) -> Slow:
-        plan, _ = run._stages(place / "whole", output, options, run.divide(source, 0), progress)
+        plan, _ = run._stages(place / "whole", options, source, run.divide(source, 0), progress)
         fields = (plan.candidates, plan.facts, plan.machine, plan.models, plan.progress)
         slow = Slow(*fields)
         slow.candidates.output = output
