@@ -62,13 +62,7 @@ _FUSION = Fusion("sum", "min-max")
 
 @dataclass(frozen=True)
 class JudgedQueries:
-    """Judged queries.
-
-    Attributes:
-        split: The name of the split.
-        queries: ``[Q]``.
-        qrels: Query id -> grades of passages.
-    """
+    """The judged queries of a split."""
 
     split: str
     queries: list[Query]
@@ -128,16 +122,7 @@ class System:
 
 @dataclass
 class FitCandidates:
-    """All candidates of a run.
-
-    Args:
-        output: The folder of the run.
-        options: What the user has chosen.
-        dev: The split that chooses.
-        tune: The split that tunes; the same where there is no other.
-        precision: The precision of search.
-        pace: Gets the seconds of a query of each system.
-    """
+    """All candidates of a run, the splits that choose and tune, and the pace, which gets their costs."""
 
     output: Path
     options: FitOptions

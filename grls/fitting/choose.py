@@ -28,7 +28,6 @@ class Candidate(NamedTuple):
     """A retriever folder and what it is worth.
 
     Attributes:
-        name: Its name.
         values: The measure that decides, of each dev query, in an order that all candidates share; one
             that is slow has fewer.
         orders: nDCG@10 of the same queries.
@@ -58,13 +57,7 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The candidate that is kept.
-
-    Attributes:
-        kept: The candidate, on the queries that all have ranked.
-        best: The candidate with the highest measure.
-        why: The reason, for people.
-    """
+    """The candidate that is kept (on the queries that all have ranked), the best by the measure, and why."""
 
     kept: Candidate
     best: Candidate
@@ -72,13 +65,7 @@ class Choice(NamedTuple):
 
 
 def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Prefer = "balanced") -> Choice:
-    """Choose; the rule stands above.
-
-    Args:
-        candidates: At least one, each with at least one query.
-        measure: The name of the measure, for people.
-        prefer: ``balanced``; ``quality``: the best, whatever it costs; ``speed``: within two standard errors.
-    """
+    """Choose by the rule above, among candidates with at least one query each."""
     count = min(len(one.values) for one in candidates)
     equal = [one.first(count) for one in candidates]
     best = max(equal, key=lambda one: (one.value, one.order, -one.cost))

@@ -20,14 +20,8 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine can do.
-
-    Args:
-        cores: Cores that this process may use.
-        bfloat16: Whether the device that trains has instructions for bfloat16.
-        memory: Free main memory in GiB; None: unknown.
-        gpu: Name of the GPU; empty: there is none, or it is not to be used.
-        gpu_memory: Its memory in GiB.
+    """What a machine can do: cores that this process may use, bfloat16 on the device that trains, free main
+    memory in GiB (None: unknown), name of the GPU (empty: none is used) and its memory in GiB.
     """
 
     cores: int
@@ -51,10 +45,7 @@ class Machine:
 
 
 def this_machine(device: str = "auto") -> Machine:
-    """The machine that this process runs on.
-
-    Args:
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto``: a GPU if there is one.
+    """The machine that this process runs on; the device ``auto`` is a GPU if there is one.
 
     Raises:
         ConfigError: The device cannot be used.

@@ -31,13 +31,7 @@ _LARGE = 12.0
 
 @dataclass(frozen=True)
 class BaseModels:
-    """The models to begin with.
-
-    Args:
-        biencoder: The model of the bi-encoder; None: there is none.
-        generator: The model of the generator; None: there is none.
-        without: What is left out for want of a model, and why: ``biencoder``, ``generator``.
-    """
+    """The models to begin with, and what is left out (``biencoder``, ``generator``), with the reason."""
 
     biencoder: BaseModel | None
     generator: BaseModel | None
@@ -60,13 +54,7 @@ def licence_of(name: str) -> str | None:
 def base_models(
     biencoder: str | None, generator: str | None, machine: Machine, language: str | None
 ) -> BaseModels:
-    """Find the models.
-
-    Args:
-        biencoder: A folder, package or hub name; ``auto``: choose; ``none``: no bi-encoder.
-        generator: The same for the generator.
-        machine: A GPU with enough memory gets larger models.
-        language: The language of the corpus.
+    """Find the models that are asked for (:class:`~grls.fitting.options.FitOptions`), or choose them.
 
     Raises:
         ConfigError: A model is neither folder nor package nor a hub name that can be reached.

@@ -36,13 +36,7 @@ _PACKAGES = ("grls", "torch", "transformers", "sentence-transformers", "lightnin
 
 
 class DoneStage(NamedTuple):
-    """A stage that was done.
-
-    Attributes:
-        name: Its name.
-        what: What it did.
-        seconds: Its seconds.
-    """
+    """A stage that was done: its name, what it did, and its seconds."""
 
     name: str
     what: str
@@ -127,17 +121,7 @@ def write_outcome(
     skipped: Sequence[Skipped],
     seconds: float,
 ) -> Fitted:
-    """Write ``fit.json``, ``report.html`` and ``README.md``.
-
-    Args:
-        stages: The run.
-        source: The data set as it was given.
-        divided: Its splits.
-        choice: The candidate that is kept.
-        done: The stages that were done.
-        skipped: What was not done, and why.
-        seconds: Seconds of the whole run.
-    """
+    """Write ``fit.json``, ``report.html`` and ``README.md``; ``seconds`` are those of the whole run."""
     candidates, options = stages.candidates, stages.options
     gold, names = candidates.reported()
     dev = candidates.portions[: min(one.portions for one in candidates.systems.values())]

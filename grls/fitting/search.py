@@ -27,8 +27,8 @@ MARGIN = 1.25
 class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is done already stays
     """A stage has used its time, or its loops show that it would not be done within it."""
 
-    def __str__(self) -> str:
-        return super().__str__() or "the time was up before it was done"
+    def __init__(self, why: str = "the time was up before it was done"):
+        super().__init__(why)
 
 
 class Pace:
@@ -40,23 +40,17 @@ class Pace:
     """
 
     def __init__(self, cores: int = 1, load: Callable[[], float] = lambda: 0.0):
-        self._cores, self._load = cores, load
-        self._known: dict[str, tuple[float, float]] = {}
-
-    def _stretch(self) -> float:
-        """How much longer work takes than on a machine without other work."""
-        return max(1.0, self._load() / self._cores)
+        # How much longer work takes than on a machine without other work.
+        self._stretch = lambda: max(1.0, load() / cores)
+        self._known: dict[str, float] = {}
 
     def add(self, kind: str, seconds: float, units: float = 1.0) -> None:
         """Record that so many units took so many seconds; the last measurement counts."""
-        self._known[kind] = (seconds / max(units, 1e-9), self._stretch())
+        self._known[kind] = seconds / max(units, 1e-9) / self._stretch()
 
     def of(self, kind: str) -> float | None:
         """Seconds of a unit under the load of now; None: it was not measured."""
-        if kind not in self._known:
-            return None
-        seconds, stretch = self._known[kind]
-        return seconds * self._stretch() / stretch
+        return self._known[kind] * self._stretch() if kind in self._known else None
 
 
 @dataclass(frozen=True)
@@ -87,13 +81,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Skipped:
-    """What was not done.
-
-    Args:
-        name: The name of the stage.
-        what: What it would have done.
-        why: The reason.
-    """
+    """A stage that was not done: its name, what it would have done, and why."""
 
     name: str
     what: str

@@ -96,15 +96,7 @@ class _Fewer(Exception):  # noqa: N818
 
 @dataclass
 class FitStages:
-    """Does the stages of a run.
-
-    Args:
-        candidates: What there is so far.
-        facts: What the data are like.
-        machine: What the machine can do.
-        models: The models to begin with.
-        progress: What the run shows.
-    """
+    """Does the stages of a run."""
 
     candidates: FitCandidates
     facts: DataFacts
