@@ -40,9 +40,12 @@ class Pace:
     """
 
     def __init__(self, cores: int = 1, load: Callable[[], float] = lambda: 0.0):
-        # How much longer work takes than on a machine without other work.
-        self._stretch = lambda: max(1.0, load() / cores)
+        self._cores, self._load = cores, load
         self._known: dict[str, float] = {}
+
+    def _stretch(self) -> float:
+        """How much longer work takes than on a machine without other work."""
+        return max(1.0, self._load() / self._cores)
 
     def add(self, kind: str, seconds: float, units: float = 1.0) -> None:
         """Record that so many units took so many seconds; the last measurement counts."""
@@ -64,8 +67,8 @@ class Stage:
         needs: Names of the stages whose results it uses.
         seconds: The least seconds of it and of all that must follow it; 0: nothing is known yet.
         follows: Seconds of what must follow it, which it leaves.
-        share: The share of the time that is left which it may take in the first round, or what it needs at
-            least if that is more.
+        share: The share of so many seconds that are left which it may take in the first round, or what it
+            needs at least if that is more.
         aside: It waits for the second round where it needs more than its share; always, with a share of 0.
     """
 
@@ -75,7 +78,7 @@ class Stage:
     needs: tuple[str, ...] = ()
     seconds: Callable[[], float] = lambda: 0.0
     follows: Callable[[], float] = lambda: 0.0
-    share: float = 1.0
+    share: Callable[[float], float] = lambda _: 1.0
     aside: bool = False
 
 
@@ -128,7 +131,7 @@ def search_stages(
         if room is not None:
             margin = 1.0 if last else MARGIN  # in the end there is nothing else to do with the time
             needed, later = margin * stage.seconds(), margin * stage.follows()
-            most = room if last else stage.share * room
+            most = room if last else stage.share(room) * room
             if not stage.aside:
                 most = min(room, max(most, needed))
             if needed > most or most <= later:

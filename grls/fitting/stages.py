@@ -37,7 +37,7 @@ from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.progress import FitProgress
-from grls.fitting.search import Pace, Stage, TimeIsUp
+from grls.fitting.search import MARGIN, Pace, Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.counts import counted
@@ -129,7 +129,7 @@ class FitStages:
         encoder, writer = models.biencoder, models.generator
         if encoder is not None:
             what = f"embed {counted(facts.passages, 'passage')} with {encoder.title} as it is"
-            stages.append(Stage("base", what, self._base, (), self._embedding, share=0.35))
+            stages.append(Stage("base", what, self._base, (), self._embedding, share=_share(0.35)))
         if hops:
             stages.append(self._hops_stage(BM25, "hops of BM25", 0.1, ("bm25",)))
             if encoder is not None:
@@ -138,8 +138,8 @@ class FitStages:
             stages.append(self._fusion_stage(1))
             if not facts.few:
                 what = f"fine-tune {encoder.title}, and embed {counted(facts.passages, 'passage')}"
-                steps = self._dense_seconds, self._dense_follows
-                stages.append(Stage("dense", what, self._dense, ("base",), *steps, 0.5 if writer else 0.8))
+                times = self._dense_seconds, self._dense_follows, self._dense_share
+                stages.append(Stage("dense", what, self._dense, ("base",), *times))
                 if hops:
                     stages.append(
                         self._hops_stage("dense", "hops of the trained bi-encoder", 0.4, ("dense",))
@@ -156,7 +156,7 @@ class FitStages:
             stages.append(self._fusion_stage(3, "hybrid"))
         if facts.queries[DEV] >= 1.5 * PORTIONS[0]:
             what = "candidates that may be kept rank more dev queries"
-            stages.append(Stage("more dev", what, self._more_dev, ("bm25",), share=0.0, aside=True))
+            stages.append(Stage("more dev", what, self._more_dev, ("bm25",), share=_share(0.0), aside=True))
         return stages
 
     # What candidates cost.
@@ -187,6 +187,10 @@ class FitStages:
         """Seconds of what makes a trained bi-encoder a candidate, its hops included."""
         hops = self._rank_seconds("base", self._first, (_SETTINGS + 1) * self._inputs)
         return self._embedding() + (hops if self.facts.hops else 0.0)
+
+    def _dense_share(self, room: float) -> float:
+        """Half of the time that is left where the other half is enough for a generator."""
+        return 0.5 if self.models.generator is not None and 2 * self._writer_seconds() < room else 0.8
 
     def _encoder_step(self) -> float:
         known = self.pace.of("step dense")
@@ -293,7 +297,7 @@ class FitStages:
             one = self.candidates.systems[of]
             self._ranked(System(name, name, models=one.models, more=(of,)), allowance, found)
 
-        return Stage(name, what, run, needs, seconds, share=share, aside=of in (BM25, "base"))
+        return Stage(name, what, run, needs, seconds, share=_share(share), aside=of in (BM25, "base"))
 
     def _tune(
         self, folder: Path, split: str, grid: Mapping[str, Any], search: SearchOptions, stored: dict[str, Any]
@@ -369,13 +373,12 @@ class FitStages:
     def _dense(self, allowance: float | None) -> None:
         model = self.models.biencoder
         assert model is not None
-        left = allowance
-        if not (self.output / "stages/biencoder/model").is_dir():
-            begun = perf_counter()
+        folder, begun = self.output / "stages/biencoder/model", perf_counter()
+        if not folder.is_dir():
             self._trained("dense", "biencoder", self._encoder_steps, self._train_encoder, allowance)
-            left = None if allowance is None else allowance - (perf_counter() - begun)
-        folder = self.output / "stages/biencoder/model"
-        self._embedded("dense", str(folder), left)
+        if allowance is not None:  # what follows the training has its own time
+            allowance = max(0.0, allowance - (perf_counter() - begun)) + MARGIN * self._dense_follows()
+        self._embedded("dense", str(folder), allowance)
 
     @property
     def _encoder_steps(self) -> int:
@@ -612,6 +615,10 @@ class FitStages:
     def _low_memory(self) -> bool:
         free = self.machine.gpu_memory if self.machine.gpu else self.machine.memory
         return free is not None and free < _LOW_MEMORY
+
+
+def _share(share: float) -> Callable[[float], float]:
+    return lambda _: share
 
 
 class Nothing(GrlsError):  # noqa: N818

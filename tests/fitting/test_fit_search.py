@@ -82,7 +82,7 @@ class Machine:
         least = 0.3 if name in ("dense", "generator") else 1.0
         return Stage(
             name, name, run, NEEDS.get(name, ()), lambda: least * known(name) + follows(), follows,
-            SHARES.get(name, 1.0), name in ("bm25-hops", "base-hops"),
+            lambda _: SHARES.get(name, 1.0), name in ("bm25-hops", "base-hops"),
         )  # fmt: skip
 
     def go(self) -> list[str]:
@@ -155,7 +155,7 @@ def test_a_stage_aside_that_is_above_its_share_waits_and_says_so() -> None:
     lines: list[str] = []
     done: list[str] = []
     stages = [
-        Stage("hops", "", lambda _: None, seconds=lambda: 30.0, share=0.1, aside=True),
+        Stage("hops", "", lambda _: None, seconds=lambda: 30.0, share=lambda _: 0.1, aside=True),
         Stage("train", "", lambda _: None, seconds=lambda: 50.0),
     ]
     assert search_stages(stages, lambda: 100.0, lambda stage, _: done.append(stage.name), lines.append) == []
@@ -175,7 +175,7 @@ def test_what_was_cut_off_by_its_share_has_another_turn() -> None:
             raise TimeIsUp
         return None
 
-    known = Stage("embed", "", lambda _: None, seconds=lambda: 40.0 * len(turns), share=0.3)
+    known = Stage("embed", "", lambda _: None, seconds=lambda: 40.0 * len(turns), share=lambda _: 0.3)
     assert search_stages([known], lambda: 100.0, do) == []
     assert turns == [30.0, MARGIN * 40.0]  # what it needs is known then
 
