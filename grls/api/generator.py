@@ -16,9 +16,9 @@ from grls.api.temporary import HeldFolder
 from grls.api.training_data import training_data
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.errors import ConfigError
-from grls.fitting.models import find_writer
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.extras import require
+from grls.models.load.base_models import find_writer
 from grls.models.precision_names import Device
 from grls.retrieve.build import Building
 from grls.train.core.clock import Meter

@@ -13,7 +13,7 @@ from grls.api.searcher import Searcher, member_names
 from grls.api.training_data import TrainingData, place_data
 from grls.data.inputs.values import json_value
 from grls.errors import ConfigError
-from grls.fitting.models import BaseModel
+from grls.models.load.base_models import BaseModel
 from grls.models.load.sources import language_source
 from grls.train.catalogue import STAGES
 from grls.train.core.clock import Meter

@@ -53,7 +53,8 @@ def pseudo_queries(
 
     Args:
         data: Data set folder, or its corpus.jsonl.
-        model: Folder of a query generator that `grls train doc2query` wrote.
+        model: Folder of a query generator that `grls train doc2query` wrote, or an encoder-decoder of
+            doc2query: a folder or a hub name.
         output: JSONL file to write.
         draw: Options of drawing queries.
         links: File of `grls prepare neighbours`, for several hops.

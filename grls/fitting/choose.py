@@ -1,109 +1,96 @@
-"""The choice among systems on dev queries.
+"""The choice among candidates on the dev queries that all of them have ranked.
 
-The best on dev is not always the best: of two systems whose recall differs by less than chance would make
-it, the simpler one is as good a guess, and faster. So of all systems within one standard error of the best
-one (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3) the cheapest is kept. But
-what is kept is never worse on dev than one of its members: then the member itself would do. Recall alone
-decides; what the choice loses in the other measures is said beside it.
+The best on dev is not always the best: two candidates that differ by less than chance would make it are as
+good a guess. So those within one standard error of the best one stay (of the paired difference, query by
+query; Breiman et al. 1984, section 3.4.3), and of these, by nDCG@10 and by the same rule, those that order as
+well: recall is often level. Of what is left the cheapest is kept. What is kept is never worse on dev than one
+of its members, and no candidate that was measured is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from grls.io.counts import counted
 
+Prefer = Literal["balanced", "quality", "speed"]
+
+ERRORS: dict[str, float] = {"quality": 0.0, "balanced": 1.0, "speed": 2.0}
+"""What is preferred -> standard errors within which the cheaper candidate is as good."""
+
 _TIE = 1e-9
-
-_LOSS = 0.01
-"""A mean that is lower by less is not worth a word."""
-
-_NO_MEASURES: Mapping[str, float] = MappingProxyType({})
 
 
 class Candidate(NamedTuple):
-    """A system and what it finds.
+    """A retriever folder and what it is worth.
 
     Attributes:
-        name: Its name.
-        recalls: Recall of each dev query.
-        order: Mean nDCG@10, which decides where recall is level.
-        cost: What a query costs, beside the other systems.
-        members: Names of the systems that it is made of.
-        measures: The means of the other measures, by name.
+        values: The measure that decides, of each dev query, in an order that all candidates share; one
+            that is slow has fewer.
+        orders: nDCG@10 of the same queries.
+        cost: Seconds of a query.
+        members: Names of the candidates that it is made of.
     """
 
     name: str
-    recalls: Sequence[float]
-    order: float
+    values: Sequence[float]
+    orders: Sequence[float]
     cost: float
     members: tuple[str, ...] = ()
-    measures: Mapping[str, float] = _NO_MEASURES
+
+    def first(self, count: int) -> Candidate:
+        """The candidate on the first queries alone."""
+        return self._replace(values=self.values[:count], orders=self.orders[:count])
 
     @property
-    def recall(self) -> float:
-        """The mean over the queries."""
-        return float(np.mean(self.recalls)) if len(self.recalls) else 0.0
+    def value(self) -> float:
+        """The mean of the measure."""
+        return float(np.mean(self.values))
+
+    @property
+    def order(self) -> float:
+        """The mean of nDCG@10."""
+        return float(np.mean(self.orders))
 
 
-class KeptSystem(NamedTuple):
-    """The choice.
+class Choice(NamedTuple):
+    """The candidate that is kept (on the queries that all have ranked), the best by the measure, and why."""
 
-    Attributes:
-        name: The system that is kept.
-        best: The system with the highest recall.
-        why: The reason, for people.
-    """
-
-    name: str
-    best: str
+    kept: Candidate
+    best: Candidate
     why: str
 
 
-def choose_system(candidates: Sequence[Candidate]) -> KeptSystem:
-    """Choose; the rule stands above."""
-    best = max(candidates, key=lambda one: (one.recall, one.order, -one.cost))
-    near = [one for one in candidates if best.recall - one.recall <= standard_error(best, one) + _TIE]
-    kept = min(
-        (one for one in near if not _worse_than_a_member(one, candidates)),
-        key=lambda one: (one.cost, -one.recall),
-    )
-    shown = f"recall {100 * kept.recall:.1f} on {counted(len(kept.recalls), 'dev query')}"
-    worse = _losses(kept, [one for one in candidates if one.cost < kept.cost or one is best])
-    if kept.name == best.name:
-        return KeptSystem(kept.name, best.name, f"the best: {shown}{worse}")
-    why = f"{shown}, within one standard error of {best.name} ({100 * best.recall:.1f}), and simpler"
-    return KeptSystem(kept.name, best.name, why + worse)
-
-
-def _losses(kept: Candidate, others: Sequence[Candidate]) -> str:
-    """In which measures the kept system is worse than a simpler one or the best; empty: in none."""
-
-    def lost(other: Candidate) -> dict[str, float]:
-        gaps = {name: other.measures.get(name, 0.0) - value for name, value in kept.measures.items()}
-        return {name: gap for name, gap in gaps.items() if gap >= _LOSS}
-
-    most = max(others, key=lambda one: sum(lost(one).values()), default=kept)
-    if not lost(most):
-        return ""
-    pairs = [
-        f"{name} {100 * kept.measures[name]:.1f}, not {100 * most.measures[name]:.1f}" for name in lost(most)
+def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Prefer = "balanced") -> Choice:
+    """Choose by the rule above, among candidates with at least one query each."""
+    count = min(len(one.values) for one in candidates)
+    equal = [one.first(count) for one in candidates]
+    best = max(equal, key=lambda one: (one.value, one.order, -one.cost))
+    errors = ERRORS[prefer]
+    near = [
+        one
+        for one in equal
+        if best.value - one.value <= errors * standard_error(best.values, one.values) + _TIE
+        and not any(other.name in one.members and other.value > one.value + _TIE for other in equal)
     ]
-    return f"; but {most.name} ranks better there: " + "; ".join(pairs)
+    ordered = max(near, key=lambda one: (one.order, -one.cost))
+    level = [
+        one
+        for one in near
+        if ordered.order - one.order <= errors * standard_error(ordered.orders, one.orders) + _TIE
+    ]
+    kept = min(level, key=lambda one: (one.cost, -one.value))
+    shown = f"{measure} {100 * kept.value:.1f} on {counted(count, 'dev query')}"
+    if kept.name == best.name:
+        return Choice(kept, best, f"the best: {shown}")
+    why = f"{shown}, within chance of {best.name} ({100 * best.value:.1f})"
+    return Choice(kept, best, f"{why}, and {'cheaper' if kept.cost < best.cost else 'better ordered'}")
 
 
-def _worse_than_a_member(one: Candidate, candidates: Sequence[Candidate]) -> bool:
-    members = [other for other in candidates if other.name in one.members]
-    return any(member.recall > one.recall + _TIE for member in members)
-
-
-def standard_error(first: Candidate, second: Candidate) -> float:
-    """The standard error of the mean difference of recall; 0 for fewer than two queries."""
-    differences = np.subtract(first.recalls, second.recalls)
-    if len(differences) < 2:
-        return 0.0
-    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
+def standard_error(first: Sequence[float], second: Sequence[float]) -> float:
+    """The standard error of the mean difference, query by query; 0 for fewer than two queries."""
+    differences = np.subtract(first, second)
+    return float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else 0.0

@@ -1,66 +1,27 @@
-"""What a data set is like: sizes, lengths, languages, and what its gold passages ask for.
+"""What a data set is like: sizes, lengths, language, and what its gold passages ask for.
 
-A query asks for hops where it has several gold passages: the second may be found only with the first. The
-module reads the whole data set once, and refuses what cannot be learned from before any training starts.
+A query asks for hops where it has several gold passages: the second may be found only with the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 
-from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, free_order, gold_passages, read_split
+from grls.data.dataset import gold_passages
 from grls.data.language import guess
-from grls.data.types import Passage, Query
 from grls.data.words import count
-from grls.errors import DataError
-from grls.fitting.splits import DEV, TUNE
+from grls.fitting.splits import DEV, TRAIN, DividedData, SourceData
 from grls.io.counts import counted
-
-_SAMPLE = 2000
-"""Passages whose words are counted, evenly spread over the corpus."""
 
 LEAST_QUERIES = 8
 """Fewer queries to learn from train no model: a batch would hold no other query's passages."""
 
+_SAMPLE = 2000
+"""Passages whose words are counted, evenly spread over the corpus."""
 _ASKS = 0.3
 """The share of queries with several gold passages from which a data set asks for hops."""
-
 _SHORT = 40
 """The most words of a passage, on average, that is a short fact: reading it to its end costs little."""
-
-
-@dataclass(frozen=True)
-class SplitFacts:
-    """What a split of queries is like.
-
-    Args:
-        queries: Number of queries with a gold passage.
-        gold: Mean number of gold passages of a query.
-        most_gold: Largest number of gold passages of a query.
-        several: Share of queries with several gold passages.
-        ordered: Share of those whose gold passages stand in retrieval order.
-        answers: Share of queries with a short answer.
-        words: Mean number of words of a query.
-    """
-
-    queries: int
-    gold: float
-    most_gold: int
-    several: float
-    ordered: float
-    answers: float
-    words: float
-
-    @property
-    def order(self) -> str:
-        """How many of the queries with several gold passages have them in order, for people."""
-        if self.ordered in (0, 1):
-            return "in order" if self.ordered else "in any order"
-        return f"{self.ordered:.0%} of these in order, {1 - self.ordered:.0%} in any order"
 
 
 @dataclass(frozen=True)
@@ -70,68 +31,37 @@ class DataFacts:
     Args:
         passages: Number of passages.
         words: Mean number of words of a passage, its title included.
-        long_words: Words of a long passage: nine of ten have no more.
-        titles: Share of passages with a title.
         language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
-        query_language: The same of the queries.
-        splits: The splits by name, those that are missing left out; where one half of the dev queries tunes,
-            both halves.
-        train: Name of the split to learn from.
-        dev: Name of the split that tunes and chooses.
-        test: Name of the split that the report compares on: the dev split if there is no test split.
-        unseen: Share of the dev split's gold passages that are gold of no training query.
-        hops_win: Whether the bi-encoder was measured to find clearly more by hops than in a single step.
+        queries: Split -> number of queries.
+        gold: Mean number of gold passages of a training query.
+        most_gold: Largest number of gold passages of a training query.
+        several: Share of training queries with several gold passages.
+        tune: Name of the split that tunes.
     """
 
     passages: int
     words: float
-    long_words: int
-    titles: float
     language: str | None
-    query_language: str | None
-    splits: dict[str, SplitFacts]
-    train: str
-    dev: str
-    test: str
-    unseen: float
-    hops_win: bool = False
+    queries: dict[str, int]
+    gold: float
+    most_gold: int
+    several: float
+    tune: str = DEV
 
     @property
     def hops(self) -> bool:
         """Whether the data ask for hops."""
-        return self.splits[self.train].several >= _ASKS
-
-    @property
-    def ranked(self) -> tuple[str, ...]:
-        """The splits whose queries every system ranks: those that tune, choose and are reported on."""
-        chooses = DEV if DEV in self.splits and self.dev == TUNE else self.dev
-        return tuple(dict.fromkeys((self.dev, chooses, self.test)))
-
-    @property
-    def few(self) -> bool:
-        """Whether there are too few queries to learn from."""
-        return self.splits[self.train].queries < LEAST_QUERIES
-
-    @property
-    def rows(self) -> float:
-        """Rows of the index of all spans: one for each word."""
-        return self.passages * self.words
-
-    @property
-    def writer_hops(self) -> bool:
-        """Whether the generator goes by hops.
-
-        With short passages it does where the bi-encoder was measured to find clearly more by hops. Until that
-        is known it does not, to save time: on EntailmentBank and StrategyQA's facts one search whose passages
-        are rescored found as much (docs/results/entailmentbank.md, "EntailmentBank, hop by hop, rescored").
-        """
-        return self.hops and (self.hops_win or not self.short)
+        return self.several >= _ASKS
 
     @property
     def most_hops(self) -> int:
         """Number of hops that find nearly all gold passages of a query."""
-        train = self.splits[self.train]
-        return max(1, min(train.most_gold, round(2 * train.gold), 4)) if self.hops else 1
+        return max(1, min(self.most_gold, round(2 * self.gold), 4)) if self.hops else 1
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few queries to learn from."""
+        return self.queries[TRAIN] < LEAST_QUERIES
 
     @property
     def short(self) -> bool:
@@ -140,90 +70,25 @@ class DataFacts:
 
     def lines(self) -> list[str]:
         """What the data set is like, for people."""
-        train = self.splits[self.train]
-        sizes = ", ".join(f"{split.queries:,} {name}" for name, split in self.splits.items())
-        several = f"{train.several:.0%} with several ({train.order})" if train.several else "one each"
+        sizes = ", ".join(f"{count:,} {name}" for name, count in self.queries.items())
+        several = f"{self.several:.0%} with several" if self.several else "one each"
+        language = self.language or "language unknown"
         return [
-            f"{counted(self.passages, 'passage')} of {self.words:.0f} words "
-            f"({self.language or 'language unknown'})",
-            f"queries: {sizes}; {train.words:.0f} words each",
-            f"gold passages: {train.gold:.1f} a query, {several}; {self.unseen:.0%} of those of {self.dev} "
-            f"are never gold in {self.train}",
+            f"{counted(self.passages, 'passage')} of {self.words:.0f} words ({language})",
+            f"queries: {sizes}; gold passages: {self.gold:.1f} a query, {several}",
         ]
 
 
-def data_facts(data: str | Path, train: str, dev: str, test: str) -> DataFacts:
-    """Read a data set and describe it.
-
-    Args:
-        data: Data set folder.
-        train: Name of the split to learn from.
-        dev: Name of the split that tunes and chooses.
-        test: Name of the split that the report compares on; it may be missing.
-
-    Raises:
-        DataError: The data set is missing or malformed, a gold passage is in no corpus, or a split that is
-            needed has no query with a gold passage.
-    """
-    corpus = Corpus.read(data)
-    reported = test if (Path(data) / "qrels" / f"{test}.tsv").is_file() else dev
-    wanted = (train, dev, *((DEV,) if dev == TUNE else ()), reported)
-    read = {name: read_split(data, name, corpus) for name in dict.fromkeys(wanted)}
-    gold = {name: _gold(data, name, *split) for name, split in read.items()}
-    facts = {name: _split_facts(read[name][0], gold[name]) for name in read}
-    queries = [query.text for query in read[train][0]]
-    sample = _sampled(corpus)
-    lengths = sorted(count(f"{passage.title} {passage.text}") for passage in sample)
+def data_facts(source: SourceData, divided: DividedData) -> DataFacts:
+    """Describe a data set."""
+    queries = {query.id: query for query in divided.queries}
+    qrels, corpus = divided.qrels[TRAIN], source.corpus
+    train = [len(gold_passages(queries[name], qrels)) for name in qrels]
+    sample = corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
+    lengths = [count(f"{passage.title} {passage.text}") for passage in sample]
+    language = guess(passage.text for passage in sample)
+    several = sum(size > 1 for size in train) / len(train)
     return DataFacts(
-        passages=len(corpus),
-        words=sum(lengths) / len(lengths),
-        long_words=lengths[(9 * len(lengths)) // 10],
-        titles=sum(bool(passage.title) for passage in sample) / len(sample),
-        language=guess(passage.text for passage in sample),
-        query_language=guess(queries),
-        splits=facts,
-        train=train,
-        dev=dev,
-        test=reported,
-        unseen=_unseen(gold[train].values(), gold[dev].values()),
-    )
-
-
-def _gold(data: str | Path, name: str, queries: Sequence[Query], qrels: Qrels) -> dict[str, list[str]]:
-    """The gold passages of each query that has any."""
-    gold = {query.id: gold_passages(query, qrels) for query in queries}
-    gold = {query: passages for query, passages in gold.items() if passages}
-    if not gold:
-        raise DataError(
-            "no query of the split has a gold passage (a grade above 0): add some, or choose another split.",
-            Path(data) / "qrels" / f"{name}.tsv",
-        )
-    return gold
-
-
-def _split_facts(queries: Sequence[Query], gold: dict[str, list[str]]) -> SplitFacts:
-    judged = [query for query in queries if query.id in gold]
-    counts = [len(gold[query.id]) for query in judged]
-    several = [query for query in judged if len(gold[query.id]) > 1]
-    ordered = [query for query in several if not free_order(query)]
-    return SplitFacts(
-        queries=len(judged),
-        gold=sum(counts) / len(counts),
-        most_gold=max(counts),
-        several=len(several) / len(judged),
-        ordered=len(ordered) / len(several) if several else 0.0,
-        answers=sum(bool(query.answers) for query in judged) / len(judged),
-        words=sum(count(query.text) for query in islice(judged, _SAMPLE)) / min(len(judged), _SAMPLE),
-    )
-
-
-def _unseen(train: Collection[Sequence[str]], dev: Collection[Sequence[str]]) -> float:
-    """The share of gold passages of dev queries that are gold of no training query."""
-    seen = {passage for passages in train for passage in passages}
-    every = [passage for passages in dev for passage in passages]
-    return sum(passage not in seen for passage in every) / len(every)
-
-
-def _sampled(corpus: Corpus) -> list[Passage]:
-    step = max(1, len(corpus) // _SAMPLE)
-    return corpus.passages(range(0, len(corpus), step)[:_SAMPLE])
+        len(corpus), sum(lengths) / len(lengths), language, divided.counts(),
+        sum(train) / len(train), max(train), several, divided.tune,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a machine can do: cores, bfloat16, memory, GPU, disk.
+"""What a machine can do: cores, bfloat16, memory, GPU.
 
 What counts is what this process may use: the cores of its affinity and of its control group, and the memory
 that is free within them.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,21 +16,12 @@ from grls.errors import ConfigError
 _GROUP = Path("/sys/fs/cgroup")
 _MEMORY = Path("/proc/meminfo")
 _GIB = 2**30
-_USUAL = 8.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine can do.
-
-    Args:
-        cores: Cores that this process may use.
-        bfloat16: Whether the device that trains has instructions for bfloat16.
-        memory: Free main memory in GiB; None: unknown.
-        gpu: Name of the GPU; empty: there is none, or it is not to be used.
-        gpu_memory: Its memory in GiB.
-        disk: Free disk space where the output is written, in GiB.
-        load: Mean number of processes that work in the last minute; 0: unknown.
+    """What a machine can do: cores that this process may use, bfloat16 on the device that trains, free main
+    memory in GiB (None: unknown), name of the GPU (empty: none is used) and its memory in GiB.
     """
 
     cores: int
@@ -39,23 +29,11 @@ class Machine:
     memory: float | None
     gpu: str
     gpu_memory: float
-    disk: float
-    load: float = 0.0
 
     @property
     def precision(self) -> str:
         """The precision for training and search: bfloat16 where it is fast."""
         return "bfloat16" if self.bfloat16 else "float32"
-
-    @property
-    def room(self) -> float:
-        """Free main memory in GiB; a usual amount where it is unknown."""
-        return _USUAL if self.memory is None else self.memory
-
-    @property
-    def busy(self) -> bool:
-        """Whether other work takes so much of the machine that speeds measured now are low."""
-        return self.load >= self.cores
 
     def line(self) -> str:
         """What the machine can do, for people."""
@@ -63,15 +41,11 @@ class Machine:
         gpu = f"{self.gpu} ({self.gpu_memory:.0f} GiB), " if self.gpu else "no GPU, "
         bits = "bfloat16" if self.bfloat16 else "no bfloat16"
         cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
-        return f"{gpu}{cores}, {bits}{memory}, {self.disk:.0f} GiB disk free"
+        return f"{gpu}{cores}, {bits}{memory}"
 
 
-def this_machine(output: str | Path, device: str = "auto") -> Machine:
-    """The machine that this process runs on.
-
-    Args:
-        output: Where the run writes; it need not exist.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto``: a GPU if there is one.
+def this_machine(device: str = "auto") -> Machine:
+    """The machine that this process runs on; the device ``auto`` is a GPU if there is one.
 
     Raises:
         ConfigError: The device cannot be used.
@@ -92,9 +66,7 @@ def this_machine(output: str | Path, device: str = "auto") -> Machine:
     if where.type == "cuda" and torch.cuda.is_available():
         known = torch.cuda.get_device_properties(where)
         gpu, room = str(known.name), known.total_memory / _GIB
-    return Machine(
-        usable_cores(), has_bfloat16(where), free_memory(), gpu, room, free_disk(output), mean_load()
-    )
+    return Machine(usable_cores(), has_bfloat16(where), free_memory(), gpu, room)
 
 
 def usable_cores() -> int:
@@ -124,14 +96,6 @@ def mean_load() -> float:
         return os.getloadavg()[0]
     except (AttributeError, OSError):
         return 0.0
-
-
-def free_disk(output: str | Path) -> float:
-    """Free disk space in GiB where a folder is or would be."""
-    place = Path(output).absolute()
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free / _GIB
 
 
 def _read(file: Path) -> str:

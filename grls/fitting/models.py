@@ -1,35 +1,17 @@
-"""The models that a bi-encoder and a generator begin with: which there are, and which are chosen.
-
-A model is a folder, the model of an installed package, or a name on the hub, whether its files are in the
-cache or the hub can be reached (HF_HUB_OFFLINE is respected). Whether there is such a model is known before
-anything is trained.
-"""
+"""The models that a run begins with: which there are, and which are chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
 
 from grls.errors import ConfigError
 from grls.fitting.machine import Machine
 from grls.fitting.options import AUTO, NONE
-from grls.models.load.sentence_folder import MODULES, file_of, module_folders
-from grls.models.load.sources import (
-    PACKAGED,
-    first_line,
-    hub_answers,
-    is_packaged,
-    language_source,
-    packaged_encoder,
-    refuse_missing_folder,
-)
+from grls.models.load.base_models import PACKAGED_ENCODER, BaseModel, find_encoder, find_writer
+from grls.models.load.sources import PACKAGED
 
-Place = Literal["package", "folder", "hub"]
-
-_ENCODER = "all-MiniLM-L6-v2"
-_ENCODERS = (_ENCODER, "sentence-transformers/all-MiniLM-L6-v2")
+_ENCODERS = (PACKAGED_ENCODER, "sentence-transformers/all-MiniLM-L6-v2")
 _WRITERS = (PACKAGED, "HuggingFaceTB/SmolLM2-135M-Instruct")
 """For a CPU: measured on every data set of docs/results.md."""
 
@@ -48,42 +30,8 @@ _LARGE = 12.0
 
 
 @dataclass(frozen=True)
-class BaseModel:
-    """A model to begin with.
-
-    Args:
-        name: Its name, for the options of a training.
-        place: Where it is.
-        causal: Whether it is a causal language model, not an encoder-decoder (of a generator).
-        positions: The longest text in tokens (of a bi-encoder); None: no limit is known.
-    """
-
-    name: str
-    place: Place
-    causal: bool = True
-    positions: int | None = None
-
-    @property
-    def title(self) -> str:
-        """Its name for people, also on another machine: of a folder without its place."""
-        return title_of(self.name)
-
-    @property
-    def loader(self) -> str:
-        """The class that loads it as a generator."""
-        kind = "language.CausalLM" if self.causal else "build.Pretrained"
-        return f"grls.models.load.{kind}"
-
-
-@dataclass(frozen=True)
 class BaseModels:
-    """The models to begin with.
-
-    Args:
-        biencoder: The model of the bi-encoder; None: there is none.
-        generator: The model of the generator; None: there is none.
-        without: What is left out for want of a model, and why: ``biencoder``, ``generator``.
-    """
+    """The models to begin with, and what is left out (``biencoder``, ``generator``), with the reason."""
 
     biencoder: BaseModel | None
     generator: BaseModel | None
@@ -97,26 +45,16 @@ class BaseModels:
         )
 
 
-def title_of(name: str) -> str:
-    """The name of a model for people; see :attr:`BaseModel.title`."""
-    place = Path(name).expanduser()
-    return place.absolute().name if place.exists() else name
-
-
 def licence_of(name: str) -> str | None:
     """The licence of a model that is chosen by itself; None: its holder says it."""
     known = (*_LARGE_ENCODERS, *_ENCODERS, *_LARGE_WRITERS, *_WRITERS, *_OTHER_ENCODERS)
     return _LICENCE if name in known else None
 
 
-def base_models(biencoder: str, generator: str, machine: Machine, language: str | None) -> BaseModels:
-    """Find the models.
-
-    Args:
-        biencoder: A folder, package or hub name; ``auto``: choose; ``none``: no bi-encoder.
-        generator: The same for the generator.
-        machine: A GPU with enough memory gets larger models.
-        language: The language of the corpus.
+def base_models(
+    biencoder: str | None, generator: str | None, machine: Machine, language: str | None
+) -> BaseModels:
+    """Find the models that are asked for (:class:`~grls.fitting.options.FitOptions`), or choose them.
 
     Raises:
         ConfigError: A model is neither folder nor package nor a hub name that can be reached.
@@ -136,13 +74,13 @@ def base_models(biencoder: str, generator: str, machine: Machine, language: str 
 
 def _chosen(
     what: str,
-    asked: str,
+    asked: str | None,
     candidates: Sequence[str],
     find: Callable[[str], BaseModel],
     without: dict[str, str],
 ) -> BaseModel | None:
     """The model asked for, or the first candidate that there is."""
-    if asked == NONE:
+    if asked in (NONE, None):
         without[what] = f"--{what} none"
         return None
     if asked != AUTO:
@@ -155,88 +93,3 @@ def _chosen(
             errors.append(str(error))
     without[what] = f"no model for it: {errors[-2] if len(errors) > 1 else errors[-1]}"
     return None
-
-
-def find_encoder(name: str) -> BaseModel:
-    """The model that a bi-encoder begins with.
-
-    Raises:
-        ConfigError: There is no such model.
-    """
-    if is_packaged(name):
-        packaged_encoder(name)
-        return BaseModel(name, "package")
-    if (folder := Path(name).expanduser()).is_dir():
-        if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
-            raise ConfigError(
-                f"{name} holds no model (no modules.json, no config.json): give the folder of a model of "
-                "sentence-transformers, or one that a training wrote (OUTPUT/model)."
-            )
-        return BaseModel(name, "folder", positions=_positions(str(folder)))
-    _refuse_unreachable(name, "bi-encoder", _ENCODER)
-    return BaseModel(name, "hub", positions=_positions(name))
-
-
-def _positions(source: str) -> int | None:
-    """The positions of an encoder, from its config; None: no limit, or it has no transformer."""
-    from grls.models.load.build import encoder_positions
-    from grls.models.load.opening import open_config, opening
-
-    with opening("a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."):
-        parts = module_folders(source)
-        folder = parts[0].folder if parts else ""
-        if file_of(source, f"{folder}/config.json".removeprefix("/")) is None:
-            return None
-        return encoder_positions(open_config(source, subfolder=folder))
-
-
-def find_writer(name: str) -> BaseModel:
-    """The model that a generator begins with.
-
-    Raises:
-        ConfigError: There is no such model, or it is an encoder, which writes nothing.
-    """
-    from grls.models.load.build import refuse_encoder
-    from grls.models.load.opening import open_config, opening
-
-    if name == PACKAGED:
-        language_source(name)
-        return BaseModel(name, "package")
-    place: Place = "folder" if Path(name).expanduser().exists() else "hub"
-    if place == "hub":
-        _refuse_unreachable(name, "generator", PACKAGED)
-    source, options = language_source(name)
-    with opening(
-        "a generator", name, "Give a causal language model or an encoder-decoder: a folder or a hub name."
-    ):
-        config: Any = open_config(source, **options)
-        refuse_encoder(config)
-    return BaseModel(name, place, not config.is_encoder_decoder)
-
-
-def _refuse_unreachable(name: str, what: str, package: str) -> None:
-    """Refuse a hub name whose config is neither in the cache nor to be had from the hub."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-    )
-
-    refuse_missing_folder(name)
-    online = hub_answers()
-    try:
-        try:
-            hf_hub_download(name, "config.json", local_files_only=not online)
-        except (
-            EntryNotFoundError,
-            LocalEntryNotFoundError,
-        ):  # the model has no transformer, or in a subfolder
-            hf_hub_download(name, MODULES, local_files_only=not online)
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = first_line(error).rstrip(".") if online else "the hub cannot be reached"
-        raise ConfigError(
-            f"there is no model {name!r} for the {what}: it is no folder and no package, and as a hub name "
-            f"it is not in the cache ({reason}). Give a folder, {package} (an installed package), or `none`."
-        ) from None

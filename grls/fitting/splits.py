@@ -13,8 +13,10 @@ test   for the report alone; it may be missing
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,11 +32,10 @@ from grls.data.dataset import (
 )
 from grls.data.dataset_check import check_data, format_faults
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
-from grls.data.types import Query
+from grls.data.sentences import sentences
+from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
-from grls.fitting.pseudo import sentence_queries
-from grls.fitting.query_writer import WrittenQueries
 from grls.io.counts import counted
 
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
@@ -45,8 +46,12 @@ _DEV_MOST = 200
 _LARGE = 300
 """Dev queries from which one half tunes and the other chooses; of fewer, all do both."""
 
-PSEUDO = 2000
+_PSEUDO = 2000
 """Passages that pseudo-queries are written for, at most."""
+_LEAST, _DROPPED = 4, 0.3
+"""Words that a pseudo-query keeps at least; the probability that a word is left out."""
+_CUT = '{"pseudo": "sentence"}'
+"""The metadata of pseudo-queries."""
 
 
 @dataclass(frozen=True)
@@ -179,18 +184,12 @@ def _refuse_empty(corpus: Corpus) -> None:
         )
 
 
-def lacks_training(source: SourceData) -> bool:
-    """Whether pseudo-queries have to stand in for training queries."""
-    return TRAIN not in source.qrels
-
-
-def divide(source: SourceData, seed: int, written: WrittenQueries | None = None) -> DividedData:
+def divide(source: SourceData, seed: int) -> DividedData:
     """Make the splits that a run needs of those that there are; the same for the same seed.
 
     Args:
         source: The data set.
         seed: Seed of all draws.
-        written: The queries of a query generator, where training queries are lacking.
 
     Raises:
         DataError: No query can be had, not even from the sentences of passages.
@@ -198,13 +197,13 @@ def divide(source: SourceData, seed: int, written: WrittenQueries | None = None)
     queries, qrels = list(source.queries), {**source.qrels}
     notes, pseudo = [*source.notes, *_without_repeats(qrels)], tuple[str, ...]()
     if TRAIN not in qrels:
-        made, origin = _pseudo_queries(source, seed, written)
+        made = _pseudo_queries(source, seed)
         queries += made
         qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in made}
         pseudo = (TRAIN,)
         notes.append(
-            f"no training queries: {counted(len(made), 'pseudo-query')}, {origin}, stand in for them, and "
-            "results are worse than with real ones"
+            f"no training queries: {counted(len(made), 'pseudo-query')}, parts of sentences of the passages, "
+            "stand in for them, and results are worse than with real ones"
         )
     if DEV not in qrels:
         pseudo += (DEV,) if pseudo else ()
@@ -217,23 +216,47 @@ def divide(source: SourceData, seed: int, written: WrittenQueries | None = None)
     return DividedData(queries, {name: qrels[name] for name in order}, tuple(notes), pseudo)
 
 
-def _pseudo_queries(source: SourceData, seed: int, written: WrittenQueries | None) -> tuple[list[Query], str]:
-    """Queries to learn from, and where they come from.
-
-    Raises:
-        DataError: None can be made.
-    """
-    if written is not None and written.queries:
-        return written.queries, f"written by {written.model}"
-    made = sentence_queries(source.corpus, PSEUDO, seed, {query.id for query in source.queries})
+def _pseudo_queries(source: SourceData, seed: int) -> list[Query]:
+    made = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in source.queries})
     if not made:
         raise DataError(
             "no passage has a sentence, so no query can be made of them: give queries with their passages "
             "(queries.jsonl and qrels/train.tsv).",
             source.folder,
         )
-    lost = "" if written is None else f" (of those of {written.model} none led back to its passage)"
-    return made, f"parts of sentences of the passages{lost}"
+    return made
+
+
+def sentence_queries(corpus: Corpus, count: int, seed: int, taken: Collection[str]) -> list[Query]:
+    """Write queries for passages that are drawn at random: parts of their sentences.
+
+    A query is a sentence of the passage that answers it, with some of its words left out (the inverse cloze
+    task, Lee et al. 2019, arXiv 1906.00300, keeps all of them): who searches knows some words of what there
+    is. Such queries are easier than real ones, above all for BM25.
+
+    Args:
+        corpus: The passages.
+        count: Number of passages to draw; a passage without a sentence gets no query.
+        seed: Seed of all draws.
+        taken: Ids that other queries have.
+    """
+    draw = random.Random(seed)
+    numbers = sorted(draw.sample(range(len(corpus)), min(count, len(corpus))))
+    ids = (name for number in itertools.count(1) if (name := f"pseudo-{number}") not in taken)
+    made = ((passage.id, _query(passage, draw)) for passage in corpus.passages(numbers))
+    return [Query(next(ids), text, (name,), metadata=_CUT) for name, text in made if text]
+
+
+def _query(passage: Passage, draw: random.Random) -> str:
+    """A part of one of its sentences; empty if it has none."""
+    parts = sentences(passage.text) or [passage.title]
+    words = draw.choice(parts).split()
+    if len(words) <= _LEAST:
+        return " ".join(words)
+    kept = [place for place in range(len(words)) if draw.random() >= _DROPPED]
+    if len(kept) < _LEAST:
+        kept = sorted(draw.sample(range(len(words)), _LEAST))
+    return " ".join(words[place] for place in kept)
 
 
 def _without_repeats(qrels: dict[str, Qrels]) -> list[str]:

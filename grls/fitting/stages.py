@@ -1,298 +1,632 @@
-"""The stages of a plan from an effort: the options of each.
+"""The stages of a run: what each does, what it needs, and how long it and what must follow it take.
 
-The module decides nothing about how much is done (:mod:`grls.fitting.effort`), but which recipes and options
-a stage has. How long it takes: :mod:`grls.fitting.stage_times`.
+=============  =========================================================================================
+stage          candidate
+=============  =========================================================================================
+bm25           ``bm25``
+base           ``base``: the bi-encoder as it is, before any training
+bm25-hops      ``bm25-hops``: BM25 ranked by hops, where questions have several gold passages
+base-hops      ``base-hops``
+dense          ``dense``: the bi-encoder, trained
+dense-hops     ``dense-hops``
+generator      none: the generator, trained to write spans, and its index
+hybrid         ``hybrid``: the generator with bi-encoder and BM25 as priors, tuned, by hops where they help
+fusion N       fusions of the best candidates of each model, from what they have ranked
+more dev       none: candidates that may be kept rank more dev queries
+=============  =========================================================================================
+
+Options are those of a command, by dotted name, over recipes of ``configs/``. Times are of units that this run
+has measured (:class:`grls.fitting.search.Pace`); a training measures its first steps, and begins anew with
+fewer steps where the whole of them does not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from grls.fitting.effort import (
-    ENCODER_BATCH,
-    ENCODER_EPOCHS,
-    WRITER_EPOCHS,
-    Effort,
-    encoder_examples,
-    writer_batch,
-)
+from grls.data.inputs.arguments import options_of
+from grls.errors import ConfigError, GrlsError, MismatchError
+from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.facts import DataFacts
 from grls.fitting.machine import Machine
-from grls.fitting.models import BaseModel, BaseModels
+from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
-from grls.fitting.plan import Stage
-from grls.fitting.speeds import Speeds
-from grls.fitting.stage_times import BEAMS, RESCORED, StageTimes, ranked_queries
+from grls.fitting.progress import FitProgress
+from grls.fitting.search import MARGIN, Pace, Stage, TimeIsUp
+from grls.fitting.splits import DEV, TRAIN
+from grls.index.options import IndexOptions, LimitOptions
 from grls.io.counts import counted
+from grls.io.progress import duration
+from grls.io.recipes import recipe_values
+from grls.models.biencoder import BiEncoderModel
+from grls.models.text_encoder import passage_text
+from grls.retrieve.base import untuned_fingerprint
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.build import Building, build
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.registry import BM25, Opening, create, load_retriever
+from grls.retrieve.spec import read_spec, recorded, relative, update_spec
+from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.core.clock import Meter, TrainingStep
+from grls.train.result import TrainingResult
+from grls.tune.dev import DevQueries
+from grls.tune.options import TuneOptions
+from grls.tune.run import tune_folder
 
-_WORD_TEMPERATURES = [1.0, 0.5, 0.25]
-"""Factors of the usual temperature of BM25's hops: below it the chain that the question names counts most."""
+CPU_STEPS, GPU_STEPS = (300, 500), (3000, 5000)
+"""The most steps of bi-encoder and generator."""
+ENCODER_BATCH, ENCODER_EPOCHS, WRITER_EPOCHS = 32, 3, 5
+BEAMS, RESCORED = 10, 50
+CHAINS = 5
+"""Chains that ranked hops keep."""
 
-_PRIOR_BYTES = 32
-"""Memory of both priors for a row of the index and a query in flight."""
-
-_PRIOR_SHARE = 0.25
-"""The share of free memory that priors may take."""
-
-_IN_FLIGHT = 32
-"""Queries that are searched together, usually."""
-
+_LEAST = {"dense": 20, "generator": 60}
+"""Steps of a training below which it is not begun."""
+_CLEAR = 0.05
+"""Recall that hops bring at least where the generator takes them with short passages, too."""
+_STEP = 3.0
+"""A training step of the bi-encoder takes so many times the encoding of its texts."""
+_SETTINGS = 2.0
+"""How many times ranking the queries costs tuning hops: other temperatures meet most chains again."""
+_SEARCH = 0.06
+"""A search of the generator for an input, as a share of a training step."""
+_PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
+"""Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
+_LOW_MEMORY = 10.0
+"""GiB of free memory below which activations are computed anew in the backward pass."""
 _FROZEN = 12
 """Layers of the packaged model that are not trained where it learns to rescore (recipe ``rescore``)."""
+_SAMPLE = 64
+"""Passages on which the speed of embedding is measured."""
+_WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 
 
-@dataclass(frozen=True)
-class StageMaker:
-    """Makes stages.
+class _Fewer(Exception):  # noqa: N818
+    """The whole of a training does not fit; so many steps do."""
 
-    Args:
-        facts: What the data are like.
-        machine: What the machine can do.
-        models: The models to begin with.
-        speeds: How long the parts take.
-        options: What the user has chosen.
-    """
+    def __init__(self, steps: int):
+        self.steps = steps
 
+
+@dataclass
+class FitStages:
+    """Does the stages of a run."""
+
+    candidates: FitCandidates
     facts: DataFacts
     machine: Machine
     models: BaseModels
-    speeds: Speeds
-    options: FitOptions
+    progress: FitProgress
+    notes: dict[str, str] = field(default_factory=dict, init=False)
+    """Stage -> what it came to, for page and card."""
 
-    @cached_property
-    def times(self) -> StageTimes:
-        """How long the stages take."""
-        return StageTimes(self.facts, self.machine, self.speeds, self.options)
+    @property
+    def options(self) -> FitOptions:
+        """What the user has chosen."""
+        return self.candidates.options
 
-    def stages(self, effort: Effort) -> list[Stage]:
-        """All stages, in order."""
-        level = effort.level
-        stages = [self._tune_words(effort)] if self._word_hops(effort) else []
-        stages += [self._biencoder(effort)] if level.encoder == "trained" else []
-        stages += [self._dense(effort)] if level.encoder != "none" else []
-        if level.encoder == "trained" and self.facts.hops:
-            stages.append(self._tune_dense(effort))
-        if level.writer:
-            stages += [self._generator(effort), self._index(), self._hybrid(effort), self._tune(effort)]
-        stages.append(self._compare(effort))
-        systems = self.systems(effort)
-        fused = [system for system in systems if system != "generator"]  # or the hybrid, the better of both
-        stages += [self._fusion(effort, fused)] if len(fused) > 1 else []
-        return [*stages, self._report(effort, systems)]
+    @property
+    def output(self) -> Path:
+        """The folder of the run."""
+        return self.candidates.output
 
-    def systems(self, effort: Effort) -> list[str]:
-        """The systems that are compared, without their fusion."""
-        level = effort.level
-        systems = ["bm25"] + (["bm25-hops"] if self._word_hops(effort) else [])
-        systems += ["dense"] if level.encoder != "none" else []
-        systems += ["dense-hops"] if level.encoder == "trained" and self.facts.hops else []
-        systems += ["generator"] if level.writer and self._cheap_alone(effort) else []
-        return systems + (["hybrid"] if level.writer else [])
+    @property
+    def pace(self) -> Pace:
+        """Seconds of units of work."""
+        return self.candidates.pace
 
-    def _cheap_alone(self, effort: Effort) -> bool:
-        """Whether the generator is compared alone, too: where that is a small part of the budget."""
-        return self.times.is_cheap("generator", effort)
+    def all(self) -> list[Stage]:
+        """The stages that data and models allow, in the order of what they are expected to gain."""
+        facts, models = self.facts, self.models
+        hops = facts.hops
+        stages = [Stage("bm25", "BM25", self._bm25)]
+        encoder, writer = models.biencoder, models.generator
+        if encoder is not None:
+            what = f"embed {counted(facts.passages, 'passage')} with {encoder.title} as it is"
+            stages.append(Stage("base", what, self._base, (), self._embedding, share=_share(0.35)))
+        if hops:
+            stages.append(self._hops_stage(BM25, "hops of BM25", 0.1, ("bm25",)))
+            if encoder is not None:
+                stages.append(self._hops_stage("base", f"hops of {encoder.title} as it is", 0.3, ("base",)))
+        if encoder is not None:
+            stages.append(self._fusion_stage(1))
+            if not facts.few:
+                what = f"fine-tune {encoder.title}, and embed {counted(facts.passages, 'passage')}"
+                times = self._dense_seconds, self._dense_follows, self._dense_share
+                stages.append(Stage("dense", what, self._dense, ("base",), *times))
+                if hops:
+                    stages.append(
+                        self._hops_stage("dense", "hops of the trained bi-encoder", 0.4, ("dense",))
+                    )
+                stages.append(self._fusion_stage(2, "dense"))
+        if writer is not None and not facts.few:
+            needs = ("bm25",)
+            what = f"fine-tune {writer.title} to write spans, and index them"
+            stages.append(
+                Stage("generator", what, self._generator, needs, self._writer_seconds, self._hybrid_seconds)
+            )
+            what = "the generator with its priors, tuned"
+            stages.append(Stage("hybrid", what, self._hybrid, ("generator",), self._hybrid_seconds))
+            stages.append(self._fusion_stage(3, "hybrid"))
+        if facts.queries[DEV] >= 1.5 * PORTIONS[0]:
+            what = "candidates that may be kept rank more dev queries"
+            stages.append(Stage("more dev", what, self._more_dev, ("bm25",), share=_share(0.0), aside=True))
+        return stages
 
-    def _word_hops(self, effort: Effort) -> bool:
-        """Whether BM25 is ranked by hops, too: the same rule."""
-        return effort.word_hops and self.times.is_cheap("bm25-hops", effort)
+    # What candidates cost.
 
-    def _tune_words(self, effort: Effort) -> Stage:
-        hops = self.facts.most_hops
-        options = {**self._tuned(effort), "hops.steps": "ranked", "hops.max": hops}
-        options |= {"grid.hops": [*range(1, hops + 1)], "grid.hop_temperatures": _WORD_TEMPERATURES}
-        what = f"hops of BM25, on {effort.dev:,} dev queries"
-        return Stage("tune", what, options, self.times.tune_words(effort), system="bm25-hops")
+    def _rank_seconds(self, like: str, queries: int, factor: float = 1.0) -> float:
+        """Seconds to rank dev queries with a system, by one that was measured."""
+        return queries * factor * (self.pace.of(f"rank {like}") or 0.0)
 
-    def _biencoder(self, effort: Effort) -> Stage:
-        facts, model = self.facts, self.models.biencoder
-        assert model is not None
-        epochs = min(ENCODER_EPOCHS, -(-effort.encoder_steps * ENCODER_BATCH // encoder_examples(facts)))
-        dev = min(100, facts.splits[facts.dev].queries)
-        options = {
-            "source": model.name,
-            "kind": "auto",
-            "max_tokens": encoder_tokens(facts, model),
-            "train_split": facts.train,
-            "dev_split": facts.dev,
-            "fit.multistep": facts.hops,
-            "fit.epochs": epochs,
-            "fit.max_steps": effort.encoder_steps,
-            "fit.dev_size": dev,
-            "fit.dev_passages": effort.encoder_passages,
-            "fit.gradient_checkpointing": self.times.low_memory,
-            "fit.k": self.options.k,
-            "fit.seed": self.options.seed,
-            "fit.precision": self.options.precision,
-            "fit.device": "cpu" if self.options.device == "cpu" else "auto",
+    @property
+    def _inputs(self) -> int:
+        """Inputs of a query ranked by hops: one in the first hop, one a chain in the others."""
+        return 1 + CHAINS * (self.facts.most_hops - 1)
+
+    @property
+    def _first(self) -> int:
+        """Queries of the first portion."""
+        return self.candidates.sizes[0]
+
+    def _embedding(self) -> float:
+        """Seconds to embed the corpus and to rank the first portion."""
+        each = self.pace.of("embed") or 0.0
+        return self.facts.passages * each + self._rank_seconds("base", self._first)
+
+    def _dense_seconds(self) -> float:
+        return _LEAST["dense"] * self._encoder_step() + self._dense_follows()
+
+    def _dense_follows(self) -> float:
+        """Seconds of what makes a trained bi-encoder a candidate, its hops included."""
+        hops = self._rank_seconds("base", self._first, (_SETTINGS + 1) * self._inputs)
+        return self._embedding() + (hops if self.facts.hops else 0.0)
+
+    def _dense_share(self, room: float) -> float:
+        """Half of the time that is left where the other half is enough for a generator."""
+        return 0.5 if self.models.generator is not None and 2 * self._writer_seconds() < room else 0.8
+
+    def _encoder_step(self) -> float:
+        known = self.pace.of("step dense")
+        return known or _STEP * 2 * ENCODER_BATCH * (self.pace.of("embed") or 0.0)
+
+    def _writer_step(self) -> float:
+        """Seconds of a step; before one was measured, 20 times one of the bi-encoder's size."""
+        return self.pace.of("step generator") or 2.0 * self._encoder_step()
+
+    def _writer_seconds(self) -> float:
+        return _LEAST["generator"] * self._writer_step() + self._hybrid_seconds()
+
+    def _hybrid_seconds(self) -> float:
+        """Seconds to tune the hybrid on the first portion and to rank it."""
+        hops = self.facts.most_hops if self._writer_hops else 1
+        inputs = 5 * min(hops, 2) + (2.5 * (1 + CHAINS * (hops - 1)) if hops > 1 else 1)
+        return self._first * inputs * _SEARCH * self._writer_step()
+
+    def _tuned_on(self, seconds_of: Callable[[int], float], allowance: float | None) -> str:
+        """The split of the queries that tune: as many as there is time for, at least the first portion."""
+        split = self.candidates.tune
+        whole = len(self.candidates.gold(split).queries)
+        fits = [n for n in PORTIONS if allowance is None or seconds_of(min(n, whole)) <= allowance]
+        count = min(fits[-1] if fits else PORTIONS[0], whole)
+        return self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
+
+    # Stages.
+
+    def _bm25(self, allowance: float | None) -> None:
+        folder = self.candidates.member(BM25)
+        if not (folder / "grls.json").is_file():
+            BM25Retriever(self.candidates.corpus).save_pretrained(folder)
+        self._ranked(System(BM25, BM25), allowance)
+
+    def _base(self, allowance: float | None) -> None:
+        assert self.models.biencoder is not None
+        self._embedded("base", self.models.biencoder.name, allowance)
+
+    def _embedded(self, name: str, model: str, allowance: float | None) -> None:
+        """Embed the corpus with a model, and rank."""
+        assert self.models.biencoder is not None
+        folder, begun = self.candidates.member(name), perf_counter()
+        if not (folder / "grls.json").is_file():
+            if name == "base":
+                self._measure_embedding(model)
+            if allowance is not None and self._embedding() > allowance:
+                raise TimeIsUp(f"to embed the passages takes about {duration(self._embedding())}")
+            build(model, self.candidates.data, Building(str(folder), "dense", device=self.options.device))
+            self.pace.add("embed", perf_counter() - begun, self.facts.passages)
+            update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
+        left = None if allowance is None else allowance - (perf_counter() - begun)
+        self._ranked(System(name, name, models=(self.models.biencoder.name,)), left)
+
+    def _measure_embedding(self, model: str) -> None:
+        """Measure how long a passage takes, on some that are evenly spread over the corpus."""
+        encoder = BiEncoderModel.load(model, device=self.options.device)
+        corpus = self.candidates.corpus
+        texts = [
+            passage_text(passage)
+            for passage in corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
+        ]
+        encoder.encode_passages(texts[:2])  # what it compiles
+        begun = perf_counter()
+        encoder.encode_passages(texts)
+        self.pace.add("embed", perf_counter() - begun, len(texts))
+
+    def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
+        """Rank the first portion of dev, and more where that takes little."""
+        begun = perf_counter()
+        self.candidates.rank(system, found=found)
+        took = perf_counter() - begun
+        sizes = self.candidates.sizes
+        more = 1
+        while more < len(sizes) and (
+            allowance is None or took * sizes[more] / sizes[0] < min(0.05 * allowance, allowance - took)
+        ):
+            more += 1
+        self.candidates.rank(system, more - 1)
+
+    def _hops_stage(self, of: str, what: str, share: float, needs: tuple[str, ...]) -> Stage:
+        name = f"{of}-hops"
+
+        def seconds(queries: int = 0) -> float:
+            queries = queries or self._first
+            known = self.pace.of(f"rank {name}") or self.pace.of("rank base-hops") if of != BM25 else None
+            once = queries * known if known else self._rank_seconds(of, queries, self._inputs)
+            return (_SETTINGS + 1) * once
+
+        def run(allowance: float | None) -> None:
+            split = self._tuned_on(seconds, allowance)
+            folder = self.candidates.member(name)
+            ranked = HopOptions(steps="ranked", max=self.facts.most_hops)
+            if not (folder / "grls.json").is_file():
+                content = {
+                    "retriever": relative(self.candidates.member(of), folder),
+                    "hops": recorded(ranked),
+                }
+                create(folder, "hops", content, Opening(self.options.device))
+            grid: dict[str, Any] = {"hops": tuple(range(1, self.facts.most_hops + 1))}
+            grid |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
+            found = self._tune(folder, split, grid, SearchOptions(), {"hops": recorded(ranked)})
+            if (read_spec(folder).get("hops") or {}).get("max") == 1:
+                raise Nothing(f"one hop is best, which is {of}")
+            one = self.candidates.systems[of]
+            self._ranked(System(name, name, models=one.models, more=(of,)), allowance, found)
+
+        return Stage(name, what, run, needs, seconds, share=_share(share), aside=of in (BM25, "base"))
+
+    def _tune(
+        self, folder: Path, split: str, grid: Mapping[str, Any], search: SearchOptions, stored: dict[str, Any]
+    ) -> dict[Any, Any]:
+        """Tune a folder, and write it; returns what hops have found meanwhile."""
+        dev = DevQueries.read(self.candidates.data, split)
+        how = Opening(self.options.device, self.candidates.precision)
+        single = load_retriever(folder, Opening(how.device, how.precision, search, hop_by_hop=False))
+        journal = Path(f"{folder}.tune.jsonl")
+        options = {**({"search": recorded(search)} if recorded(search) else {}), **stored}
+        tried = TuneOptions(**{"k": self.options.k, **grid})
+        fingerprint = untuned_fingerprint(single)
+        del single
+        found: dict[Any, Any] = {}
+        try:
+            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored, found)
+        except MismatchError:
+            if not journal.is_file():
+                raise
+            journal.unlink()  # it was begun with other models or queries
+            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored, found)
+        for one in choices:
+            gain = f"{one.measure} {100 * one.before:.1f} -> {100 * one.after:.1f}"
+            self.progress.say(f"  tuned on {counted(len(dev.queries), 'query')}: {gain} ({one.what})")
+        return found
+
+    def _fusion_stage(self, number: int, *needs: str) -> Stage:
+        def run(_: float | None) -> None:
+            names = self._best_of_each_model()
+            if len(names) < 2 or not self.candidates.fuse(names):
+                raise Nothing("none is better than its members")
+
+        return Stage(f"fusion {number}", "fusions of what there is", run, (needs or ("bm25",)))
+
+    def _best_of_each_model(self) -> list[str]:
+        """Of the systems of one model, or of none, the one that finds most."""
+        found = {
+            name: self.candidates.candidate(one)
+            for name, one in self.candidates.systems.items()
+            if len(one.parts) < 2
         }
-        what = f"fine-tune {model.title}, {counted(effort.encoder_steps, 'step')} of {ENCODER_BATCH}"
-        what += " hops" if facts.hops else " queries"
-        seconds = self.times.biencoder(effort, epochs, dev)
-        return Stage("biencoder", what, options, seconds, encoder_recipes(facts), "dense")
+        groups = ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",))
+        best = []
+        for group in groups:
+            there = [found[name] for name in group if name in found]
+            if there:
+                count = min(len(one.values) for one in there)
+                key = lambda one: (one.first(count).value, one.first(count).order)  # noqa: E731, B023
+                best.append(max(there, key=key).name)
+        return best
 
-    def _dense(self, effort: Effort) -> Stage:
-        options: dict[str, Any] = {"kind": "dense", "device": self.options.device}
-        if effort.level.encoder == "frozen":
-            assert self.models.biencoder is not None
-            options["model"] = self.models.biencoder.name
-        what = f"embed {counted(self.facts.passages, 'passage')}"
-        return Stage("dense", what, options, self.times.dense(), system="dense")
+    def _more_dev(self, allowance: float | None) -> None:
+        """Let the candidates that may be kept rank more queries, the one that has fewest first."""
+        begun = perf_counter()
+        systems = self.candidates.systems
+        while True:
+            count = min(one.portions for one in systems.values())
+            if count >= len(self.candidates.portions):
+                return
+            queries = len(self.candidates.portions[count].queries)
+            behind = [one for one in systems.values() if one.portions == count and len(one.parts) < 2]
+            needed = sum(queries * one.cost for one in behind)
+            if allowance is not None and needed > allowance - (perf_counter() - begun):
+                return
+            for one in behind:
+                self.candidates.rank(one)
+            for one in (one for one in systems.values() if len(one.parts) > 1 and one.portions == count):
+                self.candidates.rank_fusion(one, [self.candidates.portions[count]])
+                one.portions += 1
 
-    def _tune_dense(self, effort: Effort) -> Stage:
-        hops = self.facts.most_hops
-        options = {**self._tuned(effort), "hops.steps": "ranked", "hops.max": hops}
-        options |= {"grid.hops": [*range(1, hops + 1)]}
-        what = f"hops of the bi-encoder, on {counted(effort.dev, 'dev query')}"
-        return Stage("tune", what, options, self.times.tune_dense(effort), system="dense-hops")
+    # Trainings.
 
-    def _generator(self, effort: Effort) -> Stage:
-        facts, model = self.facts, self.models.generator
+    def _dense(self, allowance: float | None) -> None:
+        model = self.models.biencoder
         assert model is not None
-        batch = writer_batch(facts)
-        whole = -(-facts.splits[facts.train].queries // batch)
-        epochs = min(WRITER_EPOCHS, max(2, -(-effort.writer_steps // whole)))
-        each = max(1, min(whole, effort.writer_steps // epochs))
-        options: dict[str, Any] = {
-            "seed_everything": self.options.seed,
+        folder, begun = self.output / "stages/biencoder/model", perf_counter()
+        if not folder.is_dir():
+            self._trained("dense", "biencoder", self._encoder_steps, self._train_encoder, allowance)
+        if allowance is not None:  # what follows the training has its own time
+            allowance = max(0.0, allowance - (perf_counter() - begun)) + MARGIN * self._dense_follows()
+        self._embedded("dense", str(folder), allowance)
+
+    @property
+    def _encoder_steps(self) -> int:
+        most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[0]
+        return min(most, ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH))
+
+    @property
+    def _encoder_examples(self) -> int:
+        return round(self.facts.queries[TRAIN] * (self.facts.gold + self.facts.hops))
+
+    def _train_encoder(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
+        from grls.train.biencoder.run import run_biencoder
+
+        facts, options, model = self.facts, self.options, self.models.biencoder
+        assert model is not None
+        recipe = recipe_values(("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder"))
+        changed = {
+            "scale": None,  # that of the model
+            "multistep": facts.hops,
+            "epochs": min(ENCODER_EPOCHS, -(-steps * ENCODER_BATCH // self._encoder_examples)),
+            "max_steps": steps,
+            "dev_size": min(100, facts.queries[facts.tune]),
+            "dev_passages": min(facts.passages, 2000),
+            "gradient_checkpointing": self._low_memory,
+            "k": options.k,
+            "seed": options.seed,
+            "precision": options.precision,
+            "device": "cpu" if options.device == "cpu" else "auto",
+        }
+        tokens = 192 if facts.hops else 256
+        return run_biencoder(
+            data=self.candidates.data, output=str(self.output / "stages/biencoder"), source=model.name,
+            kind="auto", train_split=TRAIN, dev_split=facts.tune,
+            max_tokens=tokens if model.positions is None else min(tokens, model.positions),
+            fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
+            resume=resume, max_seconds=seconds, meter=meter,
+        )  # fmt: skip
+
+    def _generator(self, allowance: float | None) -> None:
+        model = self.models.generator
+        assert model is not None
+        place = self.output / "stages/generator/model"
+        if not place.is_dir():
+            self._trained("generator", "generator", self._writer_steps, self._train_writer, allowance)
+        folder = self.candidates.member("generator")
+        if not (folder / "grls.json").is_file():
+            how = Building(
+                str(folder), "generative", IndexOptions(), LimitOptions(), device=self.options.device
+            )
+            build(str(place), self.candidates.data, how)
+            update_spec(folder, {"search": recorded(self._searched)})
+
+    @property
+    def _writer_hops(self) -> bool:
+        """Whether the generator goes by hops: with short passages where hops were measured to help."""
+        if not self.facts.hops or not self.facts.short:
+            return self.facts.hops
+        systems = self.candidates.systems
+        for name in ("dense", "base"):
+            if name in systems and f"{name}-hops" in systems:
+                single, hops = (self.candidates.candidate(systems[one]) for one in (name, f"{name}-hops"))
+                count = min(len(single.values), len(hops.values))
+                return hops.first(count).value - single.first(count).value >= _CLEAR
+        return False
+
+    @property
+    def _writer_batch(self) -> int:
+        return 8 if self._writer_hops else 16
+
+    @property
+    def _writer_steps(self) -> int:
+        most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[1]
+        whole = -(-self.facts.queries[TRAIN] // self._writer_batch)
+        return min(most, WRITER_EPOCHS * whole)
+
+    @property
+    def _teacher(self) -> str | None:
+        there = self.candidates.systems
+        return next((name for name in ("dense", "base") if name in there), None)
+
+    def _train_writer(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
+        from grls.train.run import run_stage
+
+        facts, options, model = self.facts, self.options, self.models.generator
+        assert model is not None
+        whole = -(-facts.queries[TRAIN] // self._writer_batch)
+        epochs = min(WRITER_EPOCHS, max(2, -(-steps // whole)))
+        hops, teacher = self._writer_hops, self._teacher
+        given: dict[str, Any] = {
+            "seed_everything": options.seed,
             "trainer.max_epochs": epochs,
-            "trainer.limit_train_batches": each,
-            "trainer.precision": _LIGHTNING[self.options.precision],
-            "trainer.accelerator": "cpu" if self.options.device == "cpu" else "auto",
+            "trainer.limit_train_batches": max(1, min(whole, steps // epochs)),
+            "trainer.precision": _LIGHTNING[options.precision],
+            "trainer.accelerator": "cpu" if options.device == "cpu" else "auto",
             "trainer.devices": 1,
             "model.generator": {"class_path": model.loader, "init_args": {"name_or_path": model.name}},
-            "model.gradient_checkpointing": self.times.low_memory,
-            "data.train_split": facts.train,
-            "data.dev_split": facts.dev,
-            "data.multistep": facts.writer_hops,
-            "data.done": facts.writer_hops,
-            "data.dev_size": effort.writer_dev,
-            "recall.k": self.options.k,
+            "model.gradient_checkpointing": self._low_memory,
+            "data.data": self.candidates.data,
+            "data.train_split": TRAIN,
+            "data.dev_split": facts.tune,
+            "data.multistep": hops,
+            "data.done": hops,
+            "data.dev_size": min(facts.queries[facts.tune], 40),
+            "recall.k": options.k,
             "recall.beams": BEAMS,
+            "output": str(self.output / "stages/generator"),
+            "resume": resume,
         }
-        options |= {"data.teacher": "dense"} if effort.level.encoder != "none" else {}
-        options |= self._rescoring(effort, model)
-        steps = f"{counted(epochs * each, 'step')} of {counted(batch, 'query')}"
-        what = f"fine-tune {model.title} to write spans, {steps}"
-        what += ", and to rescore" if effort.rescore else ""
-        seconds = self.times.generator(effort, epochs, epochs * each)
-        return Stage("generator", what, options, seconds, writer_recipes(facts), "hybrid")
+        given |= {"data.teacher": str(self.candidates.member(teacher))} if teacher else {}
+        if facts.short:
+            retrievers = [*([str(self.candidates.member(teacher))] if teacher else []), BM25]
+            frozen = _FROZEN if model.causal and model.place == "package" else 0
+            given |= {
+                "data.rescore.retrievers": retrievers,
+                "data.rescore.passages": 10,
+                "model.rescore_weight": 3.0,
+                "recall.rescore": BEAMS,
+                "model.freeze_layers": frozen,
+            }
+        recipes = ("chains", "default/chains" if hops else "single-step/chains")
+        return run_stage("chains", given, recipes, max_seconds=seconds, meter=meter)
 
-    def _rescoring(self, effort: Effort, model: BaseModel) -> dict[str, Any]:
-        if not effort.rescore:
-            return {}
-        options: dict[str, Any] = {
-            "data.rescore.retrievers": ["dense", "bm25"] if effort.level.encoder != "none" else ["bm25"],
-            "data.rescore.passages": 10,
-            "model.rescore_weight": 3.0,
-            "recall.rescore": BEAMS,
-        }
-        return options | {"model.freeze_layers": frozen_layers(self.facts, model)}
+    def _trained(
+        self,
+        stage: str,
+        folder: str,
+        whole: int,
+        train: Callable[[int, bool, float | None, Meter], TrainingResult],
+        allowance: float | None,
+    ) -> None:
+        """Train within a time: with all steps where they fit, else with as many as do.
 
-    def _index(self) -> Stage:
-        what = "the constraint index of all spans"
-        return Stage("index", what, dict(self._searched), self.times.index(), system="hybrid")
+        The first steps show how long one takes. A training that was cut off goes on with the steps that it
+        was begun with.
+        """
+        output, begun = self.output / "stages" / folder, perf_counter()
+        least = min(whole, _LEAST[stage])
+        steps, known = whole, self.pace.of(f"step {stage}")
+        if allowance is not None and known:
+            steps = min(whole, int(0.8 * allowance / known))
+        if steps < least:
+            raise TimeIsUp
+        cut_off = (output / "checkpoints").is_dir() and (output / "steps.txt").is_file()
+        if cut_off:
+            steps = int((output / "steps.txt").read_text())
+        for final in (False, True):
+            marks: list[float] = []
+            left = None if allowance is None else max(1.0, allowance - (perf_counter() - begun))
 
-    def _hybrid(self, effort: Effort) -> Stage:
-        priors = [*(["dense"] if effort.level.encoder != "none" else []), "bm25"]
-        options = {"priors": priors, **self._searched}
-        what = "the generator, with " + " and ".join(_NAMES[prior] for prior in priors) + " looking ahead"
-        return Stage("hybrid", what, options, self.times.opened(0), system="hybrid")
+            def meter(
+                step: TrainingStep, marks: list[float] = marks, final: bool = final, steps: int = steps
+            ) -> None:
+                self.progress.at(f"train step {step.step:,} of {steps:,}")
+                marks.append(perf_counter())
+                if len(marks) != 5:  # the first step warms up
+                    return
+                each = (marks[4] - marks[1]) / 3
+                self.pace.add(f"step {stage}", each)
+                if allowance is None or final or cut_off:
+                    return
+                room = 0.85 * (allowance - (perf_counter() - begun))
+                if (steps - step.step) * each <= room:
+                    return
+                fits = int((room - (marks[0] - begun)) / each)
+                if fits < least:
+                    raise TooSlow(f"a step takes {each:.1f} s: {max(0, fits)} of {whole} steps would fit")
+                raise _Fewer(fits)
 
-    def _tune(self, effort: Effort) -> Stage:
-        options = {**self._tuned(effort), **self._searched}
-        parts = "weights"
-        if effort.hops > 1:
-            options |= {"hops.steps": "ranked", "hops.max": effort.hops, "hops.chains": effort.chains}
-            options |= {"grid.hops": [*range(1, effort.hops + 1)], "grid.hop_temperatures": [1.0]}
-            parts = f"weights and up to {counted(effort.hops, 'hop')} of {counted(effort.chains, 'chain')}"
-        if effort.rescore:
-            options["grid.rescore_passages"] = RESCORED
-        what = f"{parts} of the hybrid, on {counted(effort.dev, 'dev query')}"
-        return Stage("tune", what, options, self.times.tune(effort), system="hybrid")
+            try:
+                result = self._resumed(output, steps, train, left, meter)
+                break
+            except _Fewer as fewer:
+                shutil.rmtree(output, ignore_errors=True)
+                steps = min(steps, fewer.steps)
+        best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
+        of = f" of {whole:,}" if result.steps < whole else ""
+        self.progress.say(f"  {result.steps:,}{of} steps{best}, {duration(perf_counter() - begun)}")
+        self.notes[stage] = f"{result.steps:,}{of} steps"
 
-    def _compare(self, effort: Effort) -> Stage:
-        facts, systems = self.facts, self.systems(effort)
-        limits = {"dev_limit": effort.dev, "test_limit": effort.test}
-        whole = {"dev_limit": facts.splits[facts.dev].queries, "test_limit": facts.splits[facts.test].queries}
-        options: dict[str, Any] = {"systems": systems, "k": self.options.depth}
-        options |= {"precision": self.machine_precision}
-        options |= {name: None if limits[name] == whole[name] else limits[name] for name in limits}
-        counts = ranked_queries(facts, effort)
-        return Stage("compare", ranked_what(counts), options, self.times.compare(effort, systems))
+    def _resumed(
+        self,
+        output: Path,
+        steps: int,
+        train: Callable[[int, bool, float | None, Meter], TrainingResult],
+        seconds: float | None,
+        meter: Meter,
+    ) -> TrainingResult:
+        """Go on with a training, or begin it anew if there is nothing to go on with."""
+        if (output / "checkpoints").is_dir():
+            try:
+                return train(steps, True, seconds, meter)
+            except (ConfigError, MismatchError):
+                shutil.rmtree(output)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "steps.txt").write_text(f"{steps}\n")
+        return train(steps, False, seconds, meter)
 
-    def _fusion(self, effort: Effort, systems: Sequence[str]) -> Stage:
-        options = {"members": systems, "fusion.method": "sum", "fusion.normalization": "min-max"}
-        seconds = self.times.fusion(effort, len(systems))
-        return Stage("fusion", "fuse the systems, with weights from dev", options, seconds, system="fusion")
-
-    def _report(self, effort: Effort, systems: Sequence[str]) -> Stage:
-        options = {"systems": [*systems, *(["fusion"] if len(systems) > 1 else [])], "baselines": ["bm25"]}
-        options["baselines"] += ["dense"] if "dense" in systems else []
-        return Stage(
-            "report", "keep the best on dev; the page and the model card", options, self.times.report()
-        )
+    # The hybrid.
 
     @property
-    def machine_precision(self) -> str:
-        """The precision of search."""
-        chosen = self.options.precision
-        return self.machine.precision if chosen == "auto" else chosen
+    def _searched(self) -> SearchOptions:
+        """The search of the hybrid; priors hold a value for each row of each query in flight."""
+        rows = self.facts.passages * self.facts.words  # of the index of all spans: one for each word
+        fits = int(_PRIOR_SHARE * (self.machine.memory or 8) * 2**30 / (rows * _PRIOR_BYTES))
+        return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
+
+    def _hybrid(self, allowance: float | None) -> None:
+        folder, teacher = self.candidates.member("hybrid"), self._teacher
+        priors = [*([teacher] if teacher else []), BM25]
+        content = {
+            "generator": relative(self.candidates.member("generator"), folder),
+            "priors": [{"retriever": self.candidates.named(name, folder)} for name in priors],
+            "search": recorded(self._searched),
+        }
+        if not (folder / "grls.json").is_file():
+            create(folder, "hybrid", content, Opening(self.options.device))
+        hops = self.facts.most_hops if self._writer_hops else 1
+        grid: dict[str, Any] = {"rescore_passages": RESCORED} if self.facts.short else {}
+        stored: dict[str, Any] = {}
+        if hops > 1:
+            stored["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
+            grid |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
+
+        def seconds(queries: int) -> float:
+            return self._hybrid_seconds() * queries / self._first
+
+        found = self._tune(folder, self._tuned_on(seconds, allowance), grid, self._searched, stored)
+        names = [
+            one.name for one in (self.models.biencoder if teacher else None, self.models.generator) if one
+        ]
+        self._ranked(System("hybrid", "hybrid", models=tuple(names), more=tuple(priors)), allowance, found)
 
     @property
-    def _searched(self) -> dict[str, Any]:
-        """The options of the hybrid's search; priors hold a value for each row of each query in flight."""
-        fits = int(_PRIOR_SHARE * self.machine.room * 2**30 / (self.facts.rows * _PRIOR_BYTES))
-        size = max(1, min(_IN_FLIGHT, fits))
-        return {"search.beams": BEAMS, "search.truncate_queries": True, "search.batch_size": size}
-
-    def _tuned(self, effort: Effort) -> dict[str, Any]:
-        """The options of every tuning."""
-        return {
-            "split": self.facts.dev,
-            "limit": effort.dev,
-            "grid.k": self.options.k,
-            "device": self.options.device,
-            "precision": self.machine_precision,
-        }
+    def _low_memory(self) -> bool:
+        free = self.machine.gpu_memory if self.machine.gpu else self.machine.memory
+        return free is not None and free < _LOW_MEMORY
 
 
-_NAMES = {"dense": "the bi-encoder", "bm25": "BM25"}
+def _share(share: float) -> Callable[[float], float]:
+    return lambda _: share
+
+
+class Nothing(GrlsError):  # noqa: N818
+    """A stage came to nothing, and that is no failure."""
+
+
+class TooSlow(TimeIsUp):
+    """The first steps of a training show that it has no time."""
+
+
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-def ranked_what(counts: Mapping[str, int], systems: str = "every system") -> str:
-    """What a comparison does, for people.
-
-    Args:
-        counts: Split -> number of its queries.
-        systems: What they are ranked with.
-    """
-    *more, last = counts
-    before = ", ".join(f"{counts[split]:,} {split}" for split in more)
-    queries = counted(counts[last], f"{last} query")
-    return f"rank {before}{' and ' if before else ''}{queries} with {systems}"
-
-
-def encoder_recipes(facts: DataFacts) -> tuple[str, ...]:
-    """The recipes of the bi-encoder for a data set."""
-    return ("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder")
-
-
-def encoder_tokens(facts: DataFacts, model: BaseModel) -> int:
-    """The longest text of the bi-encoder in tokens: the recipe's, or the positions of the model."""
-    usual = 192 if facts.hops else 256
-    return usual if model.positions is None else min(usual, model.positions)
-
-
-def frozen_layers(facts: DataFacts, model: BaseModel) -> int:
-    """First layers of a generator that are not trained, where it learns to rescore."""
-    return _FROZEN if facts.short and model.causal and model.place == "package" else 0
-
-
-def writer_recipes(facts: DataFacts) -> tuple[str, ...]:
-    """The recipes of the generator for a data set."""
-    return ("chains", "default/chains" if facts.writer_hops else "single-step/chains")

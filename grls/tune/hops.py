@@ -65,7 +65,7 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     assert hops is not None
     hops = replace(hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
-    memory: dict[Any, Any] = {}
+    memory = tuning.found
     tried: list[TriedHops] = []
     grid = tuning.grid
     dones = (True, False) if usual.ends else (hops.done,)

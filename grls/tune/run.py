@@ -42,6 +42,7 @@ def tune_folder(
     fingerprint: str,
     options: dict[str, Any] | None = None,
     single: bool = False,
+    found: dict[Any, Any] | None = None,
 ) -> list[TuneChoice]:
     """Tune what a folder has, and write what is best into its ``grls.json``.
 
@@ -56,6 +57,8 @@ def tune_folder(
         options: Options (``search``, ``hops``) that are written into the folder, too; None: those that it
             holds.
         single: Tune the single step alone; hops that the folder stores stay as they are.
+        found: Filled with what ranked hops have found, which the tuned folder finds again
+            (:attr:`Tuning.found`).
 
     Raises:
         ConfigError: There is nothing to tune.
@@ -63,7 +66,7 @@ def tune_folder(
     """
     path = followed(folder)
     with alone_in(path):  # what another run writes there meanwhile would be lost, or not be tuned for
-        return _tuned(path, dev, grid, how, fingerprint, dict(options or {}), single)
+        return _tuned(path, dev, grid, how, fingerprint, dict(options or {}), single, found)
 
 
 def _tuned(
@@ -74,10 +77,11 @@ def _tuned(
     fingerprint: str,
     changes: dict[str, Any],
     single: bool,
+    found: dict[Any, Any] | None,
 ) -> list[TuneChoice]:
     spec = read_spec(path) | changes
     journal = Journal(f"{path}.tune.jsonl", _settings(spec, dev, how, fingerprint))
-    tuning = Tuning(path, spec, dev, grid, how, journal)
+    tuning = Tuning(path, spec, dev, grid, how, journal, {} if found is None else found)
     chosen = []
     for name, step in _steps(tuning, single):
         one = _taken(name, step, tuning)

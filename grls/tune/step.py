@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +72,7 @@ class Tuning:
         grid: What is tried.
         how: How the folder is opened.
         journal: What was measured.
+        found: What hops have found, for the memory of :class:`~grls.retrieve.hops.ranked.RankedHops`.
     """
 
     folder: Path
@@ -80,6 +81,7 @@ class Tuning:
     grid: TuneOptions
     how: Opening
     journal: Journal
+    found: dict[Any, Any] = field(default_factory=dict)
 
     def open(self, **search: Any) -> Retriever:
         """The retriever as it is so far, in a single step, with some options of search."""

@@ -44,7 +44,7 @@ def test_the_same_call_reads_what_is_done_and_other_data_are_refused(result: grl
     test = (["who eats an eel ?"], [["p2"]])
     again = grls.fit(CORPUS, QUERIES, GOLD, output=result.output, test=test, **ALONE)
     assert again.table == result.table
-    with pytest.raises(MismatchError, match="holds a run of other data: call again with the same"):
+    with pytest.raises(MismatchError, match="holds a run over other data: give the same data"):
         grls.fit(CORPUS, QUERIES, GOLD, output=result.output, **ALONE)
 
 

@@ -179,7 +179,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "fit": Call(
             grls.fit, {**learned, "device": "cpu"},
             {**data, "test": "any", "output": OUTPUT, "budget": "text none", "biencoder": "text",
-             "generator": "text", "pseudo_model": "text none", "k": "whole", "seed": "whole",
+             "generator": "text", "k": "whole", "seed": "whole",
              "device": "text", "precision": "text", "train_split": "text", "dev_split": "text",
              "test_split": "text"},
         ),

@@ -23,8 +23,7 @@ from grls.data.neighbours import Neighbours
 from grls.data.types import Chain, Hit
 from grls.evaluation.answers import read_answers, write_answers
 from grls.fitting.journal import FitJournal as Steps
-from grls.fitting.recipe import recipe
-from grls.fitting.result import Fitted, write_result
+from grls.fitting.result import RESULT, Fitted
 from grls.io.files import named_lines, write_json
 from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
@@ -125,7 +124,6 @@ FORMS = {
     "answers": Form("answers.jsonl", changed_records, lambda file: list(read_answers(file))),
     "examples": Form("examples.jsonl", changed_records, lambda f: (example_settings(f), read_examples(f))),
     "options": Form("options.yaml", changed_bytes, lambda file: recipe_values([str(file), str(file)])),
-    "options of fit": Form("options.yaml", changed_bytes, lambda file: recipe([str(file), str(file)])),
     "growing": Form("growing.jsonl", changed_records, growing),
     "measurements": Form("measurements.jsonl", changed_records, measurements),
     "steps": Form("fit/fit.jsonl", changed_records, steps),
@@ -179,14 +177,14 @@ def write_records(place: Path) -> None:
     for n in range(2):
         known.measured({"n": n}, lambda: {"ndcg": 0.5})
     known._file.close()
-    journal = Steps(place / "fit", {"seed": 1})
+    journal = Steps(place / "fit", "the data")
     journal.begin()
-    journal.add("plan", {"k": 1}, 0.5, {"speed": 2.0})
+    journal.add("bm25", journal.inputs({"k": 1}), 0.5, {"systems": []})
     journal.close()
     data = {"compared": {"dev": 3}, "notes": ["one"]}
     metrics = {"bm25": {"nDCG@10": 0.5}, "mine": {"nDCG@10": 0.75, "R@5": None}}
     content = {"data": data, "kept": "mine", "why": "it is best", "metrics": metrics, "seconds": 2.0}
-    write_result(place / "fit", content)
+    write_json(place / "fit" / RESULT, {**content, "query_seconds": {"bm25": 0.1}})
     (place / "generator").mkdir()
     write_json(place / "generator" / FORM, QueryForm()._asdict())
 

@@ -19,7 +19,6 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
-from grls.fitting.recipe import recipe
 from grls.fitting.result import RESULT, Fitted
 from grls.index.array_files import map_array
 from grls.io.files import sha256, write_json
@@ -47,7 +46,7 @@ LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 @pytest.mark.parametrize(
     "text", ["a: 2001-99-99", "a: &a {b: *a}", "? [a]\n: 1", "a: \x00", "[" * 1200, LAUGHS]
 )
-@pytest.mark.parametrize("read", [recipe_values, recipe])
+@pytest.mark.parametrize("read", [recipe_values])
 def test_options_that_cannot_be_read(tmp_path: Path, text: str, read: Callable[[list[str]], Any]) -> None:
     file = tmp_path / "options.yaml"
     file.write_text(text)
@@ -55,7 +54,7 @@ def test_options_that_cannot_be_read(tmp_path: Path, text: str, read: Callable[[
         read([str(file), str(file)])
 
 
-@pytest.mark.parametrize("read", [recipe_values, recipe])
+@pytest.mark.parametrize("read", [recipe_values])
 def test_options_with_a_byte_order_mark(tmp_path: Path, read: Callable[[list[str]], Any]) -> None:
     (tmp_path / "options.yaml").write_text("\ufeffa: {b: 1}\n")
     assert read([str(tmp_path / "options.yaml")]) == {"a": {"b": 1}}
@@ -80,10 +79,10 @@ def test_records_of_work_without_their_fields(tmp_path: Path) -> None:
     file = written(tmp_path / "tuned.jsonl", {"settings": {}}, {"of": {"n": 1}, "found": 1}, {"of": {"n": 2}})
     with pytest.raises(DataError, match=r"tuned.jsonl, line 3: the field 'found' is missing"):
         Journal(file, {})
-    step = {"step": "plan", "inputs": "x", "seconds": "long", "result": 1}
-    written(tmp_path / "fit" / JOURNAL, {"settings": {}}, step)
+    step = {"stage": "bm25", "inputs": "x", "seconds": "long", "result": {}}
+    written(tmp_path / "fit" / JOURNAL, {"settings": {"data": "d"}}, step)
     with pytest.raises(DataError, match="line 2: the field 'seconds' is missing or malformed"):
-        FitJournal(tmp_path / "fit", {})
+        FitJournal(tmp_path / "fit", "d")
     file = written(tmp_path / "any.jsonl", {"settings": [{}]}, {})
     with pytest.raises(DataError, match="holds no settings"):
         GrowingFile(file, {})
@@ -91,9 +90,9 @@ def test_records_of_work_without_their_fields(tmp_path: Path) -> None:
 
 def test_a_journal_of_other_settings_with_damaged_steps(tmp_path: Path) -> None:
     for line in ({"steps": "plan"}, [], "plan"):
-        written(tmp_path / JOURNAL, {"settings": {"seed": 1}}, line)
-        with pytest.raises(MismatchError, match=r"a run of other seed \(1, now 2\)"):
-            FitJournal(tmp_path, {"seed": 2})
+        written(tmp_path / JOURNAL, {"settings": {"data": "d"}}, line)
+        with pytest.raises(MismatchError, match="holds a run over other data"):
+            FitJournal(tmp_path, "e")
 
 
 def test_kept_results_that_are_damaged(tmp_path: Path) -> None:

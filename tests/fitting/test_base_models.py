@@ -9,15 +9,17 @@ from small_data import tiny_bert, write_small
 from grls.errors import ConfigError
 from grls.fitting import models
 from grls.fitting.machine import Machine
-from grls.fitting.models import BaseModel, base_models, find_encoder, find_writer
+from grls.fitting.models import base_models
+from grls.models.load import base_models as finding
+from grls.models.load.base_models import BaseModel, find_encoder, find_writer
 
-CPU = Machine(2, True, 16.0, "", 0.0, 60.0)
-GPU = Machine(16, True, 100.0, "H100", 80.0, 60.0)
+CPU = Machine(2, True, 16.0, "", 0.0)
+GPU = Machine(16, True, 100.0, "H100", 80.0)
 
 
 @pytest.fixture(autouse=True)
 def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "hub_answers", lambda: False)
+    monkeypatch.setattr(finding, "hub_answers", lambda: False)
 
 
 def everywhere(name: str) -> BaseModel:
@@ -68,8 +70,8 @@ def test_none_does_without() -> None:
 
 
 def test_auto_without_any_model_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "is_packaged", lambda _: False)
-    monkeypatch.setattr(models, "PACKAGED", "other")
+    monkeypatch.setattr(finding, "is_packaged", lambda _: False)
+    monkeypatch.setattr(finding, "PACKAGED", "other")
     got = base_models("auto", "auto", CPU, "en")
     assert (got.biencoder, got.generator) == (None, None)
     assert "the hub cannot be reached" in got.without["biencoder"]

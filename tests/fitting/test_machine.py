@@ -8,7 +8,7 @@ import torch
 
 from grls.errors import ConfigError
 from grls.fitting import machine
-from grls.fitting.machine import Machine, free_disk, free_memory, this_machine, usable_cores
+from grls.fitting.machine import Machine, free_memory, this_machine, usable_cores
 
 
 def kernel(place: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
@@ -45,25 +45,21 @@ def test_memory_is_unknown_where_no_kernel_says(tmp_path: Path, monkeypatch: pyt
     assert free_memory() is None
 
 
-def test_disk_is_that_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
-    assert free_disk(tmp_path / "a" / "b") == pytest.approx(free_disk(tmp_path), rel=0.01)
-
-
 def test_the_line_names_what_counts() -> None:
-    one = Machine(2, True, 14.2, "", 0.0, 60.0)
-    assert one.line() == "no GPU, 2 cores, bfloat16, 14 GiB memory free, 60 GiB disk free"
-    two = Machine(1, False, None, "H100", 79.6, 5.0)
-    assert two.line() == "H100 (80 GiB), 1 core, no bfloat16, 5 GiB disk free"
+    one = Machine(2, True, 14.2, "", 0.0)
+    assert one.line() == "no GPU, 2 cores, bfloat16, 14 GiB memory free"
+    two = Machine(1, False, None, "H100", 79.6)
+    assert two.line() == "H100 (80 GiB), 1 core, no bfloat16"
     assert (one.precision, two.precision) == ("bfloat16", "float32")
 
 
-def test_a_cpu_that_is_asked_for_has_no_gpu(tmp_path: Path) -> None:
-    here = this_machine(tmp_path, "cpu")
+def test_a_cpu_that_is_asked_for_has_no_gpu() -> None:
+    here = this_machine("cpu")
     assert (here.gpu, here.gpu_memory) == ("", 0.0)
     assert here.cores >= 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
-def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+def test_a_device_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match=r"cannot use device 'cuda:1' .* choose cpu"):
-        this_machine(tmp_path, "cuda:1")
+        this_machine("cuda:1")

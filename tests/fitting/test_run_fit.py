@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +11,15 @@ from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_mode
 
 import grls
 from grls.cli import main
-from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
-from grls.fitting import ending, planner, run, trainings
-from grls.fitting.choose import KeptSystem
-from grls.fitting.clock import FitClock
-from grls.fitting.comparing import read_gold
-from grls.fitting.fusing import make_fusion_folder, save_fusion, system_run
-from grls.fitting.journal import FitJournal
-from grls.fitting.models import BaseModels
+from grls.fitting import models, run, stages
+from grls.fitting.journal import FitClock, FitJournal
 from grls.fitting.options import FitOptions
-from grls.fitting.progress import FitProgress
 from grls.fitting.result import Fitted, milliseconds
-from grls.fitting.run import fit_dataset
-from grls.fitting.speeds import EncoderSpeeds, Speeds, WriterSpeeds
-from grls.fitting.systems import FittedSystem
-from grls.fitting.work import FitWork
+from grls.fitting.run import fit_dataset, plan_dataset
 from grls.retrieve.card import figures_beside
-from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed
-
-SPEEDS = Speeds(1e-4, 1e-4, EncoderSpeeds(0.1, 0.01, 0.01, 0.1), WriterSpeeds(0.1, 0.1, 0.1, 0.1, 0.01))
-
-
-@pytest.fixture(autouse=True)
-def speeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is measured: that takes longer than these runs."""
-    monkeypatch.setattr(planner, "known_speeds", known)
-
-
-def known(data: Any, output: Any, facts: Any, machine: Any, models: BaseModels, *_: Any) -> Any:
-    """The speeds of the models that there are."""
-    encoder = None if models.biencoder is None else SPEEDS.encoder
-    writer = None if models.generator is None else SPEEDS.writer
-    return replace(SPEEDS, encoder=encoder, writer=writer), 0.5
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +35,11 @@ def options(place: Path) -> FitOptions:
 
 
 @pytest.fixture(scope="module")
-def whole(place: Path, options: FitOptions) -> Iterator[Fitted]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "known_speeds", known)
-        yield fit_dataset(str(place / "data"), place / "whole", options, shown=False)
+def whole(place: Path, options: FitOptions) -> Fitted:
+    return fit_dataset(str(place / "data"), place / "whole", options, shown=False)
 
 
-TIMES = ("seconds", "step_seconds", "query_seconds")
+TIMES = ("seconds", "query_seconds", "done")
 
 
 def without_times(output: Path) -> Any:
@@ -82,104 +53,83 @@ def without_times(output: Path) -> Any:
     return stripped(json.loads((output / "fit.json").read_text()))
 
 
-def test_a_run_makes_systems_compares_them_and_opens_as_the_best(place: Path, whole: Fitted) -> None:
+def singles(fitted: Fitted) -> list[str]:
+    return [name for name in fitted.metrics if " + " not in name]
+
+
+def test_a_run_makes_candidates_compares_them_and_opens_as_the_best(place: Path, whole: Fitted) -> None:
     output = place / "whole"
-    assert [one for one in whole.metrics if " + " not in one] == ["bm25", "dense", "generator", "hybrid"]
-    for name in ("bm25-hops", "dense-hops"):  # tuned to one hop, which is the single step
+    assert singles(whole) == ["bm25", "base", "dense", "hybrid"]
+    for name in ("bm25-hops", "base-hops", "dense-hops"):  # tuned to one hop, which is the single step
         assert json.loads((output / "members" / name / "grls.json").read_text())["hops"]["max"] == 1
     assert (whole.queries, whole.notes) == ({"dev": 4, "test": 3}, ())
-    for name in ("bm25-hops", "dense", "dense-hops", "generator", "hybrid"):
+    for name in ("bm25-hops", "base", "dense", "dense-hops", "generator", "hybrid"):
         load_retriever(output / "members" / name, Opening("cpu"))
-    kept = json.loads((output / "fit.json").read_text())
-    assert (kept["kept"], output / kept["retriever"]) == (whole.kept, followed(output))
+    content = json.loads((output / "fit.json").read_text())
+    assert (content["kept"], output / content["retriever"]) == (whole.kept, followed(output))
     assert grls.load(output, device="cpu").search("is the otter calm ?", 2)
     assert whole.report.is_file()
-    assert whole.kept in whole.report.read_text()
     assert f"* {whole.kept} " in whole.text()
-    for split in ("dev", "test"):
-        assert (output / "runs" / split / "hybrid.jsonl").is_file()
+    assert (output / "runs" / "test" / "hybrid.jsonl").is_file()
+    assert not (output / "stages" / "base-generator").exists()
 
 
-def test_the_card_says_what_was_measured_on_what_and_how_it_was_made(place: Path, whole: Fitted) -> None:
+def test_the_card_says_what_was_measured_on_what_and_what_was_done(place: Path, whole: Fitted) -> None:
     card = (place / "whole" / "README.md").read_text()
     assert 'grls.load("whole")' in card
-    assert "# the path of the folder of this file" in card
     assert "Measured on 4 dev, 3 test queries, in percent." in card
     assert f"| {100 * whole.metrics['bm25']['test R@2']:.1f} |" in card
     assert "## What was skipped\n\n- " in card
-    assert "- dense-hops: one hop is best, which is dense" in card
+    assert "one hop is best, which is dense" in card
     assert "Queries: 9 train, 4 dev, 3 test." in card
     assert "| hybrid |" in card
-    assert "fine-tune" in card
     assert "## Licence" in card
     assert f"Kept: {whole.kept}," in card
-    kept = FittedSystem(whole.kept, tuple(whole.kept.split(" + ")))
     content = json.loads((place / "whole" / "fit.json").read_text())
-    named = [content["models"][model] for model in kept.models]
-    assert content["base_models"] == named
-    assert ("Begun from" in card) == bool(named)
-    assert ("none is better than its members" in card) == (not content["weights"])
+    assert ("Begun from" in card) == bool(content["base_models"])
     assert figures_beside(place / "whole").keys() == whole.metrics.keys()
+    (trained,) = [what for what, _ in content["account"]["done"] if what.startswith("fine-tune bert")]
+    assert trained.endswith(", 3 steps")  # as many as were done
+    assert trained in card
 
 
-def test_the_table_and_the_card_say_what_a_query_costs(place: Path, whole: Fitted) -> None:
+def test_the_table_says_what_a_query_costs(place: Path, whole: Fitted) -> None:
     assert whole.query_seconds.keys() == whole.metrics.keys()
-    content = json.loads((place / "whole" / "runs" / "test" / "hybrid.info.json").read_text())
-    assert whole.query_seconds["hybrid"] == pytest.approx(content["seconds"] / 3, abs=1e-6)
     for name in whole.metrics:
         parts = [whole.query_seconds[part] for part in name.split(" + ")]
         assert whole.query_seconds[name] == pytest.approx(sum(parts), abs=1e-5)
     head, *rows = whole.text().splitlines()[1:-1]
     assert head.endswith("  ms a query")
     assert [row.split()[-1] for row in rows] == [milliseconds(took) for took in whole.query_seconds.values()]
-    named = ", ".join(f"{name} {milliseconds(took)}" for name, took in whole.query_seconds.items())
-    assert f"Milliseconds a query, in batches and without loading, where it was made: {named}." in (
-        (place / "whole" / "README.md").read_text()
-    )
-
-
-def test_a_run_of_before_says_nothing_of_costs(whole: Fitted, tmp_path: Path) -> None:
-    content = json.loads((whole.output / "fit.json").read_text())
-    del content["query_seconds"]
-    (tmp_path / "fit.json").write_text(json.dumps(content))
-    assert "ms a query" not in Fitted.read(tmp_path).text()
 
 
 def test_milliseconds() -> None:
-    assert [milliseconds(t) for t in (None, 0.00004, 0.00987, 0.01, 1.5842)] == [
-        "-",
-        "0.0",
-        "9.9",
-        "10",
-        "1,584",
-    ]
+    shown = [milliseconds(t) for t in (None, 0.00004, 0.00987, 0.01, 1.5842)]
+    assert shown == ["-", "0.0", "9.9", "10", "1,584"]
 
 
-def test_the_kept_system_is_not_worse_on_dev_than_what_it_is_made_of(whole: Fitted) -> None:
-    best = max(measures["dev R@2"] for measures in whole.metrics.values())
-    members = whole.kept.split(" + ")
-    assert all(
-        whole.metrics[name]["dev R@2"] <= whole.metrics[whole.kept]["dev R@2"] <= best for name in members
-    )
-
-
-def test_the_folder_of_a_fusion_ranks_as_its_run_does(
-    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path
+def test_the_page_shows_every_candidate_why_one_was_kept_and_what_was_skipped(
+    place: Path, whole: Fitted
 ) -> None:
-    output = Path(shutil.copytree(place / "whole", tmp_path / "moved"))
-    work = FitWork(output, options, "dev", FitProgress(output / "stages", False))
-    gold, corpus = read_gold(work, "dev"), Corpus.read(work.data)
-    for parts, weights in (
-        (("bm25", "hybrid"), (0.4, 0.6)),
-        (("bm25", "dense", "hybrid"), (0.5, 0.3, 0.2)),
-    ):
-        system, fusion = FittedSystem(" + ".join(parts), parts), Fusion("sum", "min-max", weights)
-        save_fusion(work, system, fusion, [gold], corpus)
-        make_fusion_folder(work, system, fusion)
-        opened = load_retriever(work.member(system.folder), Opening("cpu"))
-        run = system_run(work, "dev", system)
-        for query, hits in zip(gold.queries, opened.retrieve(gold.queries, 5), strict=True):
-            assert [hit.id for hit in hits] == [hit.id for hit in run.rankings[query.id]][:5]
+    page = (place / "whole" / "report.md").read_text()
+    assert f"{len(whole.metrics)} candidates over" in page
+    assert f"{len(whole.metrics)} runs on" in page
+    assert f"{whole.kept}, {whole.why}." in page
+    assert "What was skipped" in page
+    assert "Quality and cost" in page
+
+
+def test_the_folder_of_a_fusion_ranks_as_its_run_does(place: Path, whole: Fitted) -> None:
+    output = place / "whole"
+    fused = [name for name in whole.metrics if " + " in name]
+    assert fused
+    for name in fused:
+        folder = "fusion-" + name.replace(" + ", "-")
+        opened = load_retriever(output / "members" / folder, Opening("cpu"))
+        for line in (output / "runs" / "test" / f"{folder}.jsonl").open():
+            record = json.loads(line)
+            (hits,) = opened.retrieve([record["text"]], 20)
+            assert [hit.id for hit in hits] == [hit["id"] for hit in record["hits"]]
 
 
 def test_nothing_that_is_shown_or_saved_names_a_path_of_the_machine(
@@ -206,129 +156,106 @@ def test_an_output_and_its_copy_open_wherever_they_are_moved(
     assert grls.load(tmp_path / "elsewhere", device="cpu").search("is the otter calm ?", 3) == expected
 
 
-def test_the_page_shows_every_system_of_the_table(place: Path, whole: Fitted) -> None:
-    """The fusions, too, whether one is kept or not."""
-    page = (place / "whole" / "report.md").read_text()
-    assert f"{len(whole.metrics)} systems over" in page
-    assert f"{len(whole.metrics)} runs on" in page
-
-
-def test_the_page_says_what_was_kept_and_why_the_times_and_what_was_skipped(
-    place: Path, whole: Fitted
-) -> None:
-    page = (place / "whole" / "report.html").read_text()
-    assert f"{whole.kept}, {whole.why}." in page
-    assert "What was skipped" in page
-    assert "one hop is best, which is dense" in page
-    assert "rank 4 dev and 3 test queries with every system" in page
-
-
 def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
     command = ["retrieve", str(place / "whole"), f"--data={place / 'data'}", "--device=cpu"]
     assert main([*command, f"--output={tmp_path / 'test'}"]) == 0
     assert (tmp_path / "test.trec").is_file()
 
 
-def test_a_run_that_is_done_is_read_and_other_options_are_refused(
-    place: Path, whole: Fitted, options: FitOptions
+def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_asked_to(
+    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = (place / "whole" / "fit.json").read_bytes()
-    assert fit_dataset(str(place / "data"), place / "whole", options, shown=False) == whole
-    assert (place / "whole" / "fit.json").read_bytes() == before
-    with pytest.raises(MismatchError, match=r"holds a run of other k \(2, now 3\): call again with the same"):
-        fit_dataset(str(place / "data"), place / "whole", fit_options(**vars(options) | {"k": 3}))
+    output = Path(shutil.copytree(place / "whole", tmp_path / "out"))
+
+    def again(**more: Any) -> Fitted:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("build", "tune_folder"):
+                patch.setattr(stages, name, None)  # it would fail
+            return fit_dataset(str(place / "data"), output, fit_options(**vars(options) | more), shown=False)
+
+    assert again().metrics == whole.metrics
+    assert again(budget="+10m").metrics == whole.metrics
+    kept = again(keep="dense")
+    assert kept.kept == "dense"
+    found = 100 * whole.metrics["dense"]["dev R@2"]
+    assert kept.why == f"as was asked: R@2 {found:.1f} on 4 dev queries"
+    assert followed(output).name == "dense"
+    assert "Kept: dense" in (output / "README.md").read_text()
+    with pytest.raises(ConfigError, match="there is no candidate 'colbert'; there are bm25, base"):
+        again(keep="colbert")
+    assert "nDCG@10" in again(measure="nDCG@10").why
+    data = write_fit_data(tmp_path / "other", "train", "dev")
+    with pytest.raises(MismatchError, match="holds a run over other data"):
+        fit_dataset(str(data), output, options, shown=False)
 
 
 class Killed(BaseException):
     """What ends a process at once."""
 
 
-def killed_at(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """End the process before these steps are recorded, each once."""
+def killed_at(stage_names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """End the process before these stages are recorded, each once."""
     add = FitJournal.add
 
-    def recorded(self: FitJournal, step: str, *more: Any) -> None:
-        if step in steps:
-            steps.remove(step)
+    def recorded(self: FitJournal, stage: str, *more: Any) -> None:
+        if stage in stage_names:
+            stage_names.remove(stage)
             raise Killed
-        add(self, step, *more)
+        add(self, stage, *more)
 
     monkeypatch.setattr(FitJournal, "add", recorded)
 
 
-def killed_in_training(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """End the process at the third step of the generator, after its first checkpoint."""
-    meters: list[int] = []
-    trained = trainings._trained
-
-    def cut_off(work: Any, output: Path, train: Callable[..., Any]) -> Any:
-        def metered(resume: bool, meter: Callable[[Any], None]) -> Any:
-            def counted(step: Any) -> None:
-                if output.name == "generator" and step.step == 3 and len(meters) < times:
-                    meters.append(step.step)
-                    raise Killed
-                meter(step)
-
-            return train(resume, counted)
-
-        return trained(work, output, metered)
-
-    monkeypatch.setattr(trainings, "_trained", cut_off)
-
-
-def test_a_killed_run_goes_on_to_the_same_result(
+def test_a_run_that_is_killed_after_any_stage_opens_as_the_best_so_far_and_goes_on_to_the_same_result(
     place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = [
-        "data",
-        "tune bm25-hops",
-        "biencoder dense",
-        "dense dense",
-        "tune dense-hops",
-        "tune hybrid",
-        "compare dense",
-        "end",
-    ]
-    killed_at(steps, monkeypatch)
-    killed_in_training(monkeypatch, 1)
-    for _ in range(len(steps) + 1):
+    names = ["bm25", "base", "bm25-hops", "base-hops", "fusion 1", "dense", "dense-hops", "fusion 2"]
+    names += ["generator", "hybrid", "fusion 3"]
+    output = tmp_path / "out"
+    killed_at(names, monkeypatch)
+    for _ in range(len(names)):
+        opens = (output / "grls.json").is_file()
         with pytest.raises(Killed):
-            fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
-    ended = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
-    assert without_times(tmp_path / "out") == without_times(place / "whole")
+            fit_dataset(str(place / "data"), output, options, shown=False)
+        if opens:  # from the first candidate on
+            assert grls.load(output, device="cpu").search("is the otter calm ?", 2)
+    assert (output / "grls.json").is_file()
+    ended = fit_dataset(str(place / "data"), output, options, shown=False)
+    assert without_times(output) == without_times(place / "whole")
     assert (ended.metrics, ended.kept) == (whole.metrics, whole.kept)
-    kept = sorted(f.name for f in (tmp_path / "out" / "members").iterdir())
-    assert kept == sorted(f.name for f in (place / "whole" / "members").iterdir())
+    members = sorted(file.name for file in (output / "members").iterdir())
+    assert members == sorted(file.name for file in (place / "whole" / "members").iterdir())
 
 
-@pytest.mark.parametrize("kept", ["bm25", "dense", "hybrid"])
-def test_a_card_names_the_models_of_what_is_kept(
-    place: Path,
-    whole: Fitted,
-    options: FitOptions,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    kept: str,
+def test_a_training_that_is_killed_goes_on_from_its_checkpoint(
+    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(place / "whole", tmp_path / "out")
-    (tmp_path / "out" / "fit.json").unlink()
-    monkeypatch.setattr(ending, "choose_system", lambda _: KeptSystem(kept, kept, "the test wants it"))
-    fitted = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
-    card = (tmp_path / "out" / "README.md").read_text()
-    named = {"bm25": [], "dense": [options.biencoder], "hybrid": [options.biencoder, options.generator]}[kept]
-    assert fitted.kept == kept
-    assert json.loads((tmp_path / "out" / "fit.json").read_text())["base_models"] == named
-    assert [f"`{Path(model).name}`" in card for model in (options.biencoder, options.generator)] == [
-        model in named for model in (options.biencoder, options.generator)
-    ]
-    assert str(place) not in card
+    begun: list[bool] = []
+    train = stages.FitStages._train_writer
+
+    def metered(self: Any, steps: int, resume: bool, seconds: Any, meter: Callable[[Any], None]) -> Any:
+        begun.append(resume)
+
+        def counted(step: Any) -> None:
+            if step.step == 3 and len(begun) == 1:
+                raise Killed
+            meter(step)
+
+        return train(self, steps, resume, seconds, counted)
+
+    monkeypatch.setattr(stages.FitStages, "_train_writer", metered)
+    with pytest.raises(Killed):
+        fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
+    fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
+    assert begun == [False, True]
+    assert without_times(tmp_path / "out") == without_times(place / "whole")
 
 
 def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
     alone = fit_options(**WORDS_ALONE)
     first = fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False)
-    (tmp_path / "out" / "fit.json").unlink()
-    (tmp_path / "out" / "runs" / "dev" / "bm25.jsonl").unlink()
+    (tmp_path / "out" / "runs" / "dev-1" / "bm25.jsonl").unlink()
+    shutil.rmtree(tmp_path / "out" / "members" / "bm25")
     assert fit_dataset(str(place / "data"), tmp_path / "out", alone, shown=False).metrics == first.metrics
 
 
@@ -338,66 +265,135 @@ def test_without_models_there_is_bm25(
     fitted = fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
     assert (fitted.kept, [*fitted.metrics]) == ("bm25", ["bm25"])
     assert load_retriever(tmp_path / "out").kind == "bm25"
-    assert "recall 87.5 on 4 dev queries" in fitted.why
+    assert "R@2 87.5 on 4 dev queries" in fitted.why
     captured = capsys.readouterr()
-    assert "kept: bm25" in captured.out
-    assert "bm25-hops: one hop is best, so it is bm25, and not compared" in captured.out
+    assert "best so far: bm25, dev R@2 87.5 on 4" in captured.out
+    assert "bm25-hops: one hop is best, which is bm25" in captured.out
     assert captured.err == ""
 
 
+def test_where_no_model_is_there_that_is_said_before_any_work(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of 40 minutes ended after 33 seconds with BM25."""
+
+    def none(name: str) -> Any:
+        raise ConfigError(f"{name} is not here.")
+
+    monkeypatch.setattr(models, "find_encoder", none)
+    monkeypatch.setattr(models, "find_writer", none)
+    with pytest.raises(ConfigError, match=r"`make models` installs two.*--biencoder none --generator none"):
+        fit_dataset(str(place / "data"), tmp_path / "out", fit_options(), shown=False)
+    assert not (tmp_path / "out" / "members").exists()
+
+
 def test_a_corpus_alone_is_fitted_with_pseudo_queries(
-    place: Path, options: FitOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: FitOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = write_fit_data(tmp_path / "data", "test")
     encoder = fit_options(**vars(options) | {"generator": "none"})
     fitted = fit_dataset(str(data), tmp_path / "out", encoder)
-    assert {"bm25", "dense"} <= fitted.metrics.keys()
+    assert {"bm25", "base", "dense"} <= fitted.metrics.keys()
     assert "no training queries: 10 pseudo-queries" in capsys.readouterr().out
     content = json.loads((tmp_path / "out" / "fit.json").read_text())["data"]
     assert content["pseudo"] == ["train", "dev"]
     assert content["queries"] == {"train": 8, "dev": 2, "test": 3}
 
 
-def late(monkeypatch: pytest.MonkeyPatch, step: str, by: float) -> None:
-    """Let time pass at once after a step."""
+def late(monkeypatch: pytest.MonkeyPatch, stage: str, by: float) -> None:
+    """Let time pass at once after a stage."""
     now = [0.0]
     monkeypatch.setattr(run, "FitClock", lambda budget, spent: FitClock(budget, spent, lambda: now[0]))
     add = FitJournal.add
 
     def recorded(self: FitJournal, name: str, *more: Any) -> None:
         add(self, name, *more)
-        now[0] += by if name == step else 0.0
+        now[0] += by if name == stage else 0.0
 
     monkeypatch.setattr(FitJournal, "add", recorded)
 
 
-def test_when_time_runs_out_what_is_there_is_compared(
+def test_when_time_runs_out_the_best_so_far_is_kept(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late(monkeypatch, "dense dense", 3600)
-    fitted = fit_dataset(
-        str(place / "data"), tmp_path / "out", fit_options(**vars(options) | {"budget": "1h"}), shown=False
-    )
+    late(monkeypatch, "dense", 3600)
+    hour = fit_options(**vars(options) | {"budget": "1h"})
+    fitted = fit_dataset(str(place / "data"), tmp_path / "out", hour, shown=False)
     assert not (tmp_path / "out" / "members" / "generator").exists()
-    assert "bm25" in fitted.metrics
+    assert "dense" in fitted.metrics
     assert "hybrid" not in fitted.metrics
-    again = json.loads((tmp_path / "out" / "fit.json").read_text())
-    assert again["data"]["compared"] == {"dev": 4, "test": 3}
+    content = json.loads((tmp_path / "out" / "fit.json").read_text())
+    assert content["data"]["compared"] == {"dev": 4, "test": 3}
+    skipped = {one["name"]: one["why"] for one in content["account"]["skipped"]}
+    assert skipped["hybrid"] == "there is no generator"
+    assert skipped["generator"].endswith("and 0 s are left")
 
 
-def test_a_training_that_fails_leaves_the_other_systems(
-    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [ConfigError("the training has diverged"), MemoryError()])
+def test_a_training_that_fails_leaves_the_other_candidates(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: Any) -> Any:
-        raise ConfigError("the training has diverged")
+        raise error
 
-    monkeypatch.setattr(trainings, "train_writer", fail)
+    monkeypatch.setattr(stages.FitStages, "_train_writer", fail)
     fitted = fit_dataset(str(place / "data"), tmp_path / "out", options, shown=False)
     assert "dense" in fitted.metrics
     assert "hybrid" not in fitted.metrics
-    left_out = json.loads((tmp_path / "out" / "fit.json").read_text())["plan"]["left_out"]
-    assert left_out["generator hybrid"] == "it failed: the training has diverged"
-    assert left_out["index hybrid"] == "there is no generator"
+    account = json.loads((tmp_path / "out" / "fit.json").read_text())["account"]
+    skipped = {one["name"]: one["why"] for one in account["skipped"]}
+    assert skipped["generator"].startswith("left out: it failed: ")
+    assert skipped["hybrid"] == "there is no generator"
+
+
+def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """27 of 84 steps were done, and no time was left to use them."""
+    seconds = [0.0]
+    monkeypatch.setattr(stages, "perf_counter", lambda: seconds[0])
+    monkeypatch.setattr(stages, "_LEAST", {"dense": 4, "generator": 4})
+    asked: list[tuple[int, bool]] = []
+
+    class Slow(stages.FitStages):
+        def _train(self, steps: int, resume: bool, left: float | None, meter: Callable[[Any], None]) -> Any:
+            asked.append((steps, resume))
+            for step in range(steps + 1):
+                seconds[0] += 10.0
+                meter(stages.TrainingStep("chains", step, steps, None))
+            return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
+
+    def made(output: Path) -> Slow:
+        plan, _ = run._stages(place / "whole", options, source, run.divide(source, 0), progress)
+        fields = (plan.candidates, plan.facts, plan.machine, plan.models, plan.progress)
+        slow = Slow(*fields)
+        slow.candidates.output = output
+        return slow
+
+    source = run.read_source(str(place / "data"), options)
+    progress = run.FitProgress(tmp_path / "logs", False)
+    slow = made(tmp_path / "one")
+    slow._trained("generator", "generator", 40, slow._train, 250.0)
+    assert [steps for steps, _ in asked] == [40, 16]
+    assert slow.notes["generator"] == "16 of 40 steps"
+    assert slow.pace.of("step generator") == pytest.approx(10.0)
+    asked.clear()
+    slow = made(tmp_path / "two")
+    with pytest.raises(stages.TooSlow, match=r"a step takes 10\.0 s: 2 of 40 steps would fit"):
+        slow._trained("generator", "generator", 40, slow._train, 95.0)
+    assert [steps for steps, _ in asked] == [40]
+
+
+def test_a_plan_says_what_there_would_be_and_writes_nothing(
+    place: Path, options: FitOptions, tmp_path: Path
+) -> None:
+    text = plan_dataset(
+        str(place / "data"), tmp_path / "out", fit_options(**vars(options) | {"budget": "9m"})
+    )
+    assert "queries: 9 train, 4 dev, 3 test" in text
+    assert "Stages, in this order, while there is time (9m):\n  bm25: BM25\n  base: embed 10 passages" in text
+    assert "generator: fine-tune llama to write spans" in text
+    assert list(tmp_path.iterdir()) == []
 
 
 def broken(data: Path) -> None:
@@ -405,12 +401,11 @@ def broken(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "more", "error", "told"),
+    ("change", "more", "error", "said"),
     [
         (broken, {}, DataError, "2 faults in queries and qrels"),
         (None, {"biencoder": "no/such-model"}, ConfigError, "there is no model 'no/such-model'"),
         (None, {"generator": "/no/folder"}, ConfigError, "/no/folder"),
-        (None, {"budget": "1s"}, ConfigError, "too short for anything.*Give --budget"),
         (None, {"dev_split": "other"}, DataError, r"other\.tsv: no such file"),
     ],
 )
@@ -420,12 +415,22 @@ def test_what_cannot_work_is_an_error_before_any_training(
     change: Callable[[Path], None] | None,
     more: dict[str, Any],
     error: type[GrlsError],
-    told: str,
+    said: str,
 ) -> None:
     data = write_fit_data(tmp_path / "data")
     if change is not None:
         change(data)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=said):
         fit_dataset(str(data), tmp_path / "out", fit_options(**vars(options) | more), shown=False)
     assert not (tmp_path / "out" / "members").exists()
     assert not (tmp_path / "out" / "grls.json").exists()
+
+
+def test_a_budget_that_is_too_short_for_training_gives_the_best_without_it(
+    place: Path, options: FitOptions, tmp_path: Path
+) -> None:
+    fitted = fit_dataset(
+        str(place / "data"), tmp_path / "out", fit_options(**vars(options) | {"budget": "1s"}), shown=False
+    )
+    assert "bm25" in fitted.metrics
+    assert "dense" not in fitted.metrics

@@ -14,8 +14,7 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.pseudo import METADATA, sentence_queries
-from grls.fitting.splits import DividedData, divide, read_source, write_divided
+from grls.fitting.splits import _CUT, DividedData, divide, read_source, sentence_queries, write_divided
 
 
 def divided(data: Path, seed: int = 0, **options: Any) -> DividedData:
@@ -45,7 +44,7 @@ def test_without_training_queries_there_are_pseudo_queries_and_that_is_said(tmp_
     assert made.pseudo == ("train",)
     assert "10 pseudo-queries, parts of sentences" in made.notes[0]
     real = set(made.qrels["dev"]) | set(made.qrels["test"])
-    assert {query.id for query in made.queries if query.metadata != METADATA} == real
+    assert {query.id for query in made.queries if query.metadata != _CUT} == real
 
 
 def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -169,3 +170,15 @@ def test_a_killed_run_goes_on_with_what_it_has_measured(
 def test_a_tuned_folder_is_tuned_again_as_the_first_time(folder: Path) -> None:
     first, second = (tune_folder(folder, DEV, GRID, Opening(), "x")[0] for _ in range(2))
     assert first == second
+
+
+def test_what_tuning_has_found_is_not_searched_again(folder: Path) -> None:
+    """The first hop is the only search beyond: for a ranking that is longer than what hops find."""
+    found: dict[Any, Any] = {}
+    tune_folder(folder, DEV, GRID, Opening(), "x", found=found)
+    spec = json.loads((folder / "grls.json").read_text())["hops"]
+    hops = HopOptions(**spec | {"onward": tuple(spec["onward"])})  # type: ignore[arg-type]
+    kept = dict(found)
+    ranked = RankedHops(Mixed(), hops, found).retrieve(QUERIES, 5)
+    assert found == kept
+    assert ranked == RankedHops(Mixed(), hops).retrieve(QUERIES, 5)

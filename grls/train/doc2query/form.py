@@ -16,6 +16,7 @@ from grls.data.spelling import encoded_texts
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import read_json
+from grls.models.load.base_models import find_writer
 
 FORM = "query-generator.json"
 """The file beside a trained query generator with the form of its input and output."""
@@ -31,11 +32,14 @@ class QueryForm(NamedTuple):
             them.
         passage_tokens: Longest passage in tokens; longer passages are cut.
         query_tokens: Longest query in tokens, without the end token.
+        plain: Whether the passage alone is read, as other encoder-decoders do that write queries (doc2query,
+            Nogueira et al. 2019, arXiv 1904.08375).
     """
 
     passages: PassagesRead = "one"
     passage_tokens: int = 128
     query_tokens: int = 64
+    plain: bool = False
 
     @classmethod
     def read(cls, model: str | Path) -> QueryForm:
@@ -57,6 +61,24 @@ class QueryForm(NamedTuple):
             raise DataError(
                 f"expected the form of a query generator ({error}); train it again.", file
             ) from None
+
+    @classmethod
+    def of(cls, model: str) -> QueryForm:
+        """The form of a query generator that was trained here, or of another encoder-decoder.
+
+        Raises:
+            ConfigError: There is no such model, or it is a language model that was not trained to write
+                queries.
+            DataError: The file is damaged.
+        """
+        if (Path(model).expanduser() / FORM).is_file():
+            return cls.read(Path(model).expanduser())
+        if find_writer(model).causal:
+            raise ConfigError(
+                f"{model} is a language model that was not trained to write queries ({FORM} is missing): "
+                "train one with `grls train doc2query`, or give an encoder-decoder of doc2query."
+            )
+        return cls(passage_tokens=384, plain=True)
 
     def _checked(self) -> QueryForm:
         """This form; ValueError where a field cannot be."""
@@ -94,11 +116,16 @@ class QueryPrompt:
 
     def passages(self, passages: Sequence[Passage]) -> list[list[int]]:
         """Token ids of each passage, cut to the length limit."""
-        texts = [f"{p.title}: {p.text}" if p.title else p.text for p in passages]
-        return [row[: self.form.passage_tokens] for row in self._ids([f"passage: {text}" for text in texts])]
+        if self.form.plain:
+            texts = [f"{p.title} {p.text}".strip() for p in passages]
+        else:
+            texts = [f"passage: {p.title}: {p.text}" if p.title else f"passage: {p.text}" for p in passages]
+        return [row[: self.form.passage_tokens] for row in self._ids(texts)]
 
     def source(self, rows: Sequence[Sequence[int]]) -> list[int]:
         """The model input for rows of :meth:`passages`."""
+        if self.form.plain:
+            return [*self._before, *(token for row in rows for token in row), *self._after]
         body = [token for row in rows for token in (*row, *self._line)]
         return [*self._before, *body, *self._ask, *self._after]
 

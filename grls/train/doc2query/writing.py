@@ -83,7 +83,7 @@ class QueryWork:
             DataError: The corpus or the links cannot be read.
         """
         corpus = Corpus.read(self.data)
-        form = QueryForm.read(self.model)
+        form = QueryForm.of(self.model)
         drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
         near = None if self.links is None else Neighbours.read(self.links, corpus)
         asked = tasks(_chosen(len(corpus), self.limit, self.draw.seed), near, drawing)

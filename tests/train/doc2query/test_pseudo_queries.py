@@ -357,4 +357,4 @@ def test_a_run_that_keeps_nothing_says_so(
     assert not (tmp_path / "out.jsonl").exists()
     plain = tmp_path / "plain"
     plain.mkdir()
-    assert "is no query generator" in fails(capsys, *options(data, plain, tmp_path / "out.jsonl"))
+    assert "cannot load a generator" in fails(capsys, *options(data, plain, tmp_path / "out.jsonl"))

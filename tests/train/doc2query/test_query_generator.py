@@ -121,6 +121,9 @@ def test_what_is_read_and_written(tokenizer: Any) -> None:
             [*ids(tokenizer, "is it calm ?"), tokenizer.eos_token_id]
         ]
     assert prompt.passages([]) == []
+    plain = QueryPrompt(tokenizer, False, QueryForm(plain=True))  # as doc2query's own models read
+    alone = [*ids(tokenizer, "otter the otter is calm ."), tokenizer.eos_token_id]
+    assert plain.source(plain.passages(some[:1])) == alone
     with pytest.raises(ConfigError, match="length limits of at least 1 token, got 0 of passages and 64"):
         QueryPrompt(tokenizer, True, QueryForm(passage_tokens=0))
 
@@ -174,6 +177,8 @@ def test_the_form_stands_beside_the_model(data: Path, causal: Path, tmp_path: Pa
     assert PretrainedLM(str(tmp_path / "run" / "model")).stages() == ("writequeries",)
     with pytest.raises(ConfigError, match="is no query generator"):
         QueryForm.read(causal)
+    with pytest.raises(ConfigError, match="not trained to write queries"):
+        QueryForm.of(str(causal))
 
 
 def test_queries_that_are_too_long_are_left_out(

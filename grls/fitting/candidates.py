@@ -1,0 +1,340 @@
+"""The candidates of a run: their folders, what they rank for dev and test, and the best of them so far.
+
+::
+
+    OUTPUT/
+        grls.json       a link to the candidate that is kept; there from the first candidate on
+        fit.json        the choice, the table of all candidates, seconds, versions
+        fit.jsonl       the journal
+        README.md       the model card
+        report.html     the page that compares
+        data/           the data set with its splits
+        members/        a folder for each candidate
+        runs/SPLIT/     what each candidate ranks; dev in portions, ``dev-1``, ``dev-2``, …
+        stages/         trainings, with their checkpoints, and logs
+
+Dev queries come in portions, in an order that is drawn once. A slow candidate ranks only the first of them,
+and candidates are compared on those that all have ranked.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, combinations, islice, pairwise
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+from typing import Any
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import QRELS_HEADER, Qrels, gold_passages, read_split
+from grls.data.filter_options import NO_FILTER
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError
+from grls.evaluation.measures import query_values
+from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.fitting.choose import Candidate, Choice, choose
+from grls.fitting.options import FitOptions
+from grls.fitting.search import Pace
+from grls.io.files import atomic_file
+from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
+from grls.retrieve.fusion.runs import RunFusion
+from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.registry import BM25, Opening, create, load_retriever
+from grls.retrieve.run import RetrieverRun
+from grls.retrieve.spec import recorded, relative, write_link
+from grls.runs.asked import QuerySet, save_for
+from grls.runs.run import Run
+
+PORTIONS = (30, 60, 120, 200)
+"""Dev queries after each portion; a candidate has ranked the first portion at least."""
+
+ORDER = "nDCG@10"
+_TIMED = 8
+"""Queries that tell the cost of hops whose other queries were ranked in tuning."""
+_RANKED_BEFORE = 1e-5
+"""A query that took fewer seconds was read from a run."""
+_FUSION = Fusion("sum", "min-max")
+
+
+@dataclass(frozen=True)
+class JudgedQueries:
+    """The judged queries of a split."""
+
+    split: str
+    queries: list[Query]
+    qrels: Qrels
+
+    def values(self, measure: str, rankings: Sequence[Sequence[str]]) -> list[float]:
+        """A measure of each query: ``R@k`` with repeats, or one of ir_measures by its name."""
+        if measure.startswith("R@"):
+            gold = [gold_passages(query, self.qrels) for query in self.queries]
+            cut = int(measure[2:])
+            return [recall_at(ids, names, cut) for ids, names in zip(rankings, gold, strict=True)]
+        ids = {query.id: list(row) for query, row in zip(self.queries, rankings, strict=True)}
+        judged = {query.id: self.qrels[query.id] for query in self.queries}
+        return query_values([measure], ids, judged)[measure]
+
+
+def values_of(golds: Sequence[JudgedQueries], measure: str, rankings: Sequence[Sequence[str]]) -> list[float]:
+    """A measure of each query of several splits, one after another."""
+    rest = iter(rankings)
+    return [value for gold in golds for value in gold.values(measure, list(islice(rest, len(gold.queries))))]
+
+
+@dataclass
+class System:
+    """A candidate on disk.
+
+    Attributes:
+        name: Its name.
+        folder: The name of its folder below ``members``.
+        parts: The systems whose rankings are fused; one: the system itself.
+        models: Base models that it searches with.
+        portions: Portions of dev that it has ranked.
+        cost: Seconds of a query, in batches and without loading.
+        weights: The weights of a fusion.
+        more: What it contains, beside the parts: names of systems that it may not be worse than.
+    """
+
+    name: str
+    folder: str
+    parts: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    portions: int = 0
+    cost: float = 0.0
+    weights: tuple[float, ...] = ()
+    more: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The system as JSON values."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
+
+    @classmethod
+    def of_record(cls, record: dict[str, Any]) -> System:
+        """The system of :meth:`record`."""
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
+        return cls(**values)
+
+
+@dataclass
+class FitCandidates:
+    """All candidates of a run, the splits that choose and tune, and the pace, which gets their costs."""
+
+    output: Path
+    options: FitOptions
+    dev: str
+    tune: str
+    precision: str
+    pace: Pace
+    systems: dict[str, System] = field(default_factory=dict)
+    tested: tuple[JudgedQueries, set[str]] | None = None
+    """The test queries that were ranked, and the systems that ranked them."""
+
+    @property
+    def data(self) -> str:
+        """The folder of the data set."""
+        return str(self.output / "data")
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The passages."""
+        return Corpus.read(self.data)
+
+    def member(self, folder: str) -> Path:
+        """The folder of a system, or of a part of one."""
+        return self.output / "members" / folder
+
+    def run_file(self, split: str, folder: str) -> Path:
+        """The path of a run, without ending."""
+        return self.output / "runs" / split / folder
+
+    def gold(self, split: str) -> JudgedQueries:
+        """The judged queries of a split."""
+        return JudgedQueries(split, *read_split(self.data, split, self.corpus))
+
+    def drawn(self, split: str, first: int, last: int | None, name: str) -> str:
+        """Write a split with a part of the queries of another, in an order that is drawn once; its name."""
+        qrels = self.gold(split).qrels
+        order = sorted(qrels)
+        random.Random(self.options.seed).shuffle(order)
+        chosen = set(order[first:last])
+        file = Path(self.data) / "qrels" / f"{name}.tsv"
+        if not file.is_file():
+            with atomic_file(file) as stream:
+                stream.write("\t".join(QRELS_HEADER) + "\n")
+                for query in (query for query in qrels if query in chosen):
+                    stream.writelines(f"{query}\t{id}\t{grade}\n" for id, grade in qrels[query].items())
+        return name
+
+    @cached_property
+    def portions(self) -> list[JudgedQueries]:
+        """The portions of dev."""
+        count = len(self.gold(self.dev).queries)
+        ends = [min(end, count) for end in PORTIONS]
+        cuts = sorted({0, *ends})
+        if len(cuts) > 2 and cuts[-1] - cuts[-2] < PORTIONS[0] // 2:  # no portion of a few queries
+            del cuts[-2]
+        return [
+            self.gold(self.drawn(self.dev, first, last, f"{self.dev}-{n}"))
+            for n, (first, last) in enumerate(pairwise(cuts), 1)
+        ]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Dev queries after each portion."""
+        return list(accumulate(len(gold.queries) for gold in self.portions))
+
+    def rankings(self, name: str, golds: Sequence[JudgedQueries]) -> list[list[Hit]]:
+        """What a system ranks for the queries of some splits, one after another."""
+        folder = self.systems[name].folder
+        runs = [(gold, Run.load(f"{self.run_file(gold.split, folder)}.jsonl")) for gold in golds]
+        return [run.rankings.get(query.id, []) for gold, run in runs for query in gold.queries]
+
+    def rank(self, system: System, more: int = 1, found: dict[Any, Any] | None = None) -> None:
+        """Let a system rank so many portions of dev more; it is a candidate after the first one.
+
+        A query of the whole run is ranked once: what was ranked by a call that was killed is read.
+
+        Args:
+            system: The system.
+            more: Number of portions.
+            found: What its hops have found in tuning.
+        """
+        golds = self.portions[system.portions : system.portions + more]
+        if not golds:
+            return
+        opened = load_retriever(self.member(system.folder), Opening(self.options.device, self.precision))
+        remembers = False
+        if found is not None and isinstance(opened, RankedHops):
+            remembers = True
+            timed = golds[0].queries[:_TIMED]
+            begun = perf_counter()
+            opened.retrieve(timed, self.options.depth)
+            self._costs(system, perf_counter() - begun, len(timed))
+            opened.memory = found
+        for gold in golds:
+            begun = perf_counter()
+            self.save_run(opened, gold, system)
+            if not remembers:
+                self._costs(system, perf_counter() - begun, len(gold.queries))
+            system.portions += 1
+            self.systems[system.name] = system
+
+    def _costs(self, system: System, seconds: float, queries: int) -> None:
+        """Take the time of queries as the cost of one, unless they were ranked before."""
+        if seconds / queries > _RANKED_BEFORE:
+            system.cost = seconds / queries
+            self.pace.add(f"rank {system.name}", seconds, queries)
+
+    def save_run(self, opened: Any, gold: JudgedQueries, system: System) -> None:
+        """Rank the queries of a split, and save the run; a killed run goes on."""
+        depth, none = self.options.depth, [None] * len(gold.queries)
+        run = RetrieverRun(
+            opened, gold.queries, self.data, gold.split, depth, False, none, NO_FILTER, self.precision
+        )
+        run.save(str(self.run_file(gold.split, system.folder)), system.name)
+
+    def candidate(self, system: System) -> Candidate:
+        """A system as the choice sees it."""
+        golds = self.portions[: system.portions]
+        ids = [[hit.id for hit in hits] for hits in self.rankings(system.name, golds)]
+        values, orders = (values_of(golds, measure, ids) for measure in (self.options.decides, ORDER))
+        return Candidate(system.name, values, orders, system.cost, (*system.parts, *system.more))
+
+    def choose(self) -> Choice:
+        """The best so far; the output opens as it from now on."""
+        choice = choose(
+            [self.candidate(one) for one in self.systems.values()], self.options.decides, self.options.prefer
+        )
+        write_link(self.output, self.member(self.systems[choice.kept.name].folder))
+        return choice
+
+    def keep(self, name: str, best: Choice) -> Choice:
+        """Keep a candidate that the user names.
+
+        Raises:
+            ConfigError: There is no such candidate.
+        """
+        if name not in self.systems:
+            raise ConfigError(f"keep: there is no candidate {name!r}; there are {', '.join(self.systems)}.")
+        write_link(self.output, self.member(self.systems[name].folder))
+        kept = self.candidate(self.systems[name]).first(len(best.kept.values))
+        why = f"as was asked: {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)} dev queries"
+        return Choice(kept, best.best, why)
+
+    def reported(self) -> tuple[JudgedQueries, list[str]]:
+        """The queries of the report and the systems that have ranked them: of test, or else of dev."""
+        if self.tested is not None:
+            gold, ranked = self.tested
+            return gold, [name for name in self.systems if name in ranked]
+        count = min(one.portions for one in self.systems.values())
+        size = self.sizes[count - 1]
+        gold = self.gold(self.drawn(self.dev, 0, size, f"{self.dev}-first-{size}"))
+        for name, system in self.systems.items():
+            runs = [
+                Run.load(f"{self.run_file(one.split, system.folder)}.jsonl") for one in self.portions[:count]
+            ]
+            rankings = {query: hits for run in runs for query, hits in run.rankings.items()}
+            info = runs[0].info
+            assert info is not None
+            whole = Run.of(rankings, info=replace(info, name=name, seconds=system.cost * size))
+            asked = QuerySet(self.data, gold.split, self.corpus, gold.queries)
+            save_for(whole, str(self.run_file(gold.split, system.folder)), asked)
+        return gold, list(self.systems)
+
+    def fuse(self, names: Sequence[str]) -> list[System]:
+        """Fuse systems by weights that are best on what all of them have ranked; the fusions that are kept.
+
+        Rankings are those that the members have saved, so nothing is retrieved again. A fusion that a member
+        is better off without is none.
+
+        Args:
+            names: The systems: every two of them, and all.
+        """
+        fused = []
+        for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):
+            count = min(self.systems[name].portions for name in parts)
+            golds = self.portions[:count]
+            members = [dict(enumerate(self.rankings(name, golds))) for name in parts]
+
+            def quality(fusion: Fusion, members: Any = members, golds: Any = golds) -> tuple[float, float]:
+                ranked = fuse_rankings(members, fusion, self.options.depth)
+                ids = [[hit.id for hit in hits] for hits in ranked.values()]
+                return fmean(values_of(golds, self.options.decides, ids)), fmean(values_of(golds, ORDER, ids))
+
+            fusion, _ = tune_weights(len(parts), _FUSION, quality)
+            if not all(fusion.weights or ()):
+                continue
+            system = System(
+                " + ".join(parts), f"fusion-{'-'.join(parts)}", tuple(parts),
+                tuple(dict.fromkeys(model for part in parts for model in self.systems[part].models)), count,
+                sum(self.systems[name].cost for name in parts), tuple(fusion.weights or ()),
+            )  # fmt: skip
+            folder = self.member(system.folder)
+            content = {"members": [self.named(self.systems[part].folder, folder) for part in parts],
+                       **recorded(fusion), "depth": self.options.depth}  # fmt: skip
+            create(folder, "fusion", content, Opening(self.options.device))
+            self.rank_fusion(system, golds)
+            self.systems[system.name] = system
+            fused.append(system)
+        return fused
+
+    def rank_fusion(self, system: System, golds: Sequence[JudgedQueries]) -> None:
+        """Fuse what the members rank for some splits, and save the runs."""
+        fusion = Fusion("sum", "min-max", system.weights)
+        for gold in golds:
+            files = [f"{self.run_file(gold.split, self.systems[part].folder)}.jsonl" for part in system.parts]
+            runs = [Run.load(file) for file in files]
+            fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(
+                runs, fusion, system.name, {"runs": [Path(file).name for file in files]}
+            )
+            asked = QuerySet(self.data, gold.split, self.corpus, gold.queries)
+            save_for(fused, str(self.run_file(gold.split, system.folder)), asked)
+
+    def named(self, folder: str, of: Path) -> str:
+        """A member as it stands in the folder of another; BM25 is over the corpus of that one."""
+        return folder if folder == BM25 else relative(self.member(folder), of)

@@ -1,0 +1,165 @@
+"""The anytime search of ``grls fit``: which stage next, is there time for it, run it, choose.
+
+A stage makes candidates: retriever folders that have ranked dev queries. Stages stand in the order of what
+they are expected to gain for their time. In a first round a stage that can do more or less takes no more than
+its share of the time that is left, so that those after it come to their turn. One that stands aside, as it
+gains less than they do, waits for the second round where it needs more than its share. A stage begins only if
+its own time and that of what must follow for its result to be of use fit into what is left, by times that
+were measured in this run; it ends early enough for what follows. So the best candidate so far is there at any
+time.
+
+The module knows no retrievers: stages are functions, and time is a clock. A test runs it on simulated
+machines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grls.io.progress import duration
+
+MARGIN = 1.25
+"""Estimates are made longer by this: the machine may get slower."""
+
+
+class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is done already stays
+    """A stage has used its time, or its loops show that it would not be done within it."""
+
+    def __init__(self, why: str = "the time was up before it was done"):
+        super().__init__(why)
+
+
+class Pace:
+    """Seconds of units of work as measured in this run, and the load of the machine at that time.
+
+    Args:
+        cores: Cores that this process may use.
+        load: The mean number of processes that work now.
+    """
+
+    def __init__(self, cores: int = 1, load: Callable[[], float] = lambda: 0.0):
+        self._cores, self._load = cores, load
+        self._known: dict[str, float] = {}
+
+    def _stretch(self) -> float:
+        """How much longer work takes than on a machine without other work."""
+        return max(1.0, self._load() / self._cores)
+
+    def add(self, kind: str, seconds: float, units: float = 1.0) -> None:
+        """Record that so many units took so many seconds; the last measurement counts."""
+        self._known[kind] = seconds / max(units, 1e-9) / self._stretch()
+
+    def of(self, kind: str) -> float | None:
+        """Seconds of a unit under the load of now; None: it was not measured."""
+        return self._known[kind] * self._stretch() if kind in self._known else None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Something that a run may do.
+
+    Args:
+        name: Its name; no other stage has it.
+        what: What it does, in one line, for people.
+        run: Does it within so many seconds (None: no limit); raises :class:`TimeIsUp` where it cannot.
+        needs: Names of the stages whose results it uses.
+        seconds: The least seconds of it and of all that must follow it; 0: nothing is known yet.
+        follows: Seconds of what must follow it, which it leaves.
+        share: The share of so many seconds that are left which it may take in the first round, or what it
+            needs at least if that is more.
+        aside: It waits for the second round where it needs more than its share; always, with a share of 0.
+    """
+
+    name: str
+    what: str
+    run: Callable[[float | None], None]
+    needs: tuple[str, ...] = ()
+    seconds: Callable[[], float] = lambda: 0.0
+    follows: Callable[[], float] = lambda: 0.0
+    share: Callable[[float], float] = lambda _: 1.0
+    aside: bool = False
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A stage that was not done: its name, what it would have done, and why."""
+
+    name: str
+    what: str
+    why: str
+
+
+def search_stages(
+    stages: Sequence[Stage],
+    left: Callable[[], float | None],
+    do: Callable[[Stage, float | None], str | None],
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Skipped]:
+    """Do the stages that there is time for.
+
+    Args:
+        stages: In the order of their expected gain for their time, those that a stage needs before it.
+        left: The seconds that are left for stages; None: no limit.
+        do: Does a stage within so many seconds; returns why it came to nothing, or None. One that raises
+            :class:`TimeIsUp` in the first round has another turn in the second.
+        say: Prints a line for people.
+
+    Returns:
+        What was not done, and why.
+    """
+    done: set[str] = set()
+    skipped: dict[str, Skipped] = {}
+    waiting: set[str] = set()
+    cut: set[str] = set()
+
+    def skip(stage: Stage, why: str) -> None:
+        skipped[stage.name] = Skipped(stage.name, stage.what, why)
+
+    turns = deque([(stage, last) for last in (False, True) for stage in stages])
+    while turns:
+        stage, last = turns.popleft()
+        if stage.name in done or stage.name in skipped:
+            continue
+        lacking = [name for name in stage.needs if name not in done]
+        if lacking:
+            if last or lacking[0] in skipped:
+                skip(stage, f"there is no {lacking[0]}")
+            continue
+        room, allowance = left(), None
+        if room is not None:
+            margin = 1.0 if last else MARGIN  # in the end there is nothing else to do with the time
+            needed, later = margin * stage.seconds(), margin * stage.follows()
+            most = room if last else stage.share(room) * room
+            if not stage.aside:
+                most = min(room, max(most, needed))
+            if needed > most or most <= later:
+                why = f"it needs about {duration(max(needed, later))}, and {duration(room)} are left"
+                if last:
+                    skip(stage, why)
+                    say(f"{stage.name}: skipped: {why}")
+                elif stage.aside and most < needed <= room:
+                    waiting.add(stage.name)
+                    say(f"{stage.name}: waits for what gains more: it needs about {duration(needed)}")
+                continue
+            allowance = most - later
+        if stage.name in waiting:
+            say(f"{stage.name}: its turn has come, with the time that is left")
+        try:
+            failure = do(stage, allowance)
+        except TimeIsUp as end:
+            if not last:  # its time is known now
+                say(f"{stage.name}: {end}; it goes on if that pays")
+                waiting.add(stage.name)
+                if not stage.aside and stage.name not in cut:
+                    turns.appendleft((stage, False))
+                cut.add(stage.name)
+                continue
+            failure = f"left out: {end}"
+        if failure is None:
+            done.add(stage.name)
+        else:
+            skip(stage, failure)
+            say(f"{stage.name}: {failure}")
+    return list(skipped.values())

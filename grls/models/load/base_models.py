@@ -1,0 +1,147 @@
+"""The models that trainings begin with: whether there is one of a name, and what it is like.
+
+A model is a folder, the model of an installed package, or a name on the hub, whether its files are in the
+cache or the hub can be reached (HF_HUB_OFFLINE is respected). Whether there is such a model is known before
+anything is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from grls.errors import ConfigError
+from grls.models.load.sentence_folder import MODULES, file_of, module_folders
+from grls.models.load.sources import (
+    PACKAGED,
+    first_line,
+    hub_answers,
+    is_packaged,
+    language_source,
+    packaged_encoder,
+    refuse_missing_folder,
+)
+
+Place = Literal["package", "folder", "hub"]
+
+PACKAGED_ENCODER = "all-MiniLM-L6-v2"
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A model to begin with.
+
+    Args:
+        name: Its name, for the options of a training.
+        place: Where it is.
+        causal: Whether it is a causal language model, not an encoder-decoder (of a generator).
+        positions: The longest text in tokens (of a bi-encoder); None: no limit is known.
+    """
+
+    name: str
+    place: Place
+    causal: bool = True
+    positions: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name for people, also on another machine: of a folder without its place."""
+        return title_of(self.name)
+
+    @property
+    def loader(self) -> str:
+        """The class that loads it as a generator."""
+        kind = "language.CausalLM" if self.causal else "build.Pretrained"
+        return f"grls.models.load.{kind}"
+
+
+def title_of(name: str) -> str:
+    """The name of a model for people; see :attr:`BaseModel.title`."""
+    place = Path(name).expanduser()
+    return place.absolute().name if place.exists() else name
+
+
+def find_encoder(name: str) -> BaseModel:
+    """The model that a bi-encoder begins with.
+
+    Raises:
+        ConfigError: There is no such model.
+    """
+    if is_packaged(name):
+        packaged_encoder(name)
+        return BaseModel(name, "package")
+    if (folder := Path(name).expanduser()).is_dir():
+        if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
+            raise ConfigError(
+                f"{name} holds no model (no modules.json, no config.json): give the folder of a model of "
+                "sentence-transformers, or one that a training wrote (OUTPUT/model)."
+            )
+        return BaseModel(name, "folder", positions=_positions(str(folder)))
+    _refuse_unreachable(name, "bi-encoder", PACKAGED_ENCODER)
+    return BaseModel(name, "hub", positions=_positions(name))
+
+
+def _positions(source: str) -> int | None:
+    """The positions of an encoder, from its config; None: no limit, or it has no transformer."""
+    from grls.models.load.build import encoder_positions
+    from grls.models.load.opening import open_config, opening
+
+    with opening("a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."):
+        parts = module_folders(source)
+        folder = parts[0].folder if parts else ""
+        if file_of(source, f"{folder}/config.json".removeprefix("/")) is None:
+            return None
+        return encoder_positions(open_config(source, subfolder=folder))
+
+
+def find_writer(name: str) -> BaseModel:
+    """The model that a generator begins with.
+
+    Raises:
+        ConfigError: There is no such model, or it is an encoder, which writes nothing.
+    """
+    from grls.models.load.build import refuse_encoder
+    from grls.models.load.opening import open_config, opening
+
+    if name == PACKAGED:
+        language_source(name)
+        return BaseModel(name, "package")
+    place: Place = "folder" if Path(name).expanduser().exists() else "hub"
+    if place == "hub":
+        _refuse_unreachable(name, "generator", PACKAGED)
+    source, options = language_source(name)
+    with opening(
+        "a generator", name, "Give a causal language model or an encoder-decoder: a folder or a hub name."
+    ):
+        config: Any = open_config(source, **options)
+        refuse_encoder(config)
+    return BaseModel(name, place, not config.is_encoder_decoder)
+
+
+def _refuse_unreachable(name: str, what: str, package: str) -> None:
+    """Refuse a hub name whose config is neither in the cache nor to be had from the hub."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
+
+    refuse_missing_folder(name)
+    online = hub_answers()
+    try:
+        try:
+            hf_hub_download(name, "config.json", local_files_only=not online)
+        except (
+            EntryNotFoundError,
+            LocalEntryNotFoundError,
+        ):  # the model has no transformer, or in a subfolder
+            hf_hub_download(name, MODULES, local_files_only=not online)
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = first_line(error).rstrip(".") if online else "the hub cannot be reached"
+        raise ConfigError(
+            f"there is no model {name!r} for the {what}: it is no folder and no package, and as a hub name "
+            f"it is not in the cache ({reason}). Give a folder, {package} (an installed package), or `none`."
+        ) from None
