@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grls.api.naming import named_as_called
 from grls.api.searcher import Searcher
@@ -17,8 +17,10 @@ from grls.data.inputs.corpora import corpus_of
 from grls.data.inputs.folders import write_splits
 from grls.data.inputs.values import existing_path
 from grls.fitting.options import FitOptions
-from grls.fitting.result import Fitted
 from grls.retrieve.registry import Opening, load_retriever
+
+if TYPE_CHECKING:
+    from grls.fitting.result import Fitted
 
 
 class FitResult:

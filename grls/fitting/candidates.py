@@ -109,15 +109,9 @@ class System:
     weights: tuple[float, ...] = ()
     more: tuple[str, ...] = ()
 
-    def record(self) -> dict[str, Any]:
-        """The system as JSON values."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
-
-    @classmethod
-    def of_record(cls, record: dict[str, Any]) -> System:
-        """The system of :meth:`record`."""
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
-        return cls(**values)
+    def __post_init__(self) -> None:
+        for name in ("parts", "models", "weights", "more"):  # lists in JSON
+            setattr(self, name, tuple(getattr(self, name)))
 
 
 @dataclass
@@ -253,6 +247,16 @@ class FitCandidates:
         write_link(self.output, self.member(self.systems[choice.kept.name].folder))
         return choice
 
+    def no_candidate(self, name: str) -> ConfigError:
+        """The error of a candidate that is asked for and missing."""
+        return ConfigError(f"keep: there is no candidate {name!r}; there are {', '.join(self.systems)}.")
+
+    def is_there(self, system: System) -> bool:
+        """Whether folder and runs of a system are there."""
+        runs = [self.run_file(gold.split, system.folder) for gold in self.portions[: system.portions]]
+        files = [file.with_suffix(".jsonl") for file in runs]
+        return all(file.is_file() for file in (self.member(system.folder) / "grls.json", *files))
+
     def keep(self, name: str, best: Choice) -> Choice:
         """Keep a candidate that the user names.
 
@@ -260,7 +264,7 @@ class FitCandidates:
             ConfigError: There is no such candidate.
         """
         if name not in self.systems:
-            raise ConfigError(f"keep: there is no candidate {name!r}; there are {', '.join(self.systems)}.")
+            raise self.no_candidate(name)
         write_link(self.output, self.member(self.systems[name].folder))
         kept = self.candidate(self.systems[name]).first(len(best.kept.values))
         why = f"as was asked: {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)} dev queries"

@@ -82,7 +82,8 @@ class DataFacts:
 def data_facts(source: SourceData, divided: DividedData) -> DataFacts:
     """Describe a data set."""
     queries = {query.id: query for query in divided.queries}
-    qrels, corpus = divided.qrels[TRAIN], source.corpus
+    pseudo = TRAIN in divided.pseudo and DEV not in divided.pseudo  # each has one gold passage
+    qrels, corpus = divided.qrels[DEV if pseudo else TRAIN], source.corpus
     train = [len(gold_passages(queries[name], qrels)) for name in qrels]
     sample = corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
     lengths = [count(f"{passage.title} {passage.text}") for passage in sample]

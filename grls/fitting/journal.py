@@ -70,14 +70,14 @@ class FitJournal:
         self._file.add([record])
         self._records[stage] = json.loads(json.dumps(record))
 
-    def seconds(self) -> dict[str, float]:
-        """Stage -> its seconds, of those that were done."""
-        return {name: record["seconds"] for name, record in self._records.items() if record["seconds"]}
+    def record(self, stage: str) -> dict[str, Any] | None:
+        """The last record of a stage: ``inputs``, ``seconds``, ``result``; None: it was not done."""
+        return self._records.get(stage)
 
     @property
     def last(self) -> str | None:
         """The last stage that was done; None: none that would be missed."""
-        names = [name for name in self._records if name not in ("begin", "data")]
+        names = [name for name, record in self._records.items() if "systems" in record["result"]]
         return names[-1] if names else None
 
     def close(self) -> None:

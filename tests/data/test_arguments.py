@@ -162,6 +162,6 @@ print("torch" in sys.modules)
     near = {"outptu": "output", "biencodr": "biencoder", "test_splt": "test_split"}[keyword]
     assert f"fit has no argument '{keyword}'; did you mean {near}" in said
     assert f"It takes {near}, " in said
-    for name in ("corpus", "queries", "gold", "output", "budget", "dev", "test", "seed", "pseudo_model"):
+    for name in ("corpus", "queries", "gold", "output", "budget", "dev", "test", "seed", "measure"):
         assert f" {name}," in said or f" {name}." in said
     assert torch == "False"

@@ -46,7 +46,7 @@ def commands() -> list[Command]:
     """All commands that write, over the folders of :func:`prepare`."""
     rows = [*_preparing(), *_indexing(), *_retrieving(), *_looking(), *_answering()]
     simple = [Command(name, partial(_line, words)) for name, *words in rows]
-    return [*simple, *_changing(), *trainings(), *_quickstart()]
+    return [*simple, *_changing(), *trainings(), *_quickstart(), _fit_with_trainings()]
 
 
 def _preparing() -> list[tuple[str, ...]]:
@@ -171,6 +171,13 @@ def _quickstart() -> list[Command]:
     """A stage of `make quickstart`, which begins anew without its checkpoints, over an earlier model."""
     line = partial(_stage, "memorise")
     return [Command("quickstart, a stage", line, partial(_anew, line), ("model.safetensors",))]
+
+
+def _fit_with_trainings() -> Command:
+    """A fit that trains a bi-encoder and a generator; which candidate is kept depends on times."""
+    words = ("fit", "IN/data", "--biencoder=IN/bert", "--generator=IN/llama", "--k=2", CPU, MADE)
+    compared = ("model.safetensors", "bm25.trec", "base.trec", "dense.trec", "hybrid.trec")
+    return Command("fit with trainings", partial(_line, words), None, compared)
 
 
 def _anew(line: Callable[[Path, Path], list[str]], place: Path, out: Path) -> list[str]:

@@ -107,7 +107,7 @@ def test_kept_results_that_are_damaged(tmp_path: Path) -> None:
 def test_a_result_of_fit_of_other_types(tmp_path: Path) -> None:
     good = {
         "data": {"compared": {"dev": 3}, "notes": []}, "kept": "a", "why": "b", "seconds": 1.0,
-        "metrics": {"a": {"nDCG": 0.5}},
+        "metrics": {"a": {"nDCG": 0.5}}, "query_seconds": {"a": 0.1},
     }  # fmt: skip
     write_json(tmp_path / RESULT, good)
     assert "50.0" in Fitted.read(tmp_path).text()
