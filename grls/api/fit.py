@@ -100,7 +100,7 @@ def fit(
         ConfigError: An option is unknown or has a value that cannot work, a model cannot be had, or the
             budget is too short for anything.
         DataError: The data are malformed; all faults are found before any training.
-        MismatchError: The folder holds a run with other data or options.
+        MismatchError: The folder holds a run with other data.
         WriteError: The folder cannot be written.
     """
     chosen = FitOptions(budget, **options)

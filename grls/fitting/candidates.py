@@ -39,6 +39,7 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.fitting.choose import Candidate, Choice, choose
 from grls.fitting.options import FitOptions
 from grls.fitting.search import Pace
+from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
@@ -116,12 +117,10 @@ class System:
 
 @dataclass
 class FitCandidates:
-    """All candidates of a run, the splits that choose and tune, and the pace, which gets their costs."""
+    """All candidates of a run, and the pace, which gets their costs."""
 
     output: Path
     options: FitOptions
-    dev: str
-    tune: str
     precision: str
     pace: Pace
     systems: dict[str, System] = field(default_factory=dict)
@@ -167,13 +166,13 @@ class FitCandidates:
     @cached_property
     def portions(self) -> list[JudgedQueries]:
         """The portions of dev."""
-        count = len(self.gold(self.dev).queries)
+        count = len(self.gold(DEV).queries)
         ends = [min(end, count) for end in PORTIONS]
         cuts = sorted({0, *ends})
         if len(cuts) > 2 and cuts[-1] - cuts[-2] < PORTIONS[0] // 2:  # no portion of a few queries
             del cuts[-2]
         return [
-            self.gold(self.drawn(self.dev, first, last, f"{self.dev}-{n}"))
+            self.gold(self.drawn(DEV, first, last, f"{DEV}-{n}"))
             for n, (first, last) in enumerate(pairwise(cuts), 1)
         ]
 
@@ -277,7 +276,7 @@ class FitCandidates:
             return gold, [name for name in self.systems if name in ranked]
         count = min(one.portions for one in self.systems.values())
         size = self.sizes[count - 1]
-        gold = self.gold(self.drawn(self.dev, 0, size, f"{self.dev}-first-{size}"))
+        gold = self.gold(self.drawn(DEV, 0, size, f"{DEV}-first-{size}"))
         for name, system in self.systems.items():
             runs = [
                 Run.load(f"{self.run_file(one.split, system.folder)}.jsonl") for one in self.portions[:count]

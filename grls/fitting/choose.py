@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from grls.io.counts import counted
+from grls.tune.step import paired_error
 
 Prefer = Literal["balanced", "quality", "speed"]
 
@@ -73,14 +74,14 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     near = [
         one
         for one in equal
-        if best.value - one.value <= errors * standard_error(best.values, one.values) + _TIE
+        if best.value - one.value <= errors * paired_error(best.values, one.values) + _TIE
         and not any(other.name in one.members and other.value > one.value + _TIE for other in equal)
     ]
     ordered = max(near, key=lambda one: (one.order, -one.cost))
     level = [
         one
         for one in near
-        if ordered.order - one.order <= errors * standard_error(ordered.orders, one.orders) + _TIE
+        if ordered.order - one.order <= errors * paired_error(ordered.orders, one.orders) + _TIE
     ]
     kept = min(level, key=lambda one: (one.cost, -one.value))
     shown = f"{measure} {100 * kept.value:.1f} on {counted(count, 'dev query')}"
@@ -88,9 +89,3 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
         return Choice(kept, best, f"the best: {shown}")
     why = f"{shown}, within chance of {best.name} ({100 * best.value:.1f})"
     return Choice(kept, best, f"{why}, and {'cheaper' if kept.cost < best.cost else 'better ordered'}")
-
-
-def standard_error(first: Sequence[float], second: Sequence[float]) -> float:
-    """The standard error of the mean difference, query by query; 0 for fewer than two queries."""
-    differences = np.subtract(first, second)
-    return float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else 0.0

@@ -24,7 +24,7 @@ from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.result import DoneStage, Fitted, write_outcome
 from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
-from grls.fitting.splits import DEV, TEST, DividedData, SourceData, divide, read_source, write_divided
+from grls.fitting.splits import TEST, DividedData, SourceData, divide, read_source, write_divided
 from grls.fitting.stages import FitStages, Nothing, gathers
 from grls.io.extras import require
 from grls.io.logs import quiet, without_warnings
@@ -81,7 +81,7 @@ def _stages(
         lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
     precision = machine.precision if options.precision == AUTO else options.precision
     pace = Pace(machine.cores, mean_load)
-    candidates = FitCandidates(output, options, DEV, divided.tune, precision, pace)
+    candidates = FitCandidates(output, options, precision, pace)
     return FitStages(candidates, facts, machine, models, progress), lines
 
 

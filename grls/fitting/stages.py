@@ -237,7 +237,7 @@ class FitStages:
 
     def _tuned_on(self, seconds_of: Callable[[int], float], allowance: float | None) -> str:
         """The split of the queries that tune: as many as there is time for, at least the first portion."""
-        split = self.candidates.tune
+        split = self.facts.tune
         whole = len(self.candidates.gold(split).queries)
         fits = [n for n in PORTIONS if allowance is None or seconds_of(min(n, whole)) <= allowance]
         count = min(fits[-1] if fits else PORTIONS[0], whole)

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from grls.fitting.choose import Candidate, choose, standard_error
+from grls.fitting.choose import Candidate, choose
+from grls.tune.step import paired_error
 
 
 def candidate(
@@ -17,7 +18,7 @@ def test_the_cheapest_of_those_that_chance_does_not_tell_apart_is_kept() -> None
     near = candidate("dense", [1.0, 1.0, 0.5, 0.5], 2)
     worse = candidate("bm25", [0.0, 0.0, 0.0, 0.5], 1)
     better = candidate("hybrid", [1.0, 1.0, 0.5, 1.0], 9, "dense")
-    assert standard_error(better.values, near.values) == pytest.approx(0.125)
+    assert paired_error(better.values, near.values) == pytest.approx(0.125)
     choice = choose([worse, near, better])
     assert (choice.kept.name, choice.best.name) == ("dense", "hybrid")
     assert choice.why == "recall 75.0 on 4 dev queries, within chance of hybrid (87.5), and cheaper"
@@ -27,10 +28,10 @@ def test_the_cheapest_of_those_that_chance_does_not_tell_apart_is_kept() -> None
 def test_speed_takes_what_is_within_two_standard_errors() -> None:
     cheap = candidate("bm25", [1.0, 0.0, 1.0, 0.0] * 5, 1)
     dear = candidate("dense", [1.0, 0.5, 1.0, 0.0] * 5, 20)
-    gap, error = dear.value - cheap.value, standard_error(dear.values, cheap.values)
+    gap, error = dear.value - cheap.value, paired_error(dear.values, cheap.values)
     assert error < gap < 3 * error
     slow = dear._replace(values=[*dear.values[:-8], *cheap.values[-8:]])
-    assert 1 < (slow.value - cheap.value) / standard_error(slow.values, cheap.values) < 2
+    assert 1 < (slow.value - cheap.value) / paired_error(slow.values, cheap.values) < 2
     assert choose([cheap, slow]).kept.name == "dense"
     assert choose([cheap, slow], prefer="speed").kept.name == "bm25"
 
@@ -89,4 +90,4 @@ def test_what_is_kept_is_never_beaten_by_a_member_nor_by_more_than_chance() -> N
         by_name = {one.name: one for one in candidates}
         assert all(by_name[name].value <= choice.kept.value + 1e-9 for name in choice.kept.members)
         best = max(candidates, key=lambda one: one.value)
-        assert best.value - choice.kept.value <= standard_error(best.values, choice.kept.values) + 1e-9
+        assert best.value - choice.kept.value <= paired_error(best.values, choice.kept.values) + 1e-9
