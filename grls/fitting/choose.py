@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from grls.io.counts import counted
-from grls.tune.step import paired_error
 
 Prefer = Literal["balanced", "quality", "speed"]
 
@@ -67,6 +66,8 @@ class Choice(NamedTuple):
 
 def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Prefer = "balanced") -> Choice:
     """Choose by the rule above, among candidates with at least one query each."""
+    from grls.tune.step import paired_error  # what it imports takes seconds
+
     count = min(len(one.values) for one in candidates)
     equal = [one.first(count) for one in candidates]
     best = max(equal, key=lambda one: (one.value, one.order, -one.cost))
