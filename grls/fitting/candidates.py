@@ -11,7 +11,7 @@
         data/           the data set with its splits
         members/        a folder for each candidate
         runs/SPLIT/     what each candidate ranks; dev in portions, ``dev-1``, ``dev-2``, …
-        stages/         trainings, with their checkpoints, and logs
+        stages/         trainings, with their checkpoints until they are done, and logs
 
 Dev queries come in portions, in an order that is drawn once. A slow candidate ranks only the first of them,
 and candidates are compared on those that all have ranked.

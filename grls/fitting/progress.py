@@ -7,6 +7,7 @@ its log, ``stages/NAME.log``. A stage with an allowance ends where its loops sho
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -14,6 +15,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import IO
 
+from grls.errors import GrlsError
 from grls.fitting.search import TimeIsUp
 from grls.io.progress import EVERY, Progress, duration, reporting
 
@@ -75,6 +77,10 @@ class FitProgress:
             try:
                 with redirect_stdout(stream), redirect_stderr(stream), reporting(self._heard):
                     yield
+            except Exception as error:
+                if not isinstance(error, (GrlsError, TimeIsUp)):
+                    traceback.print_exc(file=stream)  # it is left out, and said in one line
+                raise
             finally:
                 ended.set()
                 teller.join()

@@ -223,15 +223,15 @@ class _FitRun:
             with self.progress.stage(stage.name, allowance):
                 stage.run(allowance)
         except TimeIsUp:
-            if not set(candidates.systems) - before:  # a candidate that has ranked some dev queries is one
+            # A candidate that has ranked some dev queries is one, and what ranked more of them has done so.
+            if not gathers(stage.name) and not set(candidates.systems) - before:
                 raise
         except Nothing as error:
             nothing = str(error)
         except Exception as error:
             why = str(error) if isinstance(error, GrlsError) else f"{type(error).__name__}: {error}"
-            return (
-                f"left out: it failed: {'there is too little memory for it' if out_of_memory(error) else why}"
-            )
+            why = "there is too little memory for it" if out_of_memory(error) else why
+            return f"left out: it failed: {why}"
         finally:
             give_back_freed()
         seconds = perf_counter() - begun

@@ -223,7 +223,7 @@ class FitStages:
         return known or _STEP * 2 * ENCODER_BATCH * (self.pace.of("embed") or 0.0)
 
     def _writer_step(self) -> float:
-        """Seconds of a step; before one was measured, 20 times one of the bi-encoder's size."""
+        """Seconds of a step; before one was measured, twice one of the bi-encoder."""
         return self.pace.of("step generator") or 2.0 * self._encoder_step()
 
     def _writer_seconds(self) -> float:
@@ -368,8 +368,8 @@ class FitStages:
             there = [found[name] for name in group if name in found]
             if there:
                 count = min(len(one.values) for one in there)
-                key = lambda one: (one.first(count).value, one.first(count).order)  # noqa: E731, B023
-                best.append(max(there, key=key).name)
+                level = [one.first(count) for one in there]
+                best.append(max(level, key=lambda one: (one.value, one.order)).name)
         return best
 
     def _more_dev(self, allowance: float | None) -> None:
