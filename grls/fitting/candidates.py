@@ -23,24 +23,24 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, combinations, islice, pairwise
+from itertools import accumulate, combinations, pairwise
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import QRELS_HEADER, Qrels, gold_passages, read_split
+from grls.data.dataset import QRELS_HEADER, Qrels, read_split
 from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
-from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.fitting.choose import Candidate, Choice, choose
+from grls.fitting.choose import Candidate, Choice, choose, level
 from grls.fitting.options import FitOptions
 from grls.fitting.search import Pace
 from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
+from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.ranked import RankedHops
@@ -69,21 +69,11 @@ class JudgedQueries:
     queries: list[Query]
     qrels: Qrels
 
-    def values(self, measure: str, rankings: Sequence[Sequence[str]]) -> list[float]:
-        """A measure of each query: ``R@k`` with repeats, or one of ir_measures by its name."""
-        if measure.startswith("R@"):
-            gold = [gold_passages(query, self.qrels) for query in self.queries]
-            cut = int(measure[2:])
-            return [recall_at(ids, names, cut) for ids, names in zip(rankings, gold, strict=True)]
-        ids = {query.id: list(row) for query, row in zip(self.queries, rankings, strict=True)}
-        judged = {query.id: self.qrels[query.id] for query in self.queries}
-        return query_values([measure], ids, judged)[measure]
-
 
 def values_of(golds: Sequence[JudgedQueries], measure: str, rankings: Sequence[Sequence[str]]) -> list[float]:
-    """A measure of each query of several splits, one after another."""
-    rest = iter(rankings)
-    return [value for gold in golds for value in gold.values(measure, list(islice(rest, len(gold.queries))))]
+    """A measure of ir_measures of each query of several splits, one after another."""
+    qrels = {query.id: gold.qrels[query.id] for gold in golds for query in gold.queries}
+    return query_values([measure], dict(zip(qrels, rankings, strict=True)), qrels)[measure]
 
 
 @dataclass
@@ -181,10 +171,13 @@ class FitCandidates:
         """Dev queries after each portion."""
         return list(accumulate(len(gold.queries) for gold in self.portions))
 
+    def run(self, split: str, folder: str) -> Run:
+        """What the system of a folder ranks for a split."""
+        return Run.load(f"{self.run_file(split, folder)}.jsonl")
+
     def rankings(self, name: str, golds: Sequence[JudgedQueries]) -> list[list[Hit]]:
         """What a system ranks for the queries of some splits, one after another."""
-        folder = self.systems[name].folder
-        runs = [(gold, Run.load(f"{self.run_file(gold.split, folder)}.jsonl")) for gold in golds]
+        runs = [(gold, self.run(gold.split, self.systems[name].folder)) for gold in golds]
         return [run.rankings.get(query.id, []) for gold, run in runs for query in gold.queries]
 
     def rank(self, system: System, more: int = 1, found: dict[Any, Any] | None = None) -> None:
@@ -200,22 +193,25 @@ class FitCandidates:
         golds = self.portions[system.portions : system.portions + more]
         if not golds:
             return
-        opened = load_retriever(self.member(system.folder), Opening(self.options.device, self.precision))
-        remembers = False
-        if found is not None and isinstance(opened, RankedHops):
-            remembers = True
-            timed = golds[0].queries[:_TIMED]
+        opened = self.opened(system)
+        timed = found is None or not isinstance(opened, RankedHops)
+        if isinstance(opened, RankedHops) and found is not None:
             begun = perf_counter()
-            opened.retrieve(timed, self.options.depth)
-            self._costs(system, perf_counter() - begun, len(timed))
+            queries = golds[0].queries[:_TIMED]
+            opened.retrieve(queries, self.options.depth)
+            self._costs(system, perf_counter() - begun, len(queries))
             opened.memory = found
         for gold in golds:
             begun = perf_counter()
             self.save_run(opened, gold, system)
-            if not remembers:
+            if timed:
                 self._costs(system, perf_counter() - begun, len(gold.queries))
             system.portions += 1
             self.systems[system.name] = system
+
+    def opened(self, system: System) -> Retriever:
+        """The retriever of a system."""
+        return load_retriever(self.member(system.folder), Opening(self.options.device, self.precision))
 
     def _costs(self, system: System, seconds: float, queries: int) -> None:
         """Take the time of queries as the cost of one, unless they were ranked before."""
@@ -223,7 +219,7 @@ class FitCandidates:
             system.cost = seconds / queries
             self.pace.add(f"rank {system.name}", seconds, queries)
 
-    def save_run(self, opened: Any, gold: JudgedQueries, system: System) -> None:
+    def save_run(self, opened: Retriever, gold: JudgedQueries, system: System) -> None:
         """Rank the queries of a split, and save the run; a killed run goes on."""
         depth, none = self.options.depth, [None] * len(gold.queries)
         run = RetrieverRun(
@@ -246,26 +242,26 @@ class FitCandidates:
         write_link(self.output, self.member(self.systems[choice.kept.name].folder))
         return choice
 
-    def no_candidate(self, name: str) -> ConfigError:
-        """The error of a candidate that is asked for and missing."""
-        return ConfigError(f"keep: there is no candidate {name!r}; there are {', '.join(self.systems)}.")
-
     def is_there(self, system: System) -> bool:
         """Whether folder and runs of a system are there."""
         runs = [self.run_file(gold.split, system.folder) for gold in self.portions[: system.portions]]
         files = [file.with_suffix(".jsonl") for file in runs]
         return all(file.is_file() for file in (self.member(system.folder) / "grls.json", *files))
 
-    def keep(self, name: str, best: Choice) -> Choice:
-        """Keep a candidate that the user names.
+    def system(self, name: str) -> System:
+        """The system that the user names.
 
         Raises:
             ConfigError: There is no such candidate.
         """
         if name not in self.systems:
-            raise self.no_candidate(name)
+            raise ConfigError(f"keep: there is no candidate {name!r}; there are {', '.join(self.systems)}.")
+        return self.systems[name]
+
+    def keep(self, name: str, best: Choice) -> Choice:
+        """Keep a candidate that the user names; see :meth:`system`."""
+        kept, _ = level([self.candidate(self.system(name)), best.kept])
         write_link(self.output, self.member(self.systems[name].folder))
-        kept = self.candidate(self.systems[name]).first(len(best.kept.values))
         why = f"as was asked: {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)} dev queries"
         return Choice(kept, best.best, why)
 
@@ -274,20 +270,23 @@ class FitCandidates:
         if self.tested is not None:
             gold, ranked = self.tested
             return gold, [name for name in self.systems if name in ranked]
-        count = min(one.portions for one in self.systems.values())
+        count = min(system.portions for system in self.systems.values())
         size = self.sizes[count - 1]
         gold = self.gold(self.drawn(DEV, 0, size, f"{DEV}-first-{size}"))
         for name, system in self.systems.items():
-            runs = [
-                Run.load(f"{self.run_file(one.split, system.folder)}.jsonl") for one in self.portions[:count]
-            ]
-            rankings = {query: hits for run in runs for query, hits in run.rankings.items()}
-            info = runs[0].info
+            info = self.run(self.portions[0].split, system.folder).info
             assert info is not None
-            whole = Run.of(rankings, info=replace(info, name=name, seconds=system.cost * size))
-            asked = QuerySet(self.data, gold.split, self.corpus, gold.queries)
-            save_for(whole, str(self.run_file(gold.split, system.folder)), asked)
+            hits = dict(zip(
+                (query.id for portion in self.portions[:count] for query in portion.queries),
+                self.rankings(name, self.portions[:count]), strict=True,
+            ))  # fmt: skip
+            whole = Run.of(hits, info=replace(info, name=name, seconds=system.cost * size))
+            self._save(whole, gold, system)
         return gold, list(self.systems)
+
+    def _save(self, run: Run, gold: JudgedQueries, system: System) -> None:
+        asked = QuerySet(self.data, gold.split, self.corpus, gold.queries)
+        save_for(run, str(self.run_file(gold.split, system.folder)), asked)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
         """Fuse systems by weights that are best on what all of them have ranked; the fusions that are kept.
@@ -328,15 +327,13 @@ class FitCandidates:
 
     def rank_fusion(self, system: System, golds: Sequence[JudgedQueries]) -> None:
         """Fuse what the members rank for some splits, and save the runs."""
-        fusion = Fusion("sum", "min-max", system.weights)
+        fusion = replace(_FUSION, weights=system.weights)
+        folders = [self.systems[part].folder for part in system.parts]
         for gold in golds:
-            files = [f"{self.run_file(gold.split, self.systems[part].folder)}.jsonl" for part in system.parts]
-            runs = [Run.load(file) for file in files]
-            fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(
-                runs, fusion, system.name, {"runs": [Path(file).name for file in files]}
-            )
-            asked = QuerySet(self.data, gold.split, self.corpus, gold.queries)
-            save_for(fused, str(self.run_file(gold.split, system.folder)), asked)
+            runs = [self.run(gold.split, folder) for folder in folders]
+            files = {"runs": [f"{folder}.jsonl" for folder in folders]}
+            fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(runs, fusion, system.name, files)
+            self._save(fused, gold, system)
 
     def named(self, folder: str, of: Path) -> str:
         """A member as it stands in the folder of another; BM25 is over the corpus of that one."""

@@ -41,10 +41,6 @@ class Candidate(NamedTuple):
     cost: float
     members: tuple[str, ...] = ()
 
-    def first(self, count: int) -> Candidate:
-        """The candidate on the first queries alone."""
-        return self._replace(values=self.values[:count], orders=self.orders[:count])
-
     @property
     def value(self) -> float:
         """The mean of the measure."""
@@ -54,6 +50,12 @@ class Candidate(NamedTuple):
     def order(self) -> float:
         """The mean of nDCG@10."""
         return float(np.mean(self.orders))
+
+
+def level(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates on the queries that all of them have ranked."""
+    count = min(len(one.values) for one in candidates)
+    return [one._replace(values=one.values[:count], orders=one.orders[:count]) for one in candidates]
 
 
 class Choice(NamedTuple):
@@ -68,24 +70,22 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     """Choose by the rule above, among candidates with at least one query each."""
     from grls.tune.step import paired_error  # what it imports takes seconds
 
-    count = min(len(one.values) for one in candidates)
-    equal = [one.first(count) for one in candidates]
+    equal, errors = level(candidates), ERRORS[prefer]
     best = max(equal, key=lambda one: (one.value, one.order, -one.cost))
-    errors = ERRORS[prefer]
     near = [
         one
         for one in equal
         if best.value - one.value <= errors * paired_error(best.values, one.values) + _TIE
         and not any(other.name in one.members and other.value > one.value + _TIE for other in equal)
     ]
-    ordered = max(near, key=lambda one: (one.order, -one.cost))
-    level = [
+    first = max(near, key=lambda one: (one.order, -one.cost))
+    ordered = [
         one
         for one in near
-        if ordered.order - one.order <= errors * paired_error(ordered.orders, one.orders) + _TIE
+        if first.order - one.order <= errors * paired_error(first.orders, one.orders) + _TIE
     ]
-    kept = min(level, key=lambda one: (one.cost, -one.value))
-    shown = f"{measure} {100 * kept.value:.1f} on {counted(count, 'dev query')}"
+    kept = min(ordered, key=lambda one: (one.cost, -one.value))
+    shown = f"{measure} {100 * kept.value:.1f} on {counted(len(kept.values), 'dev query')}"
     if kept.name == best.name:
         return Choice(kept, best, f"the best: {shown}")
     why = f"{shown}, within chance of {best.name} ({100 * best.value:.1f})"

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
@@ -25,8 +24,6 @@ JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
 
 _FIELDS = {"stage": str, "inputs": str, "seconds": (int, float), "result": dict}
-_WRITTEN = 15.0
-"""Seconds between two writings of the clock."""
 
 
 class FitJournal:
@@ -116,19 +113,29 @@ def refuse_other_output(output: Path, data: str) -> None:
 
 
 class FitClock:
-    """Counts the seconds of a run.
+    """Counts the seconds of a run, and writes them now and then.
 
     Args:
+        output: The folder of the run.
         budget: The seconds for everything; None: no limit.
-        spent: Seconds of earlier calls.
+        adds: Whether the budget is time beside what earlier calls have spent.
         now: The time in seconds.
     """
 
-    def __init__(self, budget: float | None = None, spent: float = 0.0, now: Callable[[], float] = monotonic):
-        self.budget = budget
-        self._spent = spent
+    def __init__(
+        self,
+        output: Path,
+        budget: float | None = None,
+        adds: bool = False,
+        now: Callable[[], float] = monotonic,
+    ):
+        self._file = output / CLOCK
+        self._spent = 0.0
+        with suppress(DataError, KeyError, OSError, OverflowError, TypeError, ValueError):  # unknown
+            self._spent = max(0.0, float(read_json(self._file)["seconds"]))
+        self.budget = budget + self._spent if adds and budget is not None else budget
         self._now = now
-        self._begun = now()
+        self._begun = self._written = now()
 
     @property
     def seconds(self) -> float:
@@ -140,34 +147,10 @@ class FitClock:
         """Seconds that are left; None: there is no limit."""
         return None if self.budget is None else max(0.0, self.budget - self.seconds)
 
-
-def spent_seconds(output: Path) -> float:
-    """The seconds that a run had spent when it ended or was cut off; 0: unknown."""
-    try:
-        return max(0.0, float(read_json(output / CLOCK)["seconds"]))
-    except (DataError, KeyError, OSError, OverflowError, TypeError, ValueError):
-        return 0.0
-
-
-@contextmanager
-def kept_clock(output: Path, clock: FitClock) -> Iterator[None]:
-    """The time in which a run works: its seconds are on disk."""
-    file, ended = output / CLOCK, Event()
-
-    def write() -> None:
-        with suppress(WriteError):  # a full disk: the stage says so
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(file, {"seconds": round(clock.seconds, 1)})
-
-    def write_now_and_then() -> None:
-        while not ended.wait(_WRITTEN):
-            write()
-
-    writer = Thread(target=write_now_and_then, daemon=True)
-    writer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        writer.join()
-        write()
+    def write(self, every: float = 0.0) -> None:
+        """Write the seconds, if the last time was so many seconds ago."""
+        if self._now() - self._written >= every:
+            self._written = self._now()
+            with suppress(WriteError):  # a full disk: the stage says so
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self._file, {"seconds": round(self.seconds, 1)})

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from threading import Event, Thread
 from time import monotonic
 from typing import IO
 
 from grls.errors import GrlsError
+from grls.fitting.journal import FitClock
 from grls.fitting.search import TimeIsUp
 from grls.io.progress import EVERY, Progress, duration, reporting
 
 _REDRAWN = 0.5
 """Seconds between two drawings on a terminal."""
+_WRITTEN = 15.0
+"""Seconds between two writings of the clock."""
 _TELLING = 10.0, 0.25
 """Seconds, and the share of the allowance, after which the pace of a loop tells when it will end."""
 _LATE = 4.0
@@ -32,21 +34,20 @@ class FitProgress:
 
     Args:
         logs: Folder of the logs of stages.
+        clock: The clock of the run.
         shown: Whether anything is shown.
-        left: The seconds that are left of the budget; None: no limit.
     """
 
-    def __init__(
-        self, logs: Path, shown: bool = True, left: Callable[[], float | None] = lambda: None
-    ) -> None:
+    def __init__(self, logs: Path, clock: FitClock, shown: bool = True) -> None:
         self.logs = logs
         self.best = ""
         """The best so far, for the line."""
+        self._clock = clock
         self._shown = shown
-        self._left = left
         self._lines: IO[str] = sys.stdout
         self._stream: IO[str] | None = sys.stderr if shown else None
         self._terminal = self._stream is not None and self._stream.isatty()
+        self._drawn = monotonic()
         self._name = self._what = ""
         self._end: float | None = None
         self._telling = 0.0
@@ -69,22 +70,19 @@ class FitProgress:
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._what = name, ""
         self.limit(allowance)
-        ended = Event()
-        teller = Thread(target=self._tell, args=(ended,), daemon=True)
         log = self.logs / f"{name.replace(' ', '-')}.log"
         with log.open("a", encoding="utf-8") as stream:
-            teller.start()
             try:
                 with redirect_stdout(stream), redirect_stderr(stream), reporting(self._heard):
+                    self._show()
                     yield
             except Exception as error:
                 if not isinstance(error, (GrlsError, TimeIsUp)):
                     traceback.print_exc(file=stream)  # it is left out, and said in one line
                 raise
             finally:
-                ended.set()
-                teller.join()
                 self._clear()
+                self._clock.write()
         if not log.stat().st_size:
             log.unlink()
 
@@ -96,27 +94,30 @@ class FitProgress:
     def at(self, what: str) -> None:
         """Say how far a stage is that keeps to its time itself, such as a training."""
         self._what, self._end = what, None
+        self._show()
 
     def line(self) -> str:
         """The line of progress."""
-        line = f"{self._name}: {self._what}" if self._what else self._name
-        left = self._left()
-        parts = [line, *([self.best] if self.best else [])]
-        return "; ".join(parts + ([] if left is None else [f"{duration(left)} left"]))
+        left = self._clock.left
+        parts = [f"{self._name}: {self._what}" if self._what else self._name, self.best]
+        parts += [] if left is None else [f"{duration(left)} left"]
+        return "; ".join(filter(None, parts))
 
     def _heard(self, loop: Progress) -> None:
         self._what = loop.standing()
+        self._show()
         if self._end is None:
             return
         left, needed = self._end - monotonic(), loop.left() if loop.age() > self._telling else None
         if left < 0 or (needed is not None and needed > _LATE * left):
             raise TimeIsUp
 
-    def _tell(self, ended: Event) -> None:
-        while not ended.wait(_REDRAWN if self._terminal else EVERY):
-            if self._stream is not None:
-                start, end = ("\r\x1b[K", "") if self._terminal else ("", "\n")
-                print(f"{start}{self.line()}", end=end, file=self._stream, flush=True)
+    def _show(self) -> None:
+        self._clock.write(_WRITTEN)
+        if self._stream is not None and monotonic() - self._drawn >= (_REDRAWN if self._terminal else EVERY):
+            self._drawn = monotonic()
+            start, end = ("\r\x1b[K", "") if self._terminal else ("", "\n")
+            print(f"{start}{self.line()}", end=end, file=self._stream, flush=True)
 
     def _clear(self) -> None:
         if self._terminal and self._stream is not None:

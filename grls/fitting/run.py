@@ -16,16 +16,24 @@ from time import perf_counter
 from grls.errors import ConfigError, GrlsError, out_of_memory
 from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.choose import Choice
-from grls.fitting.facts import LEAST_QUERIES, data_facts
-from grls.fitting.journal import FitClock, FitJournal, kept_clock, refuse_other_output, spent_seconds
+from grls.fitting.journal import FitClock, FitJournal, refuse_other_output
 from grls.fitting.machine import mean_load, this_machine
 from grls.fitting.models import base_models
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.progress import FitProgress
-from grls.fitting.result import DoneStage, Fitted, write_outcome
+from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
-from grls.fitting.splits import TEST, DividedData, SourceData, divide, read_source, write_divided
-from grls.fitting.stages import FitStages, Nothing, gathers
+from grls.fitting.splits import (
+    LEAST_QUERIES,
+    TEST,
+    DividedData,
+    SourceData,
+    data_facts,
+    divide,
+    read_source,
+    write_divided,
+)
+from grls.fitting.stages import FitStages, gathers
 from grls.io.extras import require
 from grls.io.logs import quiet, without_warnings
 from grls.io.progress import duration
@@ -51,7 +59,8 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
     source = read_source(data, options)
     refuse_other_output(Path(output), source.fingerprint())
     divided = divide(source, options.seed)
-    stages, lines = _stages(Path(output), options, source, divided, FitProgress(Path(output), False))
+    progress = FitProgress(Path(output), FitClock(Path(output)), False)
+    stages, lines = _stages(Path(output), options, source, divided, progress)
     todo = [f"  {stage.name}: {stage.what}" for stage in stages.all()]
     budget = "no limit" if options.seconds is None else options.budget
     return "\n".join([*lines, "", f"Stages, in this order, while there is time ({budget}):", *todo])
@@ -108,10 +117,10 @@ def fit_dataset(
     quiet()
     require("report", "grls fit, whose page compares all candidates,")
     source = read_source(data, options, name)
-    place = Path(output)
-    journal = FitJournal(place, source.fingerprint())
+    journal = FitJournal(output, source.fingerprint())
     try:
-        return _FitRun(source, place, options, journal, shown).run()
+        with without_warnings():
+            return _FitRun(source, Path(output), options, journal, shown).run()
     finally:
         journal.close()
 
@@ -123,84 +132,86 @@ class _FitRun:
         self, source: SourceData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
     ):
         self.source, self.output, self.options, self.journal = source, output, options, journal
-        spent = spent_seconds(output)
-        more = spent if options.adds else 0.0
-        self.clock = FitClock(None if options.seconds is None else options.seconds + more, spent)
+        self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
-        """The seconds of this call."""
-        self.progress = FitProgress(output / "stages", shown, lambda: self.clock.left)
+        """The seconds of this call; None: no limit."""
+        self.progress = FitProgress(output / "stages", self.clock, shown)
         self.best: Choice | None = None
-        self.stages: FitStages
-        self.done: list[DoneStage] = []
+        if journal.last is not None:
+            self.progress.say(f"{output}: this run goes on after {journal.last}.")
+        journal.begin()
+        self.divided = divide(source, options.seed)
+        splits = journal.inputs({"splits": self.divided.counts(), "seed": options.seed})
+        if journal.done("data", splits) is None or not (output / "data/corpus.jsonl").is_file():
+            shutil.rmtree(output / "data", ignore_errors=True)  # other draws
+            write_divided(source, self.divided, output / "data")
+            journal.add("data", splits, 0.0, {})
+        self.stages, lines = _stages(output, options, source, self.divided, self.progress)
+        self.candidates = self.stages.candidates
+        self.progress.say("\n".join(f"  {line}" for line in lines))
+        if self.stages.models.biencoder is not None or self.stages.models.generator is not None:
+            require("train", "grls fit with a model to train")
+        self.known: dict[str, str | None] = {}
+        """Stage that was done -> why it came to nothing, or None."""
 
     def run(self) -> Fitted:
         """Do what is left of the run."""
-        if self.journal.last is not None:
-            self.progress.say(f"{self.output}: this run goes on after {self.journal.last}.")
-        self.journal.begin()
-        with kept_clock(self.output, self.clock), without_warnings():
-            divided = divide(self.source, self.options.seed)
-            self.stages = self._prepared(divided)
-            stages, keep = self.stages.all(), self.options.keep
-            known = self._restored(stages)
-            self._choose()
-            systems = self.stages.candidates.systems
-            if keep in systems and self.options.budget is None:  # nothing is to be made
-                left = [stage for stage in stages if stage.name not in known]
-                skipped = [Skipped(stage.name, stage.what, "it was not asked for") for stage in left]
-            elif keep is None or keep in systems or " + " in keep or keep in {stage.name for stage in stages}:
-                skipped = search_stages(stages, self._left, self._do, self.progress.say, known)
-            else:
-                raise self.stages.candidates.no_candidate(keep)
-            if self.best is None:
-                raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
-            return self._end(divided, skipped)
-
-    def _prepared(self, divided: DividedData) -> FitStages:
-        """Write the data, look at data, machine and models, and say what they are."""
-        splits = self.journal.inputs({"splits": divided.counts(), "seed": self.options.seed})
-        data = self.output / "data"
-        if self.journal.done("data", splits) is None or not (data / "corpus.jsonl").is_file():
-            shutil.rmtree(data, ignore_errors=True)  # other draws
-            write_divided(self.source, divided, data)
-            self.journal.add("data", splits, 0.0, {"queries": divided.counts()})
-        stages, lines = _stages(self.output, self.options, self.source, divided, self.progress)
-        self.progress.say("\n".join(f"  {line}" for line in lines))
-        if stages.models.biencoder is not None or stages.models.generator is not None:
-            require("train", "grls fit with a model to train")
-        return stages
+        stages, keep = self.stages.all(), self.options.keep
+        self._restore(stages)
+        self._choose()
+        systems = self.candidates.systems
+        if keep is not None and " + " not in keep and keep not in {stage.name for stage in stages}:
+            self.candidates.system(keep)  # or an error, before anything is made
+        if keep in systems and self.options.budget is None:  # nothing is to be made
+            left = [stage for stage in stages if stage.name not in self.known]
+            skipped = [Skipped(stage.name, stage.what, "it was not asked for") for stage in left]
+        else:
+            skipped = search_stages(stages, self._left, self._do, self.progress.say, dict(self.known))
+        if self.best is None:
+            raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
+        best = self.best if keep is None else self.candidates.keep(keep, self.best)
+        if self.divided.reported == TEST:
+            self._rank_test(best.kept.name)
+        done = []
+        for stage in (stage for stage in stages if self.known.get(stage.name, "") is None):
+            note = self.stages.notes.get(stage.name)
+            record = self.journal.record(stage.name) or {"seconds": 0.0}
+            done.append((stage.what if note is None else f"{stage.what}, {note}", record["seconds"]))
+        fitted = write_outcome(
+            self.stages, self.source, self.divided, best, done, skipped, self.clock.seconds
+        )
+        self.clock.write()
+        self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
+        return fitted
 
     def _inputs(self, stage: Stage) -> str:
         needs = () if gathers(stage.name) else ("data", *stage.needs)
         return self.journal.inputs(self.stages.inputs(stage.name), needs)
 
-    def _restored(self, stages: Sequence[Stage]) -> dict[str, str | None]:
-        """Take what earlier calls have done; returns stage -> why it came to nothing, or None."""
-        known: dict[str, str | None] = {}
-        candidates = self.stages.candidates
+    def _restore(self, stages: Sequence[Stage]) -> None:
+        """Take what earlier calls have done."""
+        candidates = self.candidates
         for stage in stages:
             record = self.journal.record(stage.name)
             if record is None:
                 continue
             fresh = record["inputs"] == self._inputs(stage)
             result = record["result"]
-            systems = [System(**one) for one in result["systems"]]
-            there = candidates.systems
+            systems = [System(**fields) for fields in result["systems"]]
             if gathers(stage.name):  # what it made is there if its members are
-                systems = [one for one in systems if {*(one.parts or (one.name,))} <= {*there}]
-            else:
-                needed = all(known.get(name, "") is None for name in stage.needs)
-                if not (fresh and needed and all(map(candidates.is_there, systems))):
-                    continue
-            for system in filter(candidates.is_there, systems):
-                candidates.systems[system.name] = system
-            candidates.pace.known.update(result["pace"])
-            self.stages.notes.update(result["notes"])
+                there = {*candidates.systems}
+                systems = [system for system in systems if {*(system.parts or (system.name,))} <= there]
+            elif not (
+                fresh
+                and all(self.known.get(name, "") is None for name in stage.needs)
+                and all(map(candidates.is_there, systems))
+            ):
+                continue
+            candidates.systems |= {system.name: system for system in filter(candidates.is_there, systems)}
+            candidates.pace.known |= result["pace"]
+            self.stages.notes |= result["notes"]
             if fresh:
-                known[stage.name] = result["nothing"]
-                if result["nothing"] is None:
-                    self.done.append(DoneStage(stage.name, stage.what, record["seconds"]))
-        return known
+                self.known[stage.name] = result["nothing"]
 
     def _left(self) -> float | None:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""
@@ -213,45 +224,40 @@ class _FitRun:
 
     def _do(self, stage: Stage, allowance: float | None) -> str | None:
         """Do a stage; returns why it came to nothing, or None."""
-        candidates, inputs = self.stages.candidates, self._inputs(stage)
-        begun, before = perf_counter(), set(candidates.systems)
-        nothing = None
+        candidates, inputs = self.candidates, self._inputs(stage)
+        begun, before, nothing = perf_counter(), set(candidates.systems), None
         if self.journal.done(f"begin {stage.name}", inputs) is None:
             self.stages.remove(stage.name)
             self.journal.add(f"begin {stage.name}", inputs, 0.0, {})
         try:
             with self.progress.stage(stage.name, allowance):
-                stage.run(allowance)
+                nothing = stage.run(allowance)
         except TimeIsUp:
             # A candidate that has ranked some dev queries is one, and what ranked more of them has done so.
             if not gathers(stage.name) and not set(candidates.systems) - before:
                 raise
-        except Nothing as error:
-            nothing = str(error)
         except Exception as error:
             why = str(error) if isinstance(error, GrlsError) else f"{type(error).__name__}: {error}"
             why = "there is too little memory for it" if out_of_memory(error) else why
             return f"left out: it failed: {why}"
         finally:
             give_back_freed()
-        seconds = perf_counter() - begun
         every = gathers(stage.name)
-        systems = [vars(one) for name, one in candidates.systems.items() if every or name not in before]
+        systems = [vars(system) for name, system in candidates.systems.items() if every or name not in before]
         result = {
             "systems": systems, "notes": self.stages.notes, "nothing": nothing, "pace": candidates.pace.known,
         }  # fmt: skip
-        self.journal.add(stage.name, inputs, seconds, result)
+        self.journal.add(stage.name, inputs, perf_counter() - begun, result)
         self.stages.clean(stage.name)
-        if nothing is None:
-            self.done.append(DoneStage(stage.name, stage.what, seconds))
+        self.known[stage.name] = nothing
         self._choose()
         return nothing
 
     def _choose(self) -> None:
         """Choose the best so far, and say it where it changed."""
-        if not self.stages.candidates.systems:
+        if not self.candidates.systems:
             return
-        before, self.best = self.best, self.stages.candidates.choose()
+        before, self.best = self.best, self.candidates.choose()
         kept = self.best.kept
         shown = f"{kept.name}, dev {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)}"
         self.progress.best = f"best so far {shown}"
@@ -260,56 +266,45 @@ class _FitRun:
             rest = "" if left is None else f"; {duration(left)} left"
             self.progress.say(f"best so far: {shown}, {kept.cost:.2g} s a query{rest}")
 
-    def _end(self, divided: DividedData, skipped: list[Skipped]) -> Fitted:
-        """Rank test for the report, as there is time; write page, card and result."""
-        candidates, best = self.stages.candidates, self.best
-        assert best is not None
-        if self.options.keep is not None:
-            best = candidates.keep(self.options.keep, best)
-        if divided.reported == TEST:
-            self._rank_test(best.kept.name)
-        fitted = write_outcome(
-            self.stages, self.source, divided, best, self.done, skipped, self.clock.seconds
-        )
-        self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
-        return fitted
-
     def _rank_test(self, kept: str) -> None:
-        """Rank test queries with the kept candidate, then with the others, the cheapest first."""
-        candidates = self.stages.candidates
-        systems, left, whole = candidates.systems, self.clock.left, self.whole
+        """Rank test queries with the kept candidate, as many as there is time for, then with the others."""
+        candidates, whole = self.candidates, self.whole
+        systems = candidates.systems
         parts = systems[kept].parts or (kept,)
         count = fits = len(candidates.gold(TEST).queries)
-        if left is not None and whole is not None and not all(self._tested(TEST, name) for name in parts):
-            room = max(0.01 * whole, left - (1 - _AIM) * whole - min(_ENDING / 2, 0.05 * whole))
-            fits = min(count, max(1, int(room / max(1e-9, systems[kept].cost))))
+        if whole is not None and not all(self._tested(TEST, name) for name in parts):
+            room = self._room((1 - _AIM) * whole + min(_ENDING / 2, 0.05 * whole))
+            fits = min(count, max(1, int(max(0.01 * whole, room) / max(1e-9, systems[kept].cost))))
         split = TEST if fits == count else candidates.drawn(TEST, 0, fits, f"{TEST}-{fits}")
-        gold = candidates.gold(split)
-        single = [name for name, one in systems.items() if not one.parts]
-        ranked: set[str] = set()
-        for name in sorted(single, key=lambda name: (name not in parts, systems[name].cost)):
-            left, allowance = self.clock.left, None
-            if name not in parts and left is not None and whole is not None:
-                allowance = left - 0.04 * whole
-            if not self._tested(split, name):
-                if allowance is not None and len(gold.queries) * systems[name].cost > allowance:
+        gold, ranked = candidates.gold(split), set[str]()
+        singles = [system for system in systems.values() if not system.parts]
+        for system in sorted(singles, key=lambda system: (system.name not in parts, system.cost)):
+            allowance = None if whole is None or system.name in parts else self._room(0.04 * whole)
+            if not self._tested(split, system.name):
+                if allowance is not None and len(gold.queries) * system.cost > allowance:
                     continue
-                with self.progress.stage(f"test {name}", allowance), suppress(TimeIsUp):
+                with self.progress.stage(f"test {system.name}", allowance), suppress(TimeIsUp):
                     opening = Opening(self.options.device, candidates.precision)
-                    opened = load_retriever(candidates.member(systems[name].folder), opening)
-                    candidates.save_run(opened, gold, systems[name])
-                    self.journal.add(f"{split} {name}", self.journal.inputs([], (name,)), 0.0, {})
+                    candidates.save_run(
+                        load_retriever(candidates.member(system.folder), opening), gold, system
+                    )
+                    inputs = self.journal.inputs([], (system.name,))
+                    self.journal.add(f"{split} {system.name}", inputs, 0.0, {})
                 give_back_freed()
-            if self._tested(split, name):
-                ranked.add(name)
-        for name, system in systems.items():
-            if system.parts and set(system.parts) <= ranked:
+            if self._tested(split, system.name):
+                ranked.add(system.name)
+        for system in systems.values():
+            if system.parts and ranked.issuperset(system.parts):
                 candidates.rank_fusion(system, [gold])
-                ranked.add(name)
+                ranked.add(system.name)
         candidates.tested = gold, ranked
+
+    def _room(self, without: float) -> float:
+        """The seconds that are left, without some."""
+        return (self.clock.left or 0.0) - without
 
     def _tested(self, split: str, name: str) -> bool:
         """Whether a system has ranked the queries of a split."""
-        file = self.stages.candidates.run_file(split, name).with_suffix(".jsonl")
+        file = self.candidates.run_file(split, name).with_suffix(".jsonl")
         known = self.journal.done(f"{split} {name}", self.journal.inputs([], (name,)))
         return known is not None and file.is_file()

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grls.io.progress import duration
 
@@ -64,7 +65,8 @@ class Stage:
     Args:
         name: Its name; no other stage has it.
         what: What it does, in one line, for people.
-        run: Does it within so many seconds (None: no limit); raises :class:`TimeIsUp` where it cannot.
+        run: Does it within so many seconds (None: no limit); returns why it came to nothing, or None. It
+            raises :class:`TimeIsUp` where it cannot.
         needs: Names of the stages whose results it uses.
         seconds: The least seconds of it and of all that must follow it; 0: nothing is known yet.
         follows: Seconds of what must follow it, which it leaves.
@@ -75,7 +77,7 @@ class Stage:
 
     name: str
     what: str
-    run: Callable[[float | None], None]
+    run: Callable[[float | None], str | None]
     needs: tuple[str, ...] = ()
     seconds: Callable[[], float] = lambda: 0.0
     follows: Callable[[], float] = lambda: 0.0
@@ -83,8 +85,7 @@ class Stage:
     aside: bool = False
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A stage that was not done: its name, what it would have done, and why."""
 
     name: str

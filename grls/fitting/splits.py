@@ -1,4 +1,4 @@
-"""The data set that a run works on: read, checked, and divided into the splits that the run needs.
+"""The data set that a run works on: read, checked, divided into the splits that the run needs, and described.
 
 =====  ==================================================================================================
 split  what for
@@ -8,6 +8,8 @@ tune   to measure trainings and to find weights: half of a large dev split, othe
 dev    to choose a system (and, where there is no ``tune``, to tune); a part of train where there is none
 test   for the report alone; it may be missing
 =====  ==================================================================================================
+
+A query asks for hops where it has several gold passages: the second may be found only with the first.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.dataset import (
     Qrels,
     evidence_qrels,
+    gold_passages,
     has_qrels,
     read_qrels,
     read_queries,
@@ -32,8 +36,10 @@ from grls.data.dataset import (
 )
 from grls.data.dataset_check import check_data, format_faults
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
+from grls.data.language import guess
 from grls.data.sentences import sentences
-from grls.data.types import Passage, Query
+from grls.data.types import Query
+from grls.data.words import count
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
 from grls.io.counts import counted
@@ -52,6 +58,17 @@ _LEAST, _DROPPED = 4, 0.3
 """Words that a pseudo-query keeps at least; the probability that a word is left out."""
 _CUT = '{"pseudo": "sentence"}'
 """The metadata of pseudo-queries."""
+
+
+LEAST_QUERIES = 8
+"""Fewer queries to learn from train no model: a batch would hold no other query's passages."""
+
+_SAMPLE = 2000
+"""Passages whose words are counted, evenly spread over the corpus."""
+_ASKS = 0.3
+"""The share of queries with several gold passages from which a data set asks for hops."""
+_SHORT = 40
+"""The most words of a passage, on average, that is a short fact: reading it to its end costs little."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +130,61 @@ class DividedData:
         return {split: len(judged) for split, judged in self.qrels.items()}
 
 
+@dataclass(frozen=True)
+class DataFacts:
+    """What a data set is like.
+
+    Args:
+        passages: Number of passages.
+        words: Mean number of words of a passage, its title included.
+        language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
+        queries: Split -> number of queries.
+        gold: Mean number of gold passages of a training query.
+        most_gold: Largest number of gold passages of a training query.
+        several: Share of training queries with several gold passages.
+        tune: Name of the split that tunes.
+    """
+
+    passages: int
+    words: float
+    language: str | None
+    queries: dict[str, int]
+    gold: float
+    most_gold: int
+    several: float
+    tune: str = DEV
+
+    @property
+    def hops(self) -> bool:
+        """Whether the data ask for hops."""
+        return self.several >= _ASKS
+
+    @property
+    def most_hops(self) -> int:
+        """Number of hops that find nearly all gold passages of a query."""
+        return max(1, min(self.most_gold, round(2 * self.gold), 4)) if self.hops else 1
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few queries to learn from."""
+        return self.queries[TRAIN] < LEAST_QUERIES
+
+    @property
+    def short(self) -> bool:
+        """Whether passages are short facts, so that reading them to their end costs little."""
+        return self.words <= _SHORT
+
+    def lines(self) -> list[str]:
+        """What the data set is like, for people."""
+        sizes = ", ".join(f"{count:,} {name}" for name, count in self.queries.items())
+        several = f"{self.several:.0%} with several" if self.several else "one each"
+        language = self.language or "language unknown"
+        return [
+            f"{counted(self.passages, 'passage')} of {self.words:.0f} words ({language})",
+            f"queries: {sizes}; gold passages: {self.gold:.1f} a query, {several}",
+        ]
+
+
 def read_source(data: str, options: FitOptions, name: str | None = None) -> SourceData:
     """Read a data set and refuse whatever is wrong with it, before any work is done.
 
@@ -128,7 +200,14 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
             evidence where there are no qrels, or a split that is asked for and missing.
     """
     corpus = Corpus.read(data)
-    _refuse_empty(corpus)
+    empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
+    if ids := list(islice(empty, 4)):
+        shown = ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
+        raise DataError(
+            f"passages without text or title: {shown}; nothing can be learned of them. Remove them, or give "
+            "them a text.",
+            corpus.source,
+        )
     faults = check_data(data, corpus) if Path(data).is_dir() else []
     if faults:
         raise DataError(
@@ -137,51 +216,31 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
             data,
         )
     names = {TRAIN: options.train_split, DEV: options.dev_split, TEST: options.test_split}
-    qrels = {split: found for split, name in names.items() if (found := _judged(data, split, name))}
-    queries = read_queries(data) if qrels else _without_qrels(data)
-    notes = _of_no_qrels(data, queries) if qrels else ()
-    if not qrels and queries:
+    qrels: dict[str, Qrels] = {}
+    for split, called in names.items():
+        file = Path(data) / "qrels" / f"{called}.tsv"
+        if called != split or file.is_file():  # a split of the usual name may be missing
+            qrels[split] = read_qrels(file)
+    qrels = {split: judged for split, judged in qrels.items() if judged}
+    file, notes = Path(data) / "queries.jsonl", tuple[str, ...]()
+    if qrels:
+        queries = read_queries(data)
+        judged = {query for path in (Path(data) / "qrels").glob("*.tsv") for query in read_qrels(path)}
+        left = sum(query.id not in judged for query in queries)
+        if left:
+            notes = (f"{counted(left, 'query is', 'queries are')} in no qrels, and left out",)
+    elif file.is_file() and file.stat().st_size > 0 and not has_qrels(data):
+        queries = read_queries(data)
         gold = evidence_qrels(queries)
-        without = [query.id for query in queries if query.id not in gold]
-        refuse_without_gold(without, Path(data) / "queries.jsonl", hint=WITHOUT_QRELS)
-        qrels = {TRAIN: gold}
-        notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
-    judged = {query for split in qrels.values() for query in split}
-    asked = [query for query in queries if query.id in judged]
-    return SourceData(data, name or data, corpus, asked, qrels, notes)
-
-
-def _without_qrels(data: str) -> list[Query]:
-    """The queries of a data set without qrels; none where it has qrels of other splits."""
-    file = Path(data) / "queries.jsonl"
-    wanted = file.is_file() and file.stat().st_size > 0 and not has_qrels(data)
-    return read_queries(data) if wanted else []
-
-
-def _of_no_qrels(data: str, queries: list[Query]) -> tuple[str, ...]:
-    """The note of queries that no qrels of the data set name."""
-    files = sorted((Path(data) / "qrels").glob("*.tsv"))
-    named = {name for file in files for name in read_qrels(file)}
-    left = sum(query.id not in named for query in queries)
-    return (f"{counted(left, 'query is', 'queries are')} in no qrels, and left out",) if left else ()
-
-
-def _judged(data: str, split: str, name: str) -> Qrels:
-    """The judgements of a split; none where a split of the usual name is missing."""
-    file = Path(data) / "qrels" / f"{name}.tsv"
-    return {} if name == split and not file.is_file() else read_qrels(file)
-
-
-def _refuse_empty(corpus: Corpus) -> None:
-    empty = (p.id for p in corpus if not p.text.strip() and not p.title.strip())
-    ids = list(islice(empty, 4))
-    if ids:
-        shown = ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
-        raise DataError(
-            f"passages without text or title: {shown}; nothing can be learned of them. Remove them, or give "
-            "them a text.",
-            corpus.source,
-        )
+        refuse_without_gold([query.id for query in queries if query.id not in gold], file, hint=WITHOUT_QRELS)
+        qrels = {TRAIN: gold} if queries else {}
+        notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",) if queries else ()
+    else:
+        queries = []
+    asked = {query for split in qrels.values() for query in split}
+    return SourceData(
+        data, name or data, corpus, [query for query in queries if query.id in asked], qrels, notes
+    )
 
 
 def divide(source: SourceData, seed: int) -> DividedData:
@@ -195,39 +254,58 @@ def divide(source: SourceData, seed: int) -> DividedData:
         DataError: No query can be had, not even from the sentences of passages.
     """
     queries, qrels = list(source.queries), {**source.qrels}
-    notes, pseudo = [*source.notes, *_without_repeats(qrels)], tuple[str, ...]()
+    notes, pseudo = [*source.notes], list[str]()
+    for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):  # none is learned that is asked
+        both = qrels.get(earlier, {}).keys() & qrels.get(later, {}).keys()
+        if both:
+            qrels[earlier] = {query: grades for query, grades in qrels[earlier].items() if query not in both}
+            are = counted(len(both), f"query of {earlier} is", f"queries of {earlier} are")
+            notes.append(f"{are} in {later} as well, and left out of {earlier}")
+            if not qrels[earlier]:
+                del qrels[earlier]
     if TRAIN not in qrels:
-        made = _pseudo_queries(source, seed)
+        made = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in source.queries})
+        if not made:
+            raise DataError(
+                "no passage has a sentence, so no query can be made of them: give queries with their "
+                "passages (queries.jsonl and qrels/train.tsv).",
+                source.folder,
+            )
         queries += made
         qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in made}
-        pseudo = (TRAIN,)
+        pseudo.append(TRAIN)
         notes.append(
             f"no training queries: {counted(len(made), 'pseudo-query')}, parts of sentences of the passages, "
             "stand in for them, and results are worse than with real ones"
         )
     if DEV not in qrels:
-        pseudo += (DEV,) if pseudo else ()
-        notes.append(_split_off(qrels, random.Random(seed)))
+        pseudo += [DEV] if pseudo else []
+        every = counted(len(qrels[TRAIN]), "training query")
+        size = max(1, min(_DEV_MOST, len(qrels[TRAIN]) // 5))
+        if size == len(qrels[TRAIN]):
+            qrels[DEV] = qrels[TRAIN]
+            notes.append("no dev queries, and a single training query: it is both")
+        else:
+            qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], size, random.Random(seed))
+            notes.append(f"no dev queries: {size:,} of the {every} are split off as dev")
     if len(qrels[DEV]) >= _LARGE:
-        notes.append(_halved(qrels, random.Random(seed)))
+        size, every = len(qrels[DEV]) // 2, counted(len(qrels[DEV]), "dev query")
+        qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], size, random.Random(seed))
+        notes.append(f"of {every} {size:,} tune and {len(qrels[DEV]):,} choose")
     if TEST not in qrels:
         notes.append("no test queries: the report is on dev, which the choice was made on")
     order = [name for name in (TRAIN, TUNE, DEV, TEST) if name in qrels]
-    return DividedData(queries, {name: qrels[name] for name in order}, tuple(notes), pseudo)
+    return DividedData(queries, {name: qrels[name] for name in order}, tuple(notes), tuple(pseudo))
 
 
-def _pseudo_queries(source: SourceData, seed: int) -> list[Query]:
-    made = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in source.queries})
-    if not made:
-        raise DataError(
-            "no passage has a sentence, so no query can be made of them: give queries with their passages "
-            "(queries.jsonl and qrels/train.tsv).",
-            source.folder,
-        )
-    return made
+def _parted(qrels: Qrels, size: int, draw: random.Random) -> tuple[Qrels, Qrels]:
+    """So many queries that are drawn, and the others, in their order."""
+    drawn = set(draw.sample(list(qrels), size))
+    chosen = {query: grades for query, grades in qrels.items() if query in drawn}
+    return chosen, {query: grades for query, grades in qrels.items() if query not in drawn}
 
 
-def sentence_queries(corpus: Corpus, count: int, seed: int, taken: Collection[str]) -> list[Query]:
+def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str]) -> list[Query]:
     """Write queries for passages that are drawn at random: parts of their sentences.
 
     A query is a sentence of the passage that answers it, with some of its words left out (the inverse cloze
@@ -236,65 +314,38 @@ def sentence_queries(corpus: Corpus, count: int, seed: int, taken: Collection[st
 
     Args:
         corpus: The passages.
-        count: Number of passages to draw; a passage without a sentence gets no query.
+        most: Number of passages to draw; a passage without a sentence gets no query.
         seed: Seed of all draws.
         taken: Ids that other queries have.
     """
     draw = random.Random(seed)
-    numbers = sorted(draw.sample(range(len(corpus)), min(count, len(corpus))))
+    numbers = sorted(draw.sample(range(len(corpus)), min(most, len(corpus))))
     ids = (name for number in itertools.count(1) if (name := f"pseudo-{number}") not in taken)
-    made = ((passage.id, _query(passage, draw)) for passage in corpus.passages(numbers))
-    return [Query(next(ids), text, (name,), metadata=_CUT) for name, text in made if text]
+    made = []
+    for passage in corpus.passages(numbers):
+        words = draw.choice(sentences(passage.text) or [passage.title]).split()
+        if len(words) > _LEAST:
+            left = [number for number in range(len(words)) if draw.random() >= _DROPPED]
+            if len(left) < _LEAST:
+                left = sorted(draw.sample(range(len(words)), _LEAST))
+            words = [words[number] for number in left]
+        if words:
+            made.append(Query(next(ids), " ".join(words), (passage.id,), metadata=_CUT))
+    return made
 
 
-def _query(passage: Passage, draw: random.Random) -> str:
-    """A part of one of its sentences; empty if it has none."""
-    parts = sentences(passage.text) or [passage.title]
-    words = draw.choice(parts).split()
-    if len(words) <= _LEAST:
-        return " ".join(words)
-    kept = [place for place in range(len(words)) if draw.random() >= _DROPPED]
-    if len(kept) < _LEAST:
-        kept = sorted(draw.sample(range(len(words)), _LEAST))
-    return " ".join(words[place] for place in kept)
-
-
-def _without_repeats(qrels: dict[str, Qrels]) -> list[str]:
-    """Take queries of a later split out of the earlier ones, so that none is learned that is asked."""
-    notes = []
-    for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):
-        both = qrels.get(earlier, {}).keys() & qrels.get(later, {}).keys()
-        if both:
-            qrels[earlier] = {query: grades for query, grades in qrels[earlier].items() if query not in both}
-            several = f"queries of {earlier} are in {later} as well, and are left out of it"
-            notes.append(
-                counted(len(both), several.replace("queries", "query").replace(" are ", " is "), several)
-            )
-            if not qrels[earlier]:
-                del qrels[earlier]
-    return notes
-
-
-def _split_off(qrels: dict[str, Qrels], draw: random.Random) -> str:
-    """Move a part of train to dev; returns what was done."""
-    every = list(qrels[TRAIN])
-    count = max(1, min(_DEV_MOST, len(every) // 5))
-    chosen = set(draw.sample(every, count))
-    qrels[DEV] = {query: qrels[TRAIN][query] for query in every if query in chosen}
-    if count == len(every):
-        return "no dev queries, and a single training query: it is both"
-    qrels[TRAIN] = {query: qrels[TRAIN][query] for query in every if query not in chosen}
-    return f"no dev queries: {count:,} of the {counted(len(every), 'training query')} are split off as dev"
-
-
-def _halved(qrels: dict[str, Qrels], draw: random.Random) -> str:
-    every = list(qrels[DEV])
-    tuning = set(draw.sample(every, len(every) // 2))
-    qrels[TUNE] = {query: qrels[DEV][query] for query in every if query in tuning}
-    qrels[DEV] = {query: qrels[DEV][query] for query in every if query not in tuning}
-    return (
-        f"of {counted(len(every), 'dev query')} {len(tuning):,} tune and {len(every) - len(tuning):,} choose"
-    )
+def data_facts(source: SourceData, divided: DividedData) -> DataFacts:
+    """Describe a data set."""
+    queries = {query.id: query for query in divided.queries}
+    pseudo = TRAIN in divided.pseudo and DEV not in divided.pseudo  # each has one gold passage
+    qrels, corpus = divided.qrels[DEV if pseudo else TRAIN], source.corpus
+    train = [len(gold_passages(queries[name], qrels)) for name in qrels]
+    sample = corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
+    words = fmean(count(f"{passage.title} {passage.text}") for passage in sample)
+    language = guess(passage.text for passage in sample)
+    several = fmean(size > 1 for size in train)
+    sizes = divided.counts()
+    return DataFacts(len(corpus), words, language, sizes, fmean(train), max(train), several, divided.tune)
 
 
 def write_divided(source: SourceData, divided: DividedData, folder: Path) -> None:

@@ -30,15 +30,15 @@ from time import perf_counter
 from typing import Any
 
 from grls.data.inputs.arguments import options_of
-from grls.errors import ConfigError, GrlsError, MismatchError
+from grls.errors import ConfigError, MismatchError
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
-from grls.fitting.facts import DataFacts
+from grls.fitting.choose import level
 from grls.fitting.machine import Machine
 from grls.fitting.models import BaseModels
 from grls.fitting.options import FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.search import Pace, Stage, TimeIsUp
-from grls.fitting.splits import DEV, TRAIN
+from grls.fitting.splits import DEV, TRAIN, DataFacts
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.counts import counted
 from grls.io.progress import duration
@@ -82,8 +82,6 @@ _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
 _LOW_MEMORY = 10.0
 """GiB of free memory below which activations are computed anew in the backward pass."""
-_FROZEN = 12
-"""Layers of the packaged model that are not trained where it learns to rescore (recipe ``rescore``)."""
 _SAMPLE = 64
 """Passages on which the speed of embedding is measured."""
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
@@ -91,9 +89,6 @@ _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 
 class _Fewer(Exception):  # noqa: N818
     """The whole of a training does not fit; so many steps do."""
-
-    def __init__(self, steps: int):
-        self.steps = steps
 
 
 @dataclass
@@ -108,28 +103,19 @@ class FitStages:
     notes: dict[str, str] = field(default_factory=dict, init=False)
     """Stage -> what it came to, for page and card."""
 
-    @property
-    def options(self) -> FitOptions:
-        """What the user has chosen."""
-        return self.candidates.options
-
-    @property
-    def output(self) -> Path:
-        """The folder of the run."""
-        return self.candidates.output
-
-    @property
-    def pace(self) -> Pace:
-        """Seconds of units of work."""
-        return self.candidates.pace
+    def __post_init__(self) -> None:
+        self.options: FitOptions = self.candidates.options
+        self.output: Path = self.candidates.output
+        self.pace: Pace = self.candidates.pace
 
     def inputs(self, name: str) -> dict[str, Any]:
         """The options and models that the result of a stage depends on, beside those that it needs."""
         encoder, writer = (model and model.name for model in (self.models.biencoder, self.models.generator))
-        own: dict[str, Any] = {"base": [encoder], "dense": [self.options.seed]}
-        own["generator"] = [writer, encoder, self.options.seed]
         if gathers(name):
-            return {"systems": [[one.name, one.portions] for one in self.candidates.systems.values()]}
+            systems = self.candidates.systems.values()
+            return {"systems": [[system.name, system.portions] for system in systems]}
+        seed = self.options.seed
+        own = {"base": [encoder], "dense": [seed], "generator": [writer, encoder, seed]}
         return self.options.searches | {"own": own.get(name)}
 
     def remove(self, name: str) -> None:
@@ -149,33 +135,40 @@ class FitStages:
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of what they are expected to gain."""
-        facts, models = self.facts, self.models
-        hops = facts.hops
+        facts, encoder, writer = self.facts, self.models.biencoder, self.models.generator
+        corpus = counted(facts.passages, "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
-        encoder, writer = models.biencoder, models.generator
         if encoder is not None:
-            what = f"embed {counted(facts.passages, 'passage')} with {encoder.title} as it is"
+            what = f"embed {corpus} with {encoder.title} as it is"
             stages.append(Stage("base", what, self._base, (), self._embedding, share=_share(0.35)))
-        if hops:
-            stages.append(self._hops_stage(BM25, "hops of BM25", 0.1, ("bm25",)))
-            if encoder is not None:
-                stages.append(self._hops_stage("base", f"hops of {encoder.title} as it is", 0.3, ("base",)))
+        if facts.hops:
+            stages.append(self._hops_stage(BM25, "hops of BM25", 0.1))
+        if facts.hops and encoder is not None:
+            stages.append(self._hops_stage("base", f"hops of {encoder.title} as it is", 0.3))
         if encoder is not None:
             stages.append(self._fusion_stage(1))
-            if not facts.few:
-                what = f"fine-tune {encoder.title}, and embed {counted(facts.passages, 'passage')}"
-                times = self._dense_seconds, self._dense_follows, self._dense_share
-                stages.append(Stage("dense", what, self._dense, ("base",), *times))
-                if hops:
-                    stages.append(
-                        self._hops_stage("dense", "hops of the trained bi-encoder", 0.4, ("dense",))
-                    )
-                stages.append(self._fusion_stage(2, "dense"))
+        if encoder is not None and not facts.few:
+            what = f"fine-tune {encoder.title}, and embed {corpus}"
+            stages.append(
+                Stage(
+                    "dense",
+                    what,
+                    self._dense,
+                    ("base",),
+                    self._dense_seconds,
+                    self._dense_follows,
+                    self._dense_share,
+                )
+            )
+            if facts.hops:
+                stages.append(self._hops_stage("dense", "hops of the trained bi-encoder", 0.4))
+            stages.append(self._fusion_stage(2, "dense"))
         if writer is not None and not facts.few:
-            needs = ("bm25",)
             what = f"fine-tune {writer.title} to write spans, and index them"
             stages.append(
-                Stage("generator", what, self._generator, needs, self._writer_seconds, self._hybrid_seconds)
+                Stage(
+                    "generator", what, self._generator, ("bm25",), self._writer_seconds, self._hybrid_seconds
+                )
             )
             what = "the generator with its priors, tuned"
             stages.append(Stage("hybrid", what, self._hybrid, ("generator",), self._hybrid_seconds))
@@ -196,22 +189,17 @@ class FitStages:
         """Inputs of a query ranked by hops: one in the first hop, one a chain in the others."""
         return 1 + CHAINS * (self.facts.most_hops - 1)
 
-    @property
-    def _first(self) -> int:
-        """Queries of the first portion."""
-        return self.candidates.sizes[0]
-
     def _embedding(self) -> float:
         """Seconds to embed the corpus and to rank the first portion."""
         each = self.pace.of("embed") or 0.0
-        return self.facts.passages * each + self._rank_seconds("base", self._first)
+        return self.facts.passages * each + self._rank_seconds("base", self.candidates.sizes[0])
 
     def _dense_seconds(self) -> float:
         return _LEAST["dense"] * self._encoder_step() + self._dense_follows()
 
     def _dense_follows(self) -> float:
         """Seconds of what makes a trained bi-encoder a candidate, its hops included."""
-        hops = self._rank_seconds("base", self._first, (_SETTINGS + 1) * self._inputs)
+        hops = self._rank_seconds("base", self.candidates.sizes[0], (_SETTINGS + 1) * self._inputs)
         return self._embedding() + (hops if self.facts.hops else 0.0)
 
     def _dense_share(self, room: float) -> float:
@@ -233,7 +221,7 @@ class FitStages:
         """Seconds to tune the hybrid on the first portion and to rank it."""
         hops = self.facts.most_hops if self._writer_hops else 1
         inputs = 5 * min(hops, 2) + (2.5 * (1 + CHAINS * (hops - 1)) if hops > 1 else 1)
-        return self._first * inputs * _SEARCH * self._writer_step()
+        return self.candidates.sizes[0] * inputs * _SEARCH * self._writer_step()
 
     def _tuned_on(self, seconds_of: Callable[[int], float], allowance: float | None) -> str:
         """The split of the queries that tune: as many as there is time for, at least the first portion."""
@@ -293,16 +281,16 @@ class FitStages:
                 break
             self.candidates.rank(system, found=found)
 
-    def _hops_stage(self, of: str, what: str, share: float, needs: tuple[str, ...]) -> Stage:
+    def _hops_stage(self, of: str, what: str, share: float) -> Stage:
         name = f"{of}-hops"
 
         def seconds(queries: int = 0) -> float:
-            queries = queries or self._first
+            queries = queries or self.candidates.sizes[0]
             known = self.pace.of(f"rank {name}") or self.pace.of("rank base-hops") if of != BM25 else None
             once = queries * known if known else self._rank_seconds(of, queries, self._inputs)
             return (_SETTINGS + 1) * once
 
-        def run(allowance: float | None) -> None:
+        def run(allowance: float | None) -> str | None:
             split = self._tuned_on(seconds, allowance)
             folder = self.candidates.member(name)
             ranked = HopOptions(steps="ranked", max=self.facts.most_hops)
@@ -316,60 +304,59 @@ class FitStages:
             grid |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
             found = self._tune(folder, split, grid, SearchOptions(), {"hops": recorded(ranked)})
             if (read_spec(folder).get("hops") or {}).get("max") == 1:
-                raise Nothing(f"one hop is best, which is {of}")
-            one = self.candidates.systems[of]
-            self._ranked(System(name, name, models=one.models, more=(of,)), allowance, found)
+                return f"one hop is best, which is {of}"
+            single = self.candidates.systems[of]
+            self._ranked(System(name, name, models=single.models, more=(of,)), allowance, found)
+            return None
 
-        return Stage(name, what, run, needs, seconds, share=_share(share), aside=of in (BM25, "base"))
+        return Stage(name, what, run, (of,), seconds, share=_share(share), aside=of in (BM25, "base"))
 
     def _tune(
-        self, folder: Path, split: str, grid: Mapping[str, Any], search: SearchOptions, stored: dict[str, Any]
+        self,
+        folder: Path,
+        split: str,
+        tried: Mapping[str, Any],
+        search: SearchOptions,
+        stored: dict[str, Any],
     ) -> dict[Any, Any]:
         """Tune a folder, and write it; returns what hops have found meanwhile."""
         dev = DevQueries.read(self.candidates.data, split)
         how = Opening(self.options.device, self.candidates.precision)
         single = load_retriever(folder, Opening(how.device, how.precision, search, hop_by_hop=False))
-        journal = Path(f"{folder}.tune.jsonl")
-        options = {**({"search": recorded(search)} if recorded(search) else {}), **stored}
-        tried = TuneOptions(**{"k": self.options.k, **grid})
         fingerprint = untuned_fingerprint(single)
         del single
-        found: dict[Any, Any] = {}
+        options = {**({"search": recorded(search)} if recorded(search) else {}), **stored}
+        grid = TuneOptions(**{"k": self.options.k, **tried})
+        journal, found = Path(f"{folder}.tune.jsonl"), dict[Any, Any]()
+        again = journal.is_file()
         try:
-            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored, found)
+            choices = tune_folder(folder, dev, grid, how, fingerprint, options, "hops" not in stored, found)
         except MismatchError:
-            if not journal.is_file():
+            if not again:
                 raise
             journal.unlink()  # it was begun with other models or queries
-            choices = tune_folder(folder, dev, tried, how, fingerprint, options, "hops" not in stored, found)
-        for one in choices:
-            gain = f"{one.measure} {100 * one.before:.1f} -> {100 * one.after:.1f}"
-            self.progress.say(f"  tuned on {counted(len(dev.queries), 'query')}: {gain} ({one.what})")
+            choices = tune_folder(folder, dev, grid, how, fingerprint, options, "hops" not in stored, found)
+        for choice in choices:
+            gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
+            self.progress.say(f"  tuned on {counted(len(dev.queries), 'query')}: {gain} ({choice.what})")
         return found
 
     def _fusion_stage(self, number: int, *needs: str) -> Stage:
-        def run(_: float | None) -> None:
+        def run(_: float | None) -> str | None:
             names = self._best_of_each_model()
-            if len(names) < 2 or not self.candidates.fuse(names):
-                raise Nothing("none is better than its members")
+            fused = len(names) > 1 and self.candidates.fuse(names)
+            return None if fused else "none is better than its members"
 
         return Stage(f"fusion {number}", "fusions of what there is", run, (needs or ("bm25",)))
 
     def _best_of_each_model(self) -> list[str]:
         """Of the systems of one model, or of none, the one that finds most."""
-        found = {
-            name: self.candidates.candidate(one)
-            for name, one in self.candidates.systems.items()
-            if len(one.parts) < 2
-        }
-        groups = ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",))
         best = []
-        for group in groups:
-            there = [found[name] for name in group if name in found]
-            if there:
-                count = min(len(one.values) for one in there)
-                level = [one.first(count) for one in there]
-                best.append(max(level, key=lambda one: (one.value, one.order)).name)
+        for group in ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",)):
+            systems = [self.candidates.systems[name] for name in group if name in self.candidates.systems]
+            if systems:
+                candidates = level([self.candidates.candidate(system) for system in systems])
+                best.append(max(candidates, key=lambda candidate: (candidate.value, candidate.order)).name)
         return best
 
     def _more_dev(self, allowance: float | None) -> None:
@@ -398,7 +385,7 @@ class FitStages:
         assert model is not None
         folder, begun = self.output / "stages/biencoder/model", perf_counter()
         if not folder.is_dir():
-            self._trained("dense", "biencoder", self._encoder_steps, self._train_encoder, allowance)
+            self._trained("dense", self._encoder_steps, self._train_encoder, allowance)
         if allowance is not None:  # what follows the training has its own time
             allowance = max(0.0, allowance - (perf_counter() - begun)) + self._dense_follows()
         self.progress.limit(allowance)
@@ -421,7 +408,7 @@ class FitStages:
         recipe = recipe_values(("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder"))
         changed = {
             "scale": None,  # that of the model
-            "multistep": None if facts.hops else False,  # None: where a query has several gold passages
+            "multistep": None if facts.hops else False,
             "epochs": min(ENCODER_EPOCHS, -(-steps * ENCODER_BATCH // self._encoder_examples)),
             "max_steps": steps,
             "dev_size": min(100, facts.queries[facts.tune]),
@@ -432,11 +419,10 @@ class FitStages:
             "precision": options.precision,
             "device": "cpu" if options.device == "cpu" else "auto",
         }
-        tokens = 192 if facts.hops else 256
         return run_biencoder(
             data=self.candidates.data, output=str(self.output / "stages/biencoder"), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=facts.tune,
-            max_tokens=tokens if model.positions is None else min(tokens, model.positions),
+            max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
             resume=resume, max_seconds=seconds, meter=meter,
         )  # fmt: skip
@@ -446,7 +432,7 @@ class FitStages:
         assert model is not None
         place = self.output / "stages/generator/model"
         if not place.is_dir():
-            self._trained("generator", "generator", self._writer_steps, self._train_writer, allowance)
+            self._trained("generator", self._writer_steps, self._train_writer, allowance)
             self.progress.limit(None)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
@@ -464,9 +450,9 @@ class FitStages:
         systems = self.candidates.systems
         for name in ("dense", "base"):
             if name in systems and f"{name}-hops" in systems:
-                single, hops = (self.candidates.candidate(systems[one]) for one in (name, f"{name}-hops"))
-                count = min(len(single.values), len(hops.values))
-                return hops.first(count).value - single.first(count).value >= _CLEAR
+                both = [self.candidates.candidate(systems[known]) for known in (name, f"{name}-hops")]
+                single, hops = level(both)
+                return hops.value - single.value >= _CLEAR
         return False
 
     @property
@@ -492,6 +478,7 @@ class FitStages:
         whole = -(-facts.queries[TRAIN] // self._writer_batch)
         epochs = min(WRITER_EPOCHS, max(2, -(-steps // whole)))
         hops, teacher = self._writer_hops, self._teacher
+        recipes = ["chains", "default/chains" if hops else "single-step/chains"]
         given: dict[str, Any] = {
             "seed_everything": options.seed,
             "trainer.max_epochs": epochs,
@@ -504,32 +491,25 @@ class FitStages:
             "data.data": self.candidates.data,
             "data.train_split": TRAIN,
             "data.dev_split": facts.tune,
-            "data.multistep": hops,
-            "data.done": hops,
             "data.dev_size": min(facts.queries[facts.tune], 40),
             "recall.k": options.k,
             "recall.beams": BEAMS,
             "output": str(self.output / "stages/generator"),
             "resume": resume,
         }
-        given |= {"data.teacher": str(self.candidates.member(teacher))} if teacher else {}
+        teachers = [] if teacher is None else [str(self.candidates.member(teacher))]
+        if teachers:
+            given["data.teacher"] = teachers[0]
         if facts.short:
-            retrievers = [*([str(self.candidates.member(teacher))] if teacher else []), BM25]
-            frozen = _FROZEN if model.causal and model.place == "package" else 0
-            given |= {
-                "data.rescore.retrievers": retrievers,
-                "data.rescore.passages": 10,
-                "model.rescore_weight": 3.0,
-                "recall.rescore": BEAMS,
-                "model.freeze_layers": frozen,
-            }
-        recipes = ("chains", "default/chains" if hops else "single-step/chains")
+            recipes.append("rescore")
+            given |= {"data.rescore.retrievers": [*teachers, BM25], "recall.rescore": BEAMS}
+            if not model.causal or model.place != "package":
+                given["model.freeze_layers"] = 0  # the recipe's are those of the packaged model
         return run_stage("chains", given, recipes, max_seconds=seconds, meter=meter)
 
     def _trained(
         self,
         stage: str,
-        folder: str,
         whole: int,
         train: Callable[[int, bool, float | None, Meter], TrainingResult],
         allowance: float | None,
@@ -539,67 +519,53 @@ class FitStages:
         The first steps show how long one takes. A training that was cut off goes on with the steps that it
         was begun with.
         """
-        output, begun = self.output / "stages" / folder, perf_counter()
-        least = min(whole, _LEAST[stage])
-        steps, known = whole, self.pace.of(f"step {stage}")
-        if allowance is not None and known:
+        output, begun = self.output / "stages" / _TRAINED[stage], perf_counter()
+        file, least, steps = output / "steps.txt", min(whole, _LEAST[stage]), whole
+        resume = any((output / "checkpoints").glob("*")) and file.is_file()
+        if resume:
+            steps = int(file.read_text())
+        elif allowance is not None and (known := self.pace.of(f"step {stage}")):
             steps = min(whole, int(0.8 * allowance / known))
-        if steps < least:
-            raise TimeIsUp
-        cut_off = any((output / "checkpoints").glob("*")) and (output / "steps.txt").is_file()
-        if cut_off:
-            steps = int((output / "steps.txt").read_text())
-        for final in (False, True):
-            marks: list[float] = []
-            left = None if allowance is None else max(1.0, allowance - (perf_counter() - begun))
+        fixed = resume or allowance is None
 
-            def meter(
-                step: TrainingStep, marks: list[float] = marks, final: bool = final, steps: int = steps
-            ) -> None:
+        def left() -> float:
+            return max(1.0, (allowance or 0.0) - (perf_counter() - begun))
+
+        def run() -> TrainingResult:
+            if steps < least:
+                raise TimeIsUp(f"{max(0, steps)} of {whole} steps would fit")
+            if not resume:
+                shutil.rmtree(output, ignore_errors=True)
+                output.mkdir(parents=True)
+                file.write_text(f"{steps}\n")
+            marks: list[float] = []
+
+            def meter(step: TrainingStep) -> None:
                 self.progress.at(f"train step {step.step:,} of {steps:,}")
                 marks.append(perf_counter())
                 if len(marks) != 5:  # the first step warms up
                     return
                 each = (marks[4] - marks[1]) / 3
                 self.pace.add(f"step {stage}", each)
-                if allowance is None or final or cut_off:
-                    return
-                room = 0.85 * (allowance - (perf_counter() - begun))
-                if (steps - step.step) * each <= room:
-                    return
-                fits = int((room - (marks[0] - begun)) / each)
-                raise _Fewer(fits)
+                room = 0.85 * left()
+                if not fixed and (steps - step.step) * each > room:
+                    raise _Fewer(int((room - (marks[0] - begun)) / each))
 
-            try:
-                result = self._resumed(output, steps, train, left, meter)
-                break
-            except _Fewer as fewer:
-                shutil.rmtree(output, ignore_errors=True)
-                steps = min(steps, fewer.steps)
-                if steps < least:
-                    raise TimeIsUp(f"{max(0, steps)} of {whole} steps would fit") from None
+            return train(steps, resume, None if allowance is None else left(), meter)
+
+        try:
+            result = run()
+        except _Fewer as fewer:
+            steps, fixed = min(steps, *fewer.args), True
+            result = run()
+        except (ConfigError, MismatchError):
+            if not resume:
+                raise
+            resume = False  # there is nothing to go on with
+            result = run()
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
-        of = f" of {whole:,}" if result.steps < whole else ""
-        self.progress.say(f"  {result.steps:,}{of} steps{best}, {duration(perf_counter() - begun)}")
-        self.notes[stage] = f"{result.steps:,}{of} steps"
-
-    def _resumed(
-        self,
-        output: Path,
-        steps: int,
-        train: Callable[[int, bool, float | None, Meter], TrainingResult],
-        seconds: float | None,
-        meter: Meter,
-    ) -> TrainingResult:
-        """Go on with a training, or begin it anew if there is nothing to go on with."""
-        if (output / "checkpoints").is_dir():
-            try:
-                return train(steps, True, seconds, meter)
-            except (ConfigError, MismatchError):
-                shutil.rmtree(output)
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "steps.txt").write_text(f"{steps}\n")
-        return train(steps, False, seconds, meter)
+        self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
+        self.progress.say(f"  {self.notes[stage]}{best}, {duration(perf_counter() - begun)}")
 
     # The hybrid.
 
@@ -612,7 +578,7 @@ class FitStages:
 
     def _hybrid(self, allowance: float | None) -> None:
         folder, teacher = self.candidates.member("hybrid"), self._teacher
-        priors = [*([teacher] if teacher else []), BM25]
+        priors = [*filter(None, [teacher]), BM25]
         content = {
             "generator": relative(self.candidates.member("generator"), folder),
             "priors": [{"retriever": self.candidates.named(name, folder)} for name in priors],
@@ -628,13 +594,12 @@ class FitStages:
             grid |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
 
         def seconds(queries: int) -> float:
-            return self._hybrid_seconds() * queries / self._first
+            return self._hybrid_seconds() * queries / self.candidates.sizes[0]
 
         found = self._tune(folder, self._tuned_on(seconds, allowance), grid, self._searched, stored)
-        names = [
-            one.name for one in (self.models.biencoder if teacher else None, self.models.generator) if one
-        ]
-        self._ranked(System("hybrid", "hybrid", models=tuple(names), more=tuple(priors)), allowance, found)
+        models = (self.models.biencoder if teacher else None, self.models.generator)
+        names = tuple(model.name for model in models if model)
+        self._ranked(System("hybrid", "hybrid", models=names, more=tuple(priors)), allowance, found)
 
     @property
     def _low_memory(self) -> bool:
@@ -649,10 +614,6 @@ def gathers(name: str) -> bool:
 
 def _share(share: float) -> Callable[[float], float]:
     return lambda _: share
-
-
-class Nothing(GrlsError):  # noqa: N818
-    """A stage came to nothing, and that is no failure."""
 
 
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}

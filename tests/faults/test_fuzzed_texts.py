@@ -23,7 +23,6 @@ from grls.data.neighbours import Neighbours
 from grls.data.types import Chain, Hit
 from grls.evaluation.answers import read_answers, write_answers
 from grls.fitting.journal import FitJournal as Steps
-from grls.fitting.result import RESULT, Fitted
 from grls.io.files import named_lines, write_json
 from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
@@ -127,7 +126,6 @@ FORMS = {
     "growing": Form("growing.jsonl", changed_records, growing),
     "measurements": Form("measurements.jsonl", changed_records, measurements),
     "steps": Form("fit/fit.jsonl", changed_records, steps),
-    "result of fit": Form("fit/fit.json", changed_json, lambda file: Fitted.read(file.parent).text()),
     "form of queries": Form(f"generator/{FORM}", changed_json, lambda file: QueryForm.read(file.parent)),
     "neighbours": Form("near.safetensors", changed_bytes, near),
 }
@@ -181,10 +179,6 @@ def write_records(place: Path) -> None:
     journal.begin()
     journal.add("bm25", journal.inputs({"k": 1}), 0.5, {"systems": []})
     journal.close()
-    data = {"compared": {"dev": 3}, "notes": ["one"]}
-    metrics = {"bm25": {"nDCG@10": 0.5}, "mine": {"nDCG@10": 0.75, "R@5": None}}
-    content = {"data": data, "kept": "mine", "why": "it is best", "metrics": metrics, "seconds": 2.0}
-    write_json(place / "fit" / RESULT, {**content, "query_seconds": {"bm25": 0.1}})
     (place / "generator").mkdir()
     write_json(place / "generator" / FORM, QueryForm()._asdict())
 

@@ -19,7 +19,6 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
-from grls.fitting.result import RESULT, Fitted
 from grls.index.array_files import map_array
 from grls.io.files import sha256, write_json
 from grls.io.recipes import recipe_values
@@ -102,23 +101,6 @@ def test_kept_results_that_are_damaged(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"kept.jsonl: the record of query 'q' is damaged"):
             list(KeptResults(kept, [Query("q", "text")]))
         kept.close()
-
-
-def test_a_result_of_fit_of_other_types(tmp_path: Path) -> None:
-    good = {
-        "data": {"compared": {"dev": 3}, "notes": []}, "kept": "a", "why": "b", "seconds": 1.0,
-        "metrics": {"a": {"nDCG": 0.5}}, "query_seconds": {"a": 0.1},
-    }  # fmt: skip
-    write_json(tmp_path / RESULT, good)
-    assert "50.0" in Fitted.read(tmp_path).text()
-    for wrong in (
-        {"metrics": {"a": {"nDCG": [0.5]}}},
-        {"metrics": []},
-        {"data": {"compared": 3, "notes": []}},
-    ):
-        write_json(tmp_path / RESULT, {**good, **wrong})
-        with pytest.raises(DataError, match="expected the result of a run"):
-            Fitted.read(tmp_path)
 
 
 @pytest.mark.parametrize(

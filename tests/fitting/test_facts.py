@@ -6,9 +6,8 @@ import pytest
 
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
-from grls.fitting.facts import DataFacts, data_facts
 from grls.fitting.options import FitOptions
-from grls.fitting.splits import divide, read_source
+from grls.fitting.splits import DataFacts, data_facts, divide, read_source
 
 PASSAGES = [
     Passage("p0", "The otter eats fish in the river and it sleeps.", "Otter"),

@@ -10,7 +10,7 @@ import pytest
 
 from grls.errors import ConfigError, MismatchError, WriteError
 from grls.fitting import progress
-from grls.fitting.journal import CLOCK, FitClock, FitJournal, kept_clock, spent_seconds
+from grls.fitting.journal import CLOCK, FitClock, FitJournal
 from grls.fitting.progress import FitProgress
 from grls.fitting.search import TimeIsUp
 from grls.io.progress import Progress
@@ -67,18 +67,25 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_clock_goes_on_after_what_an_earlier_call_has_spent(tmp_path: Path) -> None:
     now = [0.0]
-    clock = FitClock(100.0, 7.0, lambda: now[0])
-    assert clock.left == 93.0
-    with kept_clock(tmp_path, clock):
-        now[0] = 20.0
-    assert json.loads((tmp_path / CLOCK).read_text()) == {"seconds": 27.0}
-    assert spent_seconds(tmp_path) == 27.0
+
+    def clock(budget: float | None, adds: bool = False) -> FitClock:
+        return FitClock(tmp_path, budget, adds, lambda: now[0])
+
+    first = clock(100.0)
+    assert first.left == 100.0
+    now[0] = 20.0
+    first.write(every=15.0)
+    now[0] = 30.0
+    first.write(every=15.0)  # too early
+    assert json.loads((tmp_path / CLOCK).read_text()) == {"seconds": 20.0}
+    first.write()
+    assert (clock(100.0).left, clock(100.0, adds=True).left) == (70.0, 100.0)
+    again = clock(100.0)
     now[0] = 200.0
-    assert (clock.left, clock.seconds) == (0.0, 207.0)
-    assert FitClock(None, 0.0, lambda: now[0]).left is None
-    assert spent_seconds(tmp_path / "none") == 0.0
+    assert (again.left, again.seconds) == (0.0, 200.0)
+    assert clock(None).left is None
     (tmp_path / CLOCK).write_text('{"seconds": "many"}')
-    assert spent_seconds(tmp_path) == 0.0
+    assert clock(100.0).left == 100.0
 
 
 class Terminal(io.StringIO):
@@ -94,7 +101,7 @@ def test_stages_print_into_their_logs_and_the_line_says_what_is_left(
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress, "_REDRAWN", 0.01)
     monkeypatch.setattr(progress, "EVERY", 0.01)
-    shown = FitProgress(tmp_path, left=lambda: 120.0)
+    shown = FitProgress(tmp_path, FitClock(tmp_path, 120.0))
     shown.best = "best so far bm25"
     with shown.stage("base"), Progress(8, "embed", "passages") as bar:
         print("much")
@@ -102,8 +109,9 @@ def test_stages_print_into_their_logs_and_the_line_says_what_is_left(
         bar.update(2)
         line = shown.line()
         shown.say("in the middle")
-        while "embed 2 of 8 passages" not in stream.getvalue():
-            pass
+        time.sleep(0.02)
+        bar.update(0)
+        assert "embed 2 of 8 passages" in stream.getvalue()
     assert line == "base: embed 2 of 8 passages; best so far bm25; 2 min left"
     with shown.stage("tune hybrid"):
         shown.at("train step 3 of 9")
@@ -127,7 +135,7 @@ def embedded(shown: FitProgress, allowance: float, passages: int) -> bool:
 
 
 def test_a_stage_ends_when_its_time_is_up(tmp_path: Path) -> None:
-    shown = FitProgress(tmp_path, shown=False)
+    shown = FitProgress(tmp_path, FitClock(tmp_path), shown=False)
     assert not embedded(shown, 0.05, 200)
     assert embedded(shown, 60.0, 2)
     with shown.stage("train", 0.01), Progress(10, "embed", "texts") as bar:
@@ -140,12 +148,12 @@ def test_a_loop_without_hope_ends_before_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_TELLING", (0.05, 0.0))
-    shown = FitProgress(tmp_path, shown=False)
+    shown = FitProgress(tmp_path, FitClock(tmp_path), shown=False)
     assert not embedded(shown, 60.0, 100_000)
 
 
 def test_nothing_is_shown_where_nothing_is_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = FitProgress(tmp_path, shown=False)
+    shown = FitProgress(tmp_path, FitClock(tmp_path), shown=False)
     with shown.stage("train"):
         shown.say("a line")
     assert capsys.readouterr() == ("", "")

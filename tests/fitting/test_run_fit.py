@@ -14,7 +14,7 @@ import grls
 from grls.cli import main
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import models, run, stages
-from grls.fitting.journal import FitClock, FitJournal
+from grls.fitting.journal import CLOCK, FitClock, FitJournal
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
@@ -105,8 +105,8 @@ def test_the_table_says_what_a_query_costs(place: Path, whole: Fitted) -> None:
 
 
 def test_milliseconds() -> None:
-    shown = [milliseconds(t) for t in (None, 0.00004, 0.00987, 0.01, 1.5842)]
-    assert shown == ["-", "0.0", "9.9", "10", "1,584"]
+    shown = [milliseconds(t) for t in (0.00004, 0.00987, 0.01, 1.5842)]
+    assert shown == ["0.0", "9.9", "10", "1,584"]
 
 
 def test_the_page_shows_every_candidate_why_one_was_kept_and_what_was_skipped(
@@ -256,7 +256,7 @@ def test_a_run_that_has_spent_its_budget_keeps_what_there_is(
     place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = Path(shutil.copytree(place / "whole", tmp_path / "out"))
-    monkeypatch.setattr(run, "spent_seconds", lambda _: 1e6)
+    (output / CLOCK).write_text('{"seconds": 1000000}')
     for more in ({"budget": "1h"}, {"budget": "1h", "keep": "base"}, {"budget": "+1s"}):
         again = fit_dataset(str(place / "data"), output, fit_options(**vars(options) | more), shown=False)
         assert again.metrics == whole.metrics
@@ -335,7 +335,7 @@ def test_a_corpus_alone_is_fitted_with_pseudo_queries(
 def late(monkeypatch: pytest.MonkeyPatch, stage: str, by: float) -> None:
     """Let time pass at once after a stage."""
     now = [0.0]
-    monkeypatch.setattr(run, "FitClock", lambda budget, spent: FitClock(budget, spent, lambda: now[0]))
+    monkeypatch.setattr(run, "FitClock", lambda *given: FitClock(*given, now=lambda: now[0]))
     add = FitJournal.add
 
     def recorded(self: FitJournal, name: str, *more: Any) -> None:
@@ -399,20 +399,20 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
         plan, _ = run._stages(place / "whole", options, source, run.divide(source, 0), progress)
         fields = (plan.candidates, plan.facts, plan.machine, plan.models, plan.progress)
         slow = Slow(*fields)
-        slow.candidates.output = output
+        slow.output = output
         return slow
 
     source = run.read_source(str(place / "data"), options)
-    progress = run.FitProgress(tmp_path / "logs", False)
+    progress = run.FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     slow = made(tmp_path / "one")
-    slow._trained("generator", "generator", 40, slow._train, 250.0)
+    slow._trained("generator", 40, slow._train, 250.0)
     assert [steps for steps, _ in asked] == [40, 16]
     assert slow.notes["generator"] == "16 of 40 steps"
     assert slow.pace.of("step generator") == pytest.approx(10.0)
     asked.clear()
     slow = made(tmp_path / "two")
     with pytest.raises(stages.TimeIsUp, match="2 of 40 steps would fit"):
-        slow._trained("generator", "generator", 40, slow._train, 95.0)
+        slow._trained("generator", 40, slow._train, 95.0)
     assert [steps for steps, _ in asked] == [40]
 
 

@@ -144,7 +144,7 @@ def test_queries_that_are_asked_later_are_not_learned(tmp_path: Path) -> None:
     assert {split: [*judged] for split, judged in made.qrels.items()} == {
         "train": ["a"], "dev": ["b"], "test": ["c"]
     }  # fmt: skip
-    assert made.notes[0] == "1 query of dev is in test as well, and is left out of it"
+    assert made.notes[0] == "1 query of dev is in test as well, and left out of dev"
 
 
 def test_other_names_of_splits(tmp_path: Path) -> None:
