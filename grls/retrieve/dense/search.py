@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-Matrix = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
+from grls.data.filters import Numbers
+from grls.models.biencoder import Matrix
+
 Scores = npt.NDArray[np.float64]
 
 BLOCK = 1 << 16
