@@ -23,8 +23,8 @@ from grls.commands.renamed import renamed
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.help_text import formatter, name_lines, paragraphs
+from grls.io.machine import wait_asleep_if_busy
 from grls.io.recipes import with_recipes
-from grls.io.threads import wait_asleep_if_busy
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace

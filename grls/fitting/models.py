@@ -1,13 +1,14 @@
-"""The models that a run begins with: which there are, and which are chosen."""
+"""What a run begins with: the machine, and the models that there are and that suit it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from grls.errors import ConfigError
-from grls.fitting.machine import Machine
 from grls.fitting.options import AUTO, NONE
+from grls.io.machine import free_memory, usable_cores
 from grls.models.load.base_models import PACKAGED_ENCODER, BaseModel, find_encoder, find_writer
 from grls.models.load.sources import PACKAGED
 
@@ -27,6 +28,60 @@ _LICENCE = "Apache-2.0"
 
 _LARGE = 12.0
 """GiB of GPU memory from which larger models are chosen."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine: cores that this process may use, bfloat16 on the device that trains, free main memory in GiB
+    (None: unknown), name of the GPU (empty: none is used) and its memory in GiB.
+    """
+
+    cores: int
+    bfloat16: bool
+    memory: float | None
+    gpu: str
+    gpu_memory: float
+
+    @property
+    def precision(self) -> str:
+        """The precision for training and search: bfloat16 where it is fast."""
+        return "bfloat16" if self.bfloat16 else "float32"
+
+    def line(self) -> str:
+        """What the machine can do, for people."""
+        memory = "" if self.memory is None else f", {self.memory:.0f} GiB memory free"
+        gpu = f"{self.gpu} ({self.gpu_memory:.0f} GiB), " if self.gpu else "no GPU, "
+        bits = "bfloat16" if self.bfloat16 else "no bfloat16"
+        cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
+        return f"{gpu}{cores}, {bits}{memory}"
+
+
+def this_machine(device: str = "auto") -> Machine:
+    """The machine that this process runs on; the device ``auto`` is a GPU if there is one.
+
+    Raises:
+        ConfigError: The device cannot be used.
+    """
+    import torch
+
+    from grls.models.precision import accelerator, has_bfloat16
+
+    where = accelerator() if device == "auto" else torch.device(device)
+    try:
+        torch.empty(1, device=where)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"cannot use device {device!r} ({reason}); choose cpu, or a GPU of this machine."
+        ) from error
+    gpu, room = "", 0.0
+    if where.type == "cuda" and torch.cuda.is_available():
+        known = torch.cuda.get_device_properties(where)
+        gpu, room = str(known.name), known.total_memory / 2**30
+    cores = (
+        min(usable_cores(), torch.get_num_threads()) if os.environ.get("OMP_NUM_THREADS") else usable_cores()
+    )
+    return Machine(cores, has_bfloat16(where), free_memory(), gpu, room)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from grls.errors import ConfigError, GrlsError, out_of_memory
 from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.choose import Choice
 from grls.fitting.journal import FitClock, FitJournal, refuse_other_output
-from grls.fitting.machine import mean_load, this_machine
-from grls.fitting.models import base_models
+from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.result import Fitted, write_outcome
@@ -36,6 +35,7 @@ from grls.fitting.splits import (
 from grls.fitting.stages import FitStages, gathers
 from grls.io.extras import require
 from grls.io.logs import quiet, without_warnings
+from grls.io.machine import mean_load
 from grls.io.progress import duration
 from grls.retrieve.registry import Opening, load_retriever
 from grls.train.core.malloc_trim import give_back_freed

@@ -33,8 +33,7 @@ from grls.data.inputs.arguments import options_of
 from grls.errors import ConfigError, MismatchError
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.choose import level
-from grls.fitting.machine import Machine
-from grls.fitting.models import BaseModels
+from grls.fitting.models import BaseModels, Machine
 from grls.fitting.options import FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.search import Pace, Stage, TimeIsUp
@@ -180,9 +179,9 @@ class FitStages:
 
     # What candidates cost.
 
-    def _rank_seconds(self, like: str, queries: int, factor: float = 1.0) -> float:
-        """Seconds to rank dev queries with a system, by one that was measured."""
-        return queries * factor * (self.pace.of(f"rank {like}") or 0.0)
+    def _rank_seconds(self, like: str, queries: int = 0, inputs: float = 1.0) -> float:
+        """Seconds to rank dev queries (0: the first portion) with a system, by one that was measured."""
+        return (queries or self.candidates.sizes[0]) * inputs * (self.pace.of(f"rank {like}") or 0.0)
 
     @property
     def _inputs(self) -> int:
@@ -191,15 +190,14 @@ class FitStages:
 
     def _embedding(self) -> float:
         """Seconds to embed the corpus and to rank the first portion."""
-        each = self.pace.of("embed") or 0.0
-        return self.facts.passages * each + self._rank_seconds("base", self.candidates.sizes[0])
+        return self.facts.passages * (self.pace.of("embed") or 0.0) + self._rank_seconds("base")
 
     def _dense_seconds(self) -> float:
         return _LEAST["dense"] * self._encoder_step() + self._dense_follows()
 
     def _dense_follows(self) -> float:
         """Seconds of what makes a trained bi-encoder a candidate, its hops included."""
-        hops = self._rank_seconds("base", self.candidates.sizes[0], (_SETTINGS + 1) * self._inputs)
+        hops = self._rank_seconds("base", inputs=(_SETTINGS + 1) * self._inputs)
         return self._embedding() + (hops if self.facts.hops else 0.0)
 
     def _dense_share(self, room: float) -> float:
@@ -207,8 +205,7 @@ class FitStages:
         return 0.5 if self.models.generator is not None and 2 * self._writer_seconds() < room else 0.8
 
     def _encoder_step(self) -> float:
-        known = self.pace.of("step dense")
-        return known or _STEP * 2 * ENCODER_BATCH * (self.pace.of("embed") or 0.0)
+        return self.pace.of("step dense") or _STEP * 2 * ENCODER_BATCH * (self.pace.of("embed") or 0.0)
 
     def _writer_step(self) -> float:
         """Seconds of a step; before one was measured, twice one of the bi-encoder."""
@@ -217,11 +214,11 @@ class FitStages:
     def _writer_seconds(self) -> float:
         return _LEAST["generator"] * self._writer_step() + self._hybrid_seconds()
 
-    def _hybrid_seconds(self) -> float:
-        """Seconds to tune the hybrid on the first portion and to rank it."""
+    def _hybrid_seconds(self, queries: int = 0) -> float:
+        """Seconds to tune the hybrid on queries (0: the first portion) and to rank it."""
         hops = self.facts.most_hops if self._writer_hops else 1
         inputs = 5 * min(hops, 2) + (2.5 * (1 + CHAINS * (hops - 1)) if hops > 1 else 1)
-        return self.candidates.sizes[0] * inputs * _SEARCH * self._writer_step()
+        return (queries or self.candidates.sizes[0]) * inputs * _SEARCH * self._writer_step()
 
     def _tuned_on(self, seconds_of: Callable[[int], float], allowance: float | None) -> str:
         """The split of the queries that tune: as many as there is time for, at least the first portion."""
@@ -285,9 +282,11 @@ class FitStages:
         name = f"{of}-hops"
 
         def seconds(queries: int = 0) -> float:
-            queries = queries or self.candidates.sizes[0]
-            known = self.pace.of(f"rank {name}") or self.pace.of("rank base-hops") if of != BM25 else None
-            once = queries * known if known else self._rank_seconds(of, queries, self._inputs)
+            similar = () if of == BM25 else (name, "base-hops")
+            like = next((one for one in similar if self.pace.of(f"rank {one}")), None)
+            once = (
+                self._rank_seconds(like, queries) if like else self._rank_seconds(of, queries, self._inputs)
+            )
             return (_SETTINGS + 1) * once
 
         def run(allowance: float | None) -> str | None:
@@ -385,16 +384,13 @@ class FitStages:
         assert model is not None
         folder, begun = self.output / "stages/biencoder/model", perf_counter()
         if not folder.is_dir():
-            self._trained("dense", self._encoder_steps, self._train_encoder, allowance)
+            most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[0]
+            steps = min(most, ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH))
+            self._trained("dense", steps, self._train_encoder, allowance)
         if allowance is not None:  # what follows the training has its own time
             allowance = max(0.0, allowance - (perf_counter() - begun)) + self._dense_follows()
         self.progress.limit(allowance)
         self._embedded("dense", str(folder), allowance)
-
-    @property
-    def _encoder_steps(self) -> int:
-        most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[0]
-        return min(most, ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH))
 
     @property
     def _encoder_examples(self) -> int:
@@ -432,7 +428,9 @@ class FitStages:
         assert model is not None
         place = self.output / "stages/generator/model"
         if not place.is_dir():
-            self._trained("generator", self._writer_steps, self._train_writer, allowance)
+            most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[1]
+            steps = min(most, WRITER_EPOCHS * self._epoch)
+            self._trained("generator", steps, self._train_writer, allowance)
             self.progress.limit(None)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
@@ -456,14 +454,9 @@ class FitStages:
         return False
 
     @property
-    def _writer_batch(self) -> int:
-        return 8 if self._writer_hops else 16
-
-    @property
-    def _writer_steps(self) -> int:
-        most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[1]
-        whole = -(-self.facts.queries[TRAIN] // self._writer_batch)
-        return min(most, WRITER_EPOCHS * whole)
+    def _epoch(self) -> int:
+        """Steps of an epoch of the generator."""
+        return -(-self.facts.queries[TRAIN] // (8 if self._writer_hops else 16))
 
     @property
     def _teacher(self) -> str | None:
@@ -475,14 +468,13 @@ class FitStages:
 
         facts, options, model = self.facts, self.options, self.models.generator
         assert model is not None
-        whole = -(-facts.queries[TRAIN] // self._writer_batch)
-        epochs = min(WRITER_EPOCHS, max(2, -(-steps // whole)))
+        epochs = min(WRITER_EPOCHS, max(2, -(-steps // self._epoch)))
         hops, teacher = self._writer_hops, self._teacher
         recipes = ["chains", "default/chains" if hops else "single-step/chains"]
         given: dict[str, Any] = {
             "seed_everything": options.seed,
             "trainer.max_epochs": epochs,
-            "trainer.limit_train_batches": max(1, min(whole, steps // epochs)),
+            "trainer.limit_train_batches": max(1, min(self._epoch, steps // epochs)),
             "trainer.precision": _LIGHTNING[options.precision],
             "trainer.accelerator": "cpu" if options.device == "cpu" else "auto",
             "trainer.devices": 1,
@@ -593,10 +585,8 @@ class FitStages:
             stored["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
             grid |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
 
-        def seconds(queries: int) -> float:
-            return self._hybrid_seconds() * queries / self.candidates.sizes[0]
-
-        found = self._tune(folder, self._tuned_on(seconds, allowance), grid, self._searched, stored)
+        split = self._tuned_on(self._hybrid_seconds, allowance)
+        found = self._tune(folder, split, grid, self._searched, stored)
         models = (self.models.biencoder if teacher else None, self.models.generator)
         names = tuple(model.name for model in models if model)
         self._ranked(System("hybrid", "hybrid", models=names, more=tuple(priors)), allowance, found)

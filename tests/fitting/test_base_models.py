@@ -8,8 +8,7 @@ from small_data import tiny_bert, write_small
 
 from grls.errors import ConfigError
 from grls.fitting import models
-from grls.fitting.machine import Machine
-from grls.fitting.models import base_models
+from grls.fitting.models import Machine, base_models
 from grls.models.load import base_models as finding
 from grls.models.load.base_models import BaseModel, find_encoder, find_writer
 

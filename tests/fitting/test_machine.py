@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from grls.errors import ConfigError
-from grls.fitting import machine
-from grls.fitting.machine import Machine, free_memory, this_machine, usable_cores
+from grls.fitting.models import Machine, this_machine
+from grls.io import machine
+from grls.io.machine import free_memory, usable_cores
 
 
 def kernel(place: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
