@@ -373,12 +373,10 @@ def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
 
 def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_path):
     ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
-    old = write(tmp_path / "old", data, GOOD, "old", "biencoder", "single", score_mode=IN_CHAINS)
     plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
-    rows = lines(recall_table(measured(ranked, old, plain), (1,)))
+    rows = lines(recall_table(measured(ranked, plain), (1,)))
     assert [row[:3] for row in rows] == [
         ["plain", "bi-encoder", "single"],
         ["hops", "bi-encoder", "ranked"],
-        ["old", "bi-encoder", "ranked"],  # a manifest of an earlier version
     ]
     assert [run.chains for run in measured(ranked, plain)[0].runs] == [None, None]
