@@ -164,7 +164,7 @@ def _write_manifest(
 def load_index(
     folder: str | Path, tokenizer: str | None = None, corpus: str | None = None, verify: bool | None = None
 ) -> Segment:
-    """Open an index, memory-mapped, in a time that does not grow with its size.
+    """Open an index, memory-mapped; of the backend ``array`` in a time that does not grow with its size.
 
     Sizes, types and shapes of all files are always compared with the manifest.
 
@@ -214,7 +214,7 @@ def load_index(
         refuse_outside(rows, _of_known_form(arrays, manifest), path)
     try:
         return BACKENDS[manifest["backend"]].restore(rows, arrays)
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, RuntimeError, ValueError) as error:
         if out_of_memory(error):
             raise
         raise _misfit_of(manifest, path, str(error)) from None
