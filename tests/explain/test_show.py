@@ -192,48 +192,6 @@ def test_all_counts_a_split(
     assert sum(json.loads((tmp_path / "s.json").read_text())["verdicts"].values()) == 4
 
 
-def test_all_goes_on_where_it_was_killed(
-    data: Path,
-    retriever: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    base = [
-        "explain",
-        "all",
-        f"--data={data}",
-        f"--retriever={retriever}",
-        "--k=2",
-        "--search.beams=1",
-        "--device=cpu",
-    ]
-    base += ["--hops.steps=fixed"]
-    assert main([*base, f"--output={tmp_path / 'whole'}"]) == 0
-    judge = Explainer.judge
-    judged: list[tuple[str, str]] = []
-
-    def killed(self: Explainer, query: Query, gold: list[str], *more: object) -> object:
-        judged.append((query.id, gold[0]))
-        if len(judged) == 3:
-            raise KeyboardInterrupt
-        return judge(self, query, gold, *more)
-
-    monkeypatch.setattr(Explainer, "judge", killed)
-    cut = [*base, f"--output={tmp_path / 'cut'}"]
-    assert main(cut) == 130
-    assert {file.name for file in tmp_path.glob("cut*")} == {"cut.explained.jsonl"}
-    capsys.readouterr()
-    assert main([*cut, "--case.widest=4"]) == 1
-    assert "begun with other settings (widest)" in capsys.readouterr().err
-    assert main(cut) == 0
-    assert len(judged) == 5
-    assert judged[2] == judged[3]
-    assert len(set(judged)) == 4
-    assert (tmp_path / "cut.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
-    assert not (tmp_path / "cut.explained.jsonl").exists()
-
-
 def test_priors_and_hops_of_the_folder_are_explained(
     data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
