@@ -491,7 +491,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
             ]
         assert main(given) == 0, given
     assert "recall" in capsys.readouterr().out
-    for name in ("report.html", "report.md", "why.html"):
+    for name in ("report.html", "why.html"):
         assert (workplace / "runs" / "mine" / name).is_file()
 
 
