@@ -64,8 +64,8 @@ def explain(
             after those before it in gold order (dynamic: DONE may be written, with its bias). The numbers
             of hops and chains have no effect there. ranked: so, and at last where each gold passage stands
             in the ranking of that many hops.
-        output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all`, and where ranks
-            are printed, OUTPUT.json alone.
+        output: Write OUTPUT.html (with the beam tree) and OUTPUT.json; for `all`, and where ranks are
+            printed, OUTPUT.json alone.
         limit: For `all`: number of first queries to explain; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
