@@ -15,6 +15,7 @@ tokens, loaded in under a second; 1,000,000 passages of 80 tokens from token arr
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import resource
 import tempfile
@@ -124,6 +125,8 @@ def one_build(how: How, count: int, tokens: int, memory: int, form: Form = "whol
             took, index = seconds(lambda: index_tokens(flat, offsets, END, backend, form))
             saving, _ = seconds(lambda: save_index(index, folder))
         peak = resident() - before
+        if how == "marisa":  # its trie is not stored
+            return Build(took, saving, peak, math.nan, math.nan, math.nan)
         files = read_json(folder / "index.json")["files"]
         sizes = {name: entry["bytes"] for name, entry in files.items()}
         load = float(np.median([seconds(lambda: load_index(folder))[0] for _ in range(5)]))
@@ -161,9 +164,10 @@ def measure(how: How, count: int, tokens: int, memory: int, form: Form = "whole"
 
 def _row(name: str, build: Build, rival: Build | None) -> list[str]:
     ratio = "-" if rival is None else f"{build.seconds / (rival.seconds + rival.saving):.2f}"
+    stored = f"{build.beside:.2f}", f"{build.stored:.1f}", f"{build.load:.0f}"
     return [
         name, f"{build.seconds:.1f}", f"{build.saving:.1f}", ratio, f"{build.peak / 2**20:.0f}",
-        f"{build.beside:.2f}", f"{build.stored:.1f}", f"{build.load:.0f}",
+        *("-" if value == "nan" else value for value in stored),
     ]  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import grls
-from grls.commands.renamed import renamed
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.help_text import formatter, name_lines, paragraphs
@@ -174,8 +173,6 @@ def _main(arguments: Sequence[str] | None) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_usage("grls", "VERB", VERBS), "`grls --version` prints its version.", sep="")
         return 0 if words else 2
-    if before := renamed(words):
-        return _refused(before)
     verb, names, rest = VERBS.get(words[0]), [words[0]], words[1:]
     while verb is not None and rest and rest[0] in verb.names:
         verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]

@@ -5,6 +5,6 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 
 ``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches``, ``check``, ``evaluate``,
 ``explain``, ``fit``, ``fuse``, ``fuse_cut``, ``index``, ``neighbours``, ``opening``, ``parsing``,
-``propositions``, ``pseudo_queries``, ``ralm``, ``renamed``, ``report``, ``retrieve``, ``run_shards``,
+``propositions``, ``pseudo_queries``, ``ralm``, ``report``, ``retrieve``, ``run_shards``,
 ``search``, ``serve``, ``train``, ``train_biencoder``, ``train_reranker``, ``tune``, ``update``.
 """

@@ -40,8 +40,7 @@ def explain(
 
     Says at which decoding step its prefix left the beam and by how much, what its whole score would have
     been, and so whether the beam or the model was at fault. All scores include the priors of a hybrid. For
-    `all` it counts the verdicts of a split; with ``output`` a killed run resumes when it is called again with
-    the same options (OUTPUT.explained.jsonl). Only the search is explained, not how rescoring changes its
+    `all` it counts the verdicts of a split. Only the search is explained, not how rescoring changes its
     ranking.
     For a retriever of another kind (BM25, bi-encoders, fusions, rescored ones, generators of spans or with
     removed passages) it says the rank and score of each gold passage and what stands above it; for `all`, one
@@ -65,8 +64,8 @@ def explain(
             after those before it in gold order (dynamic: DONE may be written, with its bias). The numbers
             of hops and chains have no effect there. ranked: so, and at last where each gold passage stands
             in the ranking of that many hops.
-        output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all`, and where ranks
-            are printed, OUTPUT.json alone.
+        output: Write OUTPUT.html (with the beam tree) and OUTPUT.json; for `all`, and where ranks are
+            printed, OUTPUT.json alone.
         limit: For `all`: number of first queries to explain; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
@@ -93,7 +92,7 @@ def explain(
     wanted = k if k is not None else 10 if hops.steps in ("single", "ranked") else hops.branch or 4
     explainer = Explainer(opened, wanted, case.widest, case.exhaustive, hops.done_bias)
     if query == EVERY:
-        _explain_all(explainer, data, split, hops, limit, output, precision)
+        _explain_all(explainer, data, split, hops, limit, output)
         return
     asked, order = asked_query(query, data, split, case.gold is not None)
     corpus, dynamic = explainer.generator.corpus, hops.steps == "dynamic"
@@ -233,19 +232,15 @@ def _explain_all(
     hops: HopOptions,
     limit: int | None,
     output: str | None,
-    precision: Precision,
 ) -> None:
     from grls.data.dataset import read_split
-    from grls.explain.asks import asks_of, kept_verdicts
+    from grls.explain.asks import asks_of
     from grls.explain.explain import Explainer
     from grls.explain.summary import format_summary, summarise
 
     assert isinstance(explainer, Explainer)
     queries, qrels = read_split(_data_of_all(data), split)
-    every, asks = asks_of(queries, qrels, hops.chained), asks_of(queries[:limit], qrels, hops.chained)
-    file = None if output is None else kept_verdicts(output, explainer, every, hops.chained, precision)
-    summary = summarise(explainer, asks, hops.steps == "dynamic", file)
+    asks = asks_of(queries[:limit], qrels, hops.chained)
+    summary = summarise(explainer, asks, hops.steps == "dynamic")
     print(format_summary(summary))
     _write(output, summary._asdict())
-    if file is not None and file.count <= len(asks):  # else a run of more queries goes on with it
-        file.remove()

@@ -19,7 +19,7 @@ def report(
 ) -> None:
     """Compare runs on one page: tables, curves, proof graphs, significance, similarity.
 
-    Writes OUTPUT.html (one file that needs nothing else), OUTPUT.md and OUTPUT-figures/ (its pictures).
+    Writes OUTPUT.html (one file that needs nothing else) and OUTPUT-figures/ (its pictures).
     Runs of several data sets may be given together.
 
     Args:

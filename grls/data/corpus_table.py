@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -263,16 +262,7 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
             for batch in batches:
                 writer.write_batch(batch)
         write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
-    _remove_earlier(folder.parent, state)
     return arrow
-
-
-def _remove_earlier(caches: Path, state: list[Any]) -> None:
-    """Remove the cache of this file from an earlier version, whose name depended on size and date."""
-    name = hashlib.sha256(json.dumps(state[:3]).encode()).hexdigest()[:32]
-    folder = caches / name
-    if folder.is_dir() and [file.name for file in folder.iterdir()] == ["corpus.arrow"]:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.data.words import pieces
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 from grls.io.files import read_count
 
 SPANS = "spans.json"
@@ -36,7 +36,6 @@ SPANS = "spans.json"
 _BATCH = 10_000
 
 Ints = npt.NDArray[np.int64]
-By = Literal["script", "spaces"]
 
 
 class Spans:
@@ -49,18 +48,16 @@ class Spans:
     Args:
         corpus: N passages.
         words: Words of a span.
-        by: How texts are split into words: by ``script``, or by ``spaces`` alone (earlier versions).
 
     Raises:
         ConfigError: ``words`` is below 1.
     """
 
-    def __init__(self, corpus: Corpus, words: int = 8, by: By = "script"):
+    def __init__(self, corpus: Corpus, words: int = 8):
         if words < 1:
             raise ConfigError(f"spans must have at least 1 word, got {words}.")
         self.corpus = corpus
         self.words = words
-        self.by: By = by
         self.source = corpus.source
         starts = [word_starts(self.pieces(passage)) for passage in corpus]
         self.starts: Ints = np.array([place for places in starts for place in places], dtype=np.int64)
@@ -133,34 +130,25 @@ class Spans:
 
     def pieces(self, passage: Passage) -> list[str]:
         """The words of title and text, each with a space before it unless it touches the word before."""
-        text = f"{passage.title} {passage.text}"
-        return pieces(text) if self.by == "script" else [f" {word}" for word in text.split()]
+        return pieces(f"{passage.title} {passage.text}")
 
     @property
     def record(self) -> dict[str, Any]:
         """The settings of the spans as a JSON object; :func:`read_spans` reads it."""
-        return {"words": self.words, "by": self.by}
+        return {"words": self.words}
 
 
-def read_spans(value: Any, file: Path) -> tuple[int, By] | None:
-    """The length of spans in words, and how texts are split into words; None if the file holds null.
+def read_spans(value: Any, file: Path) -> int | None:
+    """The length of spans in words; None if the file holds null.
 
     Args:
-        value: The JSON value, ``{"words": 8, "by": "script"}``; without ``by``: spaces.
+        value: The JSON value, ``{"words": 8}``.
         file: The file, for the error text.
 
     Raises:
         DataError: The value is something else.
     """
-    words = read_count(value, "words", "the length of spans", 8, file)
-    if words is None:
-        return None
-    by = value.get("by", "spaces")
-    if by not in get_args(By):
-        raise DataError(
-            f"expected how the words of spans are split ({', '.join(get_args(By))}), got {by!r}.", file
-        )
-    return words, by
+    return read_count(value, "words", "the length of spans", 8, file)
 
 
 def word_starts(words: Sequence[str]) -> list[int]:

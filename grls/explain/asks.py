@@ -12,12 +12,9 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
 from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError
-from grls.explain.explain import Explainer
 from grls.explain.parts import TEXT_ALONE
-from grls.explain.summary import IDENTIFYING_FIELDS, Ask, of_ask
+from grls.explain.summary import Ask
 from grls.io.counts import counted
-from grls.io.resumable import GrowingFile
-from grls.runs.manifest import fingerprint_queries
 
 log = logging.getLogger(__name__)
 
@@ -128,21 +125,3 @@ def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
         if order:
             asks += [(query, h.gold, h.evidence) for h in hops_of(order, (), None, None, steps)]
     return asks
-
-
-def kept_verdicts(
-    output: str, explainer: Explainer, every: Sequence[Ask], steps: Steps, precision: str
-) -> GrowingFile:
-    """The file that holds the verdicts and everything that they depend on."""
-    options = explainer.generator.options
-    settings = {
-        "retriever": explainer.retriever.fingerprint(),
-        "queries": fingerprint_queries([query for query, _, _ in every]),
-        "steps": steps, "k": explainer.k, "widest": explainer.widest, "exhaustive": explainer.exhaustive,
-        "done_bias": explainer.done_bias, "beams": options.beams, "mode": options.mode,
-        "early_stop": options.early_stop, "truncate_queries": options.truncate_queries,
-        "precision": precision,
-    }  # fmt: skip
-    file = GrowingFile(f"{output}.explained.jsonl", settings, keep=False)
-    file.refuse_other(IDENTIFYING_FIELDS, map(of_ask, every))
-    return file

@@ -1,16 +1,19 @@
-"""Explanations as files: a self-contained HTML page, the pictures as SVG, and every fact as JSON."""
+"""Explanations as files: an HTML page, in which the script of the server draws, and all facts as JSON."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from grls.explain.facts import Explanation
 from grls.explain.parts import TEXT_ALONE, shortened, with_id
-from grls.explain.picture import draw_tree
 from grls.explain.text import HEADER, cells, number, search, why
+from grls.explain.tree import Tree
 from grls.explain.verdict import MEANING
 from grls.io.counts import counted
 from grls.io.files import atomic_file, write_json
@@ -32,7 +35,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .verdict b { display: block; }
 .good { --tone: var(--good); } .beam { --tone: var(--beam); }
 .model { --tone: var(--model); } .other { --tone: var(--other); }
-.scroll svg { display: block; }
+.legend { list-style: none; padding: 0; margin: 0.5rem 0; }
 th { color: var(--soft); font-weight: 600; } .t { text-align: left; font-family: ui-monospace, monospace; }
 .text { text-align: left; white-space: normal; min-width: 16rem; }
 tr.left { background: color-mix(in srgb, var(--beam) 16%, var(--page)); font-weight: 600; }
@@ -56,8 +59,29 @@ the k-th result if that beat the prefix. margin: prefix minus bar. preferred: to
 after the same prefix. All scores are in nats."""
 
 
+_DRAWN_STYLE = """\
+.beam-tree .tree-now { display: none; }
+.tree-node.pruned.chosen rect:not(.fill) {
+  fill: var(--card); stroke: var(--thread); stroke-width: 2; stroke-dasharray: 5 4;
+}
+.tree-node.pruned.chosen text { fill: var(--thread); }
+"""
+"""What differs from the page of the server: no step is looked at, and a filled prefix may be dropped."""
+_DRAWN = {"kept": "kept", "finished": "finished", "beaten": "beaten", "lost": "pruned"}
+"""Kind of a node -> what ``tree.js`` calls it."""
+_DRAW = """
+for (const box of document.querySelectorAll(".tree-box")) {
+  const trace = JSON.parse(box.dataset.tree);
+  const chosen = new Set(trace.steps.flatMap((step) => step.tokens.filter((one) => one.gold)));
+  const last = trace.steps.length - 1;
+  if (last >= 0) box.append(drawTree(trace, arranged(trace), chosen, last, () => {}));
+  box.after(legend("It is a prefix of the explained passage; dashed: it was dropped."));
+}
+"""
+
+
 def write_explanations(output: str, explanations: Sequence[Explanation]) -> list[str]:
-    """Write OUTPUT.html, OUTPUT.json and OUTPUT.svg (OUTPUT-2.svg, … for the explanations after the first).
+    """Write OUTPUT.html and OUTPUT.json.
 
     Returns:
         The paths written.
@@ -65,15 +89,10 @@ def write_explanations(output: str, explanations: Sequence[Explanation]) -> list
     Raises:
         WriteError: A file cannot be written.
     """
-    pictures = [
-        draw_tree(e.tree, f"beam tree of {_named(e)}, hop {e.hop}, passage {e.gold}") for e in explanations
-    ]
-    paths = [f"{output}.svg" if n == 1 else f"{output}-{n}.svg" for n in range(1, len(pictures) + 1)]
-    for path, picture in zip(paths, pictures, strict=True):
-        _write(path, picture)
     write_json(f"{output}.json", [facts(e) for e in explanations])
-    _write(f"{output}.html", html_page(explanations, pictures))
-    return [f"{output}.html", f"{output}.json", *paths]
+    with atomic_file(f"{output}.html") as stream:
+        stream.write(html_page(explanations))
+    return [f"{output}.html", f"{output}.json"]
 
 
 def facts(e: Explanation) -> dict[str, Any]:
@@ -83,12 +102,46 @@ def facts(e: Explanation) -> dict[str, Any]:
     return whole | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
 
 
-def html_page(explanations: Sequence[Explanation], pictures: Sequence[str]) -> str:
-    """The HTML page, pictures included."""
+def html_page(explanations: Sequence[Explanation]) -> str:
+    """The HTML page, with the script that draws the beam trees."""
     query = explanations[0].query
-    sections = "\n".join(_section(e, p) for e, p in zip(explanations, pictures, strict=True))
+    sections = "\n".join(map(_section, explanations))
     body = f"<main>\n<h1>{escape(query.text)}</h1>\n{sections}\n</main>"
-    return document(f"Why: {_named(explanations[0])}", STYLE, body)
+    page = files("grls.serve.page")
+    styles = page.joinpath("page.css").read_text(encoding="utf-8")
+    colours = re.search(r"^:root (\{.*?^\})", styles, re.DOTALL | re.MULTILINE)
+    rules = re.findall(r"^\.(?:tree|legend|kept|finished|pruned|beaten)\b.*\n", styles, re.MULTILINE)
+    assert colours is not None
+    style = f"{STYLE}.beam-tree {colours[1]}\n{''.join(rules)}{_DRAWN_STYLE}"
+    modules = (page.joinpath(name).read_text(encoding="utf-8") for name in ("dom.js", "tree.js"))
+    script = re.sub(r"^import .*\n|^export ", "", "".join(modules), flags=re.MULTILINE) + _DRAW
+    return document(f"Why: {_named(explanations[0])}", style, body, script)
+
+
+def drawn(tree: Tree) -> dict[str, Any]:
+    """A beam tree as the script ``tree.js`` of the server takes it, best prefix of a step first."""
+    steps: list[dict[str, Any]] = []
+    places: dict[int, int] = {}
+    texts: dict[int, str] = {-1: ""}
+    for step, candidates in enumerate(tree.candidates, 1):
+        here = [n for n, node in enumerate(tree.nodes) if node.step == step]
+        here.sort(key=lambda n: -tree.nodes[n].score)
+        parents = list(dict.fromkeys(tree.nodes[n].parent for n in here))
+        tokens = []
+        for n in here:
+            node = tree.nodes[n]
+            texts[n] = f"{texts[node.parent]} {node.token}".strip()
+            rank = f" as #{node.rank}" if node.rank else ""
+            tip = f"{texts[n]}: {node.score:.4f} nats, {node.kind}{rank} {', '.join(node.passages)}".rstrip()
+            before = tree.nodes[node.parent].score if node.parent >= 0 else 0.0
+            tokens.append({
+                "beam": parents.index(node.parent), "token": node.token, "fate": _DRAWN[node.kind],
+                "constrained": min(node.score - before, 0.0), "gold": node.gold, "tip": tip,
+            })  # fmt: skip
+        beams = [{"parent": places.get(parent)} for parent in parents]
+        steps.append({"candidates": candidates, "beams": beams, "tokens": tokens})
+        places = {n: place for place, n in enumerate(here)}
+    return {"steps": _plain(steps)}
 
 
 def _named(e: Explanation) -> str:
@@ -96,7 +149,7 @@ def _named(e: Explanation) -> str:
     return shortened(e.query.text, 70) if e.query.id == TEXT_ALONE else e.query.id
 
 
-def _section(e: Explanation, picture: str) -> str:
+def _section(e: Explanation) -> str:
     known = [
         ("passage", with_id(e.gold, e.gold_text)),
         *([] if e.query.id in (TEXT_ALONE, e.query.text) else [("query", e.query.id)]),
@@ -106,11 +159,14 @@ def _section(e: Explanation, picture: str) -> str:
     if e.score is not None:
         known.append(("its score", f"{number(e.score)} nats (whole passage {number(e.complete)})"))
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in known)
+    tree = escape(json.dumps(drawn(e.tree)))
     return (
         f"<section><h2>{escape(e.gold)}</h2><dl>{items}</dl>"
         f'<div class="verdict {_TONE[e.verdict]}"><b>{escape(e.verdict)}: {escape(MEANING[e.verdict])}</b>'
         f"{escape(why(e))}</div>"
-        f'<h3>Beam tree</h3><div class="scroll" tabindex="0">{picture}</div>'
+        '<h3>Beam tree</h3><div class="beam-tree">'
+        f'<div class="tree-box" tabindex="0" data-tree="{tree}"></div>'
+        "<noscript>The tree is drawn by a script; the path below says the same.</noscript></div>"
         f"{_path(e)}{_results(e)}</section>"
     )
 
@@ -159,8 +215,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write(path: str, text: str) -> None:
-    with atomic_file(path) as stream:
-        stream.write(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from grls.data.types import Query
@@ -12,7 +11,6 @@ from grls.explain.explain import Explainer
 from grls.explain.verdict import MEANING, VERDICTS
 from grls.io.counts import counted
 from grls.io.progress import Progress
-from grls.io.resumable import GrowingFile, Record
 
 Ask = tuple[Query, Sequence[str], Sequence[str]]
 """A query, gold passages of one hop, and the evidence before it."""
@@ -46,80 +44,41 @@ class Summary(NamedTuple):
     sufficient: dict[str, int]
 
 
-IDENTIFYING_FIELDS = ("query_id", "gold", "evidence")
-"""The fields that identify a record."""
-
-
-def of_ask(ask: Ask) -> tuple[str, list[str], list[str]]:
-    """The values of :data:`IDENTIFYING_FIELDS` for an ask."""
-    query, gold, evidence = ask
-    return query.id, list(gold), list(evidence)
-
-
-class _Counts:
-    """The verdicts so far."""
-
-    def __init__(self) -> None:
-        self.verdicts: Counter[str] = Counter()
-        self.left: Counter[int] = Counter()
-        self.pruned_left: Counter[int] = Counter()
-        self.sufficient: Counter[str] = Counter()
-
-    def add(self, record: Record) -> None:
-        """Count the verdicts of a record."""
-        for verdict, step, sufficient in record["judged"]:
-            self.verdicts[verdict] += 1
-            if step is not None and verdict not in _FOUND:
-                self.left[step] += 1
-            if verdict == "pruned":
-                self.pruned_left[step or 0] += 1
-                self.sufficient[str(sufficient or "more")] += 1
-
-
-def summarise(
-    explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False, file: GrowingFile | None = None
-) -> Summary:
+def summarise(explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False) -> Summary:
     """Judge every gold passage of every ask.
 
     Args:
         explainer: The explainer.
         asks: Queries, gold passages and evidence to judge.
         dynamic: Whether the model may write DONE (from the second hop on).
-        file: Keeps the verdicts, an ask a record; its records belong to the first asks, which are not judged
-            again.
 
     Raises:
         DataError: An id is not in the corpus, or a query is empty or too long.
     """
-    counts = _Counts()
-    done = 0
-    for record in islice(() if file is None else file.each(), len(asks)):
-        counts.add(record)
-        done += 1
-    with Progress(len(asks), "explain", "hops", done) as bar:
-        for ask in asks[done:]:
-            record = _judged(explainer, ask, dynamic)
-            if file is not None:
-                file.add([record])
-            counts.add(record)
+    verdicts: Counter[str] = Counter()
+    left: Counter[int] = Counter()
+    pruned_left: Counter[int] = Counter()
+    sufficient: Counter[str] = Counter()
+    with Progress(len(asks), "explain", "hops") as bar:
+        for ask in asks:
+            for judgement, step in explainer.judge(*ask, dynamic):
+                verdicts[judgement.verdict] += 1
+                if step is not None and judgement.verdict not in _FOUND:
+                    left[step] += 1
+                if judgement.verdict == "pruned":
+                    pruned_left[step or 0] += 1
+                    sufficient[str(judgement.sufficient or "more")] += 1
             bar.update()
     return Summary(
         len({query.id for query, _, _ in asks}),
         explainer.generator.decoder(explainer.k).beams,
         explainer.k,
         explainer.done_bias if dynamic else 0.0,
-        {v: counts.verdicts[v] for v in VERDICTS},
-        dict(sorted(counts.left.items())),
-        dict(sorted(counts.pruned_left.items())),
-        dict(sorted(counts.sufficient.items(), key=lambda item: (item[0] == "more", len(item[0]), item[0]))),
+        {v: verdicts[v] for v in VERDICTS},
+        dict(sorted(left.items())),
+        dict(sorted(pruned_left.items())),
+        dict(sorted(sufficient.items(), key=lambda item: (item[0] == "more", len(item[0]), item[0]))),
     )
-
-
-def _judged(explainer: Explainer, ask: Ask, dynamic: bool) -> Record:
-    """The record of an ask: verdict, step, and sufficient beam width of each gold passage."""
-    judgements = explainer.judge(*ask, dynamic)
-    judged = [[judgement.verdict, step, judgement.sufficient] for judgement, step in judgements]
-    return {**dict(zip(IDENTIFYING_FIELDS, of_ask(ask), strict=True)), "judged": judged}
 
 
 def format_summary(s: Summary) -> str:

@@ -12,8 +12,7 @@ and ``shard_runs`` one whose shards were sorted by several workers. ``tensors`` 
 GPU. ``ranges/`` cuts an index into prefix ranges that one beam searches together, in several processes.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
-``fit`` refuses arrays that do not fit together (``trie_check``: and a trie that marisa-trie cannot walk),
-``index_check`` checks all invariants of an index on disk,
+``fit`` refuses arrays that do not fit together, ``index_check`` checks all invariants of an index on disk,
 and ``corpus_check`` reports peculiarities of a corpus.
 """
 

@@ -18,7 +18,6 @@ import numpy as np
 from grls.errors import IndexFormatError
 from grls.index.array_files import REBUILD
 from grls.index.rows import Array, Ints, Rows
-from grls.index.trie_check import check_trie
 
 _AT_ONCE = 1 << 20
 """Numbers that are compared together."""
@@ -26,7 +25,7 @@ _AT_ONCE = 1 << 20
 _DIMENSIONS = {"spans": 2}
 """Dimensions of an array, of the others: 1."""
 
-_KINDS = {"edge_nodes": "i", "trie": "uS"}
+_KINDS = {"edge_nodes": "i"}
 """Kinds of NumPy types of an array; of the others: unsigned."""
 
 
@@ -34,7 +33,7 @@ def refuse_misfit(arrays: dict[str, Array], backend: str, path: Path) -> None:
     """Refuse arrays whose types, shapes or ends do not fit together.
 
     Args:
-        arrays: All arrays of the index; without ``within``, the offsets are plain.
+        arrays: All arrays of the index; where ``within`` is empty, the offsets are plain.
         backend: The backend, which has arrays of its own.
         path: The folder, for errors.
 
@@ -47,13 +46,11 @@ def refuse_misfit(arrays: dict[str, Array], backend: str, path: Path) -> None:
     rows = _rows(arrays, path)
     if backend == "array":
         _refuse_nodes(arrays, rows, path)
-    if backend == "marisa":
-        _refuse_states(arrays, path)
 
 
 def _rows(arrays: dict[str, Array], path: Path) -> int:
     """R, if the arrays of the rows fit together."""
-    offsets, within = arrays["offsets"], arrays.get("within", np.empty(0, np.uint16))
+    offsets, within = arrays["offsets"], arrays["within"]
     rows = (len(within) or len(offsets)) - 1
     blocks = rows // 32 + 1 if len(within) else rows + 1
     if rows < 0 or len(offsets) != blocks:
@@ -82,15 +79,6 @@ def _refuse_nodes(arrays: dict[str, Array], rows: int, path: Path) -> None:
         raise _misfit(path, "edge_nodes", f"{edges:,} edges do not fit {nodes:,} nodes and {rows:,} rows")
 
 
-def _refuse_states(arrays: dict[str, Array], path: Path) -> None:
-    """Refuse the states of the backend ``marisa`` if their numbers do not fit."""
-    states, offsets = len(arrays["spans"]), arrays["next_offsets"]
-    if states < 1 or arrays["spans"].shape != (states, 2):
-        raise _misfit(path, "spans", f"{arrays['spans'].shape} is not two numbers for each state")
-    if len(offsets) != states + 1 or int(offsets[0]) or int(offsets[-1]) != len(arrays["next_tokens"]):
-        raise _misfit(path, "next_offsets", f"it does not fit {states:,} states")
-
-
 def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
     """Refuse an index with a number that is a place outside of an array; reads every number but tokens.
 
@@ -114,16 +102,13 @@ def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
     _refuse_unended(rows, path)
     _refuse_above(rows.members, len(rows.members) - 1, path, "members")
     _refuse_falling(rows.member_offsets, path, "member_offsets")
-    for name in ("first_edges", "next_offsets"):
-        if name in arrays:
-            _refuse_falling(arrays[name], path, name)
+    if "first_edges" in arrays:
+        _refuse_falling(arrays["first_edges"], path, "first_edges")
     if "spans" in arrays:
         _refuse_above(arrays["spans"].reshape(-1), len(rows), path, "spans")
         _refuse_falling(arrays["spans"].reshape(-1), path, "spans", within=2)
     if "edge_nodes" in arrays:
         _refuse_other_edges(arrays, lengths, path)
-    if "trie" in arrays:
-        _refuse_broken_trie(arrays["trie"], longest, path)
 
 
 def _refuse_unended(rows: Rows, path: Path) -> None:
@@ -149,14 +134,6 @@ def _refuse_other_edges(arrays: dict[str, Array], lengths: Ints, path: Path) -> 
     first_rows = arrays["spans"][:, 0].astype(np.int64)
     if len(lengths) and (depths >= lengths[np.minimum(first_rows, len(lengths) - 1)]).any():
         raise _misfit(path, "depths", "a node lies behind the end of its first row")
-
-
-def _refuse_broken_trie(trie: Array, longest: int, path: Path) -> None:
-    """Refuse a trie that the marisa library cannot walk; a token is a character of at most four bytes."""
-    try:
-        check_trie(trie.tobytes(), 4 * longest)
-    except ValueError as error:
-        raise _misfit(path, "trie", f"this is no trie: {error}") from None
 
 
 def _refuse_above(array: Array, most: int, path: Path, name: str) -> None:

@@ -25,11 +25,10 @@ from grls.index.external_sort.runs import Sequences
 from grls.index.external_sort.stream import Runs, merge_runs, write_stream
 from grls.index.fit import refuse_misfit, refuse_outside
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
-from grls.io.files import atomic_folder, read_json, write_json
+from grls.io.files import atomic_folder, other_format, read_json, write_json
 from grls.io.plugins import VARIABLE, load_plugins
 
 FORMAT = 2
-"""The format version. Format 1, which is still read, has no ``within.npy``: its ``offsets.npy`` holds all."""
 MANIFEST = "index.json"
 FORMS = ("whole", "prefixes")
 
@@ -165,7 +164,7 @@ def _write_manifest(
 def load_index(
     folder: str | Path, tokenizer: str | None = None, corpus: str | None = None, verify: bool | None = None
 ) -> Segment:
-    """Open an index, memory-mapped, in a time that does not grow with its size.
+    """Open an index, memory-mapped; of the backend ``array`` in a time that does not grow with its size.
 
     Sizes, types and shapes of all files are always compared with the manifest.
 
@@ -193,11 +192,12 @@ def load_index(
         raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {REBUILD}")
     if manifest.get("backend") not in list(BACKENDS):
         load_plugins()
-    if manifest.get("format") not in (1, FORMAT) or manifest.get("backend") not in list(BACKENDS):
+    if manifest.get("format") != FORMAT:
+        raise IndexFormatError(f"{path}: {other_format(manifest.get('format'), FORMAT)}")
+    if manifest.get("backend") not in list(BACKENDS):
         raise IndexFormatError(
-            f"{path}: index format {manifest.get('format')}, backend {manifest.get('backend')!r}; this "
-            f"version reads the formats 1 and {FORMAT} of {', '.join(BACKENDS)}: name the module that "
-            f"registers the backend in {VARIABLE}, or {REBUILD}"
+            f"{path}: index backend {manifest.get('backend')!r}; this version reads {', '.join(BACKENDS)}: "
+            f"name the module that registers the backend in {VARIABLE}, or {REBUILD}"
         )
     _refuse_incomplete(manifest, path / MANIFEST)
     for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
@@ -214,7 +214,7 @@ def load_index(
         refuse_outside(rows, _of_known_form(arrays, manifest), path)
     try:
         return BACKENDS[manifest["backend"]].restore(rows, arrays)
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, RuntimeError, ValueError) as error:
         if out_of_memory(error):
             raise
         raise _misfit_of(manifest, path, str(error)) from None
@@ -246,15 +246,12 @@ def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Row
     tokens, blocks, members, member_offsets = (
         arrays.pop(name) for name in ("tokens", "offsets", "members", "member_offsets")
     )
-    offsets = Offsets(blocks, arrays.pop("within", np.empty(0, dtype=np.uint16)))
-    if not -1 < manifest.get("longest", 0) <= MAX_LENGTH:
+    offsets = Offsets(blocks, arrays.pop("within"))
+    if not -1 < manifest["longest"] <= MAX_LENGTH:
         raise IndexFormatError(
             f"{path / MANIFEST}: the longest row has {manifest['longest']:,} tokens, at most {MAX_LENGTH:,} "
             f"are possible; {REBUILD}"
         )
-    if manifest["format"] == 1:
-        longest = int(np.diff(offsets.all()).max(initial=0))
-        return Rows(tokens, offsets, members, member_offsets, manifest["end"], longest)
     rows = Rows(
         tokens, offsets, members, member_offsets, manifest["end"], manifest["longest"], manifest["form"]
     )
@@ -267,18 +264,16 @@ def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Row
 
 def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
     """Raise an error if the manifest lacks a key of :func:`write_index`."""
-    kinds: dict[str, type] = {"end": int, "tokenizer": str, "corpus": str, "files": dict}
-    arrays = {*ROW_ARRAYS}
-    if manifest["format"] == 1:
-        arrays.remove("within")
-    else:
-        kinds |= {"passages": int, "rows": int, "tokens": int, "longest": int, "form": str}
+    kinds: dict[str, type] = {
+        "end": int, "tokenizer": str, "corpus": str, "files": dict, "passages": int, "rows": int,
+        "tokens": int, "longest": int, "form": str,
+    }  # fmt: skip
     wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
-    if not wrong and manifest.get("form", "whole") not in FORMS:
+    if not wrong and manifest["form"] not in FORMS:
         wrong = ["form"]
     if not wrong:
         files = manifest["files"]
-        needed = {*arrays, *files}
+        needed = {*ROW_ARRAYS, *files}
         wrong = [f"files.{name}" for name in sorted(needed) if not is_entry(files.get(name))]
     if wrong:
         raise IndexFormatError(f"{file}: the key {wrong[0]!r} is missing or malformed; {REBUILD}")

@@ -288,6 +288,13 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def other_format(found: Any, known: int) -> str:
+    """What an error says of a folder whose format is not the one that is read."""
+    if isinstance(found, int) and found < known:
+        return f"format {found}: it was made by a version before 0.2; build it again with `grls index`."
+    return f"format {found!r}, and this version reads {known}: install a newer grls, or build it again."
+
+
 def read_count(value: Any, name: str, what: str, example: int, file: Path) -> int | None:
     """A count above 0 that a JSON file holds as ``{name: count}``; None if the file holds null.
 

@@ -1,13 +1,16 @@
-"""The frame and style of an HTML page that loads nothing from elsewhere and runs no script.
+"""The frame and style of an HTML page that loads nothing from elsewhere.
 
 The pages of ``grls report`` and ``grls explain`` share it: colours for light and dark, the text, and tables
 that scroll when they are wider than the window. A content security policy in the page forbids the browser to
-load anything. The module does not know the content of a page; the code that makes the content escapes it.
+load anything, and to run any script but the one that the page holds. The module does not know the content of
+a page; the code that makes the content escapes it.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from html import escape
 
 STYLE = """\
@@ -39,26 +42,31 @@ th, td { padding: 0.3rem 0.7rem; border-top: 1px solid var(--line); text-align: 
 """
 
 
-def document(title: str, style: str, body: str) -> str:
+def document(title: str, style: str, body: str, script: str = "") -> str:
     """A whole page.
 
     Args:
         title: The title, as plain text.
         style: CSS rules of this page, after those that all pages share.
         body: The content, as HTML.
+        script: What runs once the content is there; empty: nothing.
     """
-    return "".join(framed(title, style, [body]))
+    parts = [body, f"<script>{script}</script>"] if script else [body]
+    return "".join(framed(title, style, parts, script))
 
 
-def framed(title: str, style: str, parts: Iterable[str]) -> Iterator[str]:
+def framed(title: str, style: str, parts: Iterable[str], script: str = "") -> Iterator[str]:
     """A page part by part, for a page that is too large for memory.
 
     Args:
         title: The title, as plain text.
         style: CSS rules of this page, after those that all pages share.
         parts: The content, as HTML; each part is one line or more.
+        script: The one script among the parts.
     """
     policy = "default-src 'none'; style-src 'unsafe-inline'"
+    if script:
+        policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -43,7 +43,7 @@ _YOUNG = 60
 """Seconds within which a live writer may not have its lock yet."""
 _LONGEST = 200
 """The longest name in bytes that leaves room for the rest of a temporary name."""
-_OURS = re.compile(r"(?P<host>[0-9a-f]{4})(?P<boot>[0-9a-f]{4})-(?P<pid>\d+)\.\w+\.tmp|\w+\.old")
+_OURS = re.compile(r"(?P<host>[0-9a-f]{4})(?P<boot>[0-9a-f]{4})-(?P<pid>\d+)\.\w+\.tmp")
 """The part of a temporary name after the destination's name."""
 _EXCHANGE, _HERE = 2, -100
 """The system's RENAME_EXCHANGE and AT_FDCWD."""
@@ -92,9 +92,7 @@ def clean(final: Path) -> None:
         match = _OURS.fullmatch(folder.name.removeprefix(begin))
         if match is None:
             continue
-        if match["pid"] is None:  # made by an earlier version: it holds the old content and no lock
-            _put_back(folder, final)
-        elif _is_here(match["host"], match["boot"]) and _is_dead(folder, int(match["pid"])):
+        if _is_here(match["host"], match["boot"]) and _is_dead(folder, int(match["pid"])):
             _put_back(folder, final)
             shutil.rmtree(folder, ignore_errors=True)
             log.info("removed %s, which a run that died has left.", folder)

@@ -7,8 +7,8 @@
   ``sections`` the tables of all other metrics and of the manifests. ``compare`` makes tables over pairs of
   runs (significance, similarity), ``charts`` the curves and histograms; ``proofs`` explains a RuleTaker-Open
   chain step by step and ``drawing`` draws it.
-- ``page`` puts them in order; ``render`` writes HTML and Markdown with the templates ``page.html``
-  (with the styles of ``page.css``) and ``page.md``.
+- ``page`` puts them in order; ``render`` writes HTML with the template ``page.html`` and the
+  styles of ``page.css``.
 
 There are three rules: no run is hidden, a query without an answer scores 0 and is counted on the page, and a
 metric that does not apply to a run is a dash. The package does not retrieve, and does not know of models.

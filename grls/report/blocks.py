@@ -1,4 +1,4 @@
-"""The blocks of a page: plain values, free of HTML and of Markdown.
+"""The blocks of a page: plain values, free of HTML.
 
 Numbers are formatted here, once: shares in percent with one decimal, ``–`` for a missing value. The best
 value of a column is marked as it is printed, so equal figures get equal marks.

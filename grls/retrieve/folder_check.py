@@ -126,8 +126,8 @@ class _Walk:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     spec, file = read_spec(folder), folder / MANIFEST
-    class_of(spec.get("kind", "generative"), file)
-    if spec.get("kind") == "link":
+    class_of(spec["kind"], file)
+    if spec["kind"] == "link":
         linked(spec, file)
         followed(folder)
     return spec
@@ -139,7 +139,7 @@ def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
         fields = (
             ("retriever",)
             if spec.get("kind") == "link"
-            else getattr(class_of(spec.get("kind", "generative")), "folders", ())
+            else getattr(class_of(spec.get("kind")), "folders", ())
         )
     except DataError:  # the check of the manifest has said so
         return
@@ -154,7 +154,7 @@ def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
 
 def _of_open(retriever: Retriever, folder: Path, spec: dict[str, Any]) -> Iterator[PartCheck]:
     inner = single_steps(retriever)  # of a composite it is a member, which is checked with its own folder
-    if isinstance(inner, ChecksFolder) and inner.kind == spec.get("kind", "generative"):
+    if isinstance(inner, ChecksFolder) and inner.kind == spec["kind"]:
         for what, file, check in inner.invariants(folder):
             yield attempt(what, file, check)
     yield attempt("answers", folder, lambda: _check_answers(retriever, folder))

@@ -110,7 +110,7 @@ class _Packing:
         """A specification whose paths lead to the copies."""
         moved = deepcopy(spec)
         file = source / MANIFEST
-        kind = class_of(spec.get("kind", "generative"), file)
+        kind = class_of(spec.get("kind"), file)
         for field in getattr(kind, "folders", ()):
             for holder, key in member_slots(moved, field.split(".")):
                 named = holder[key]
@@ -180,5 +180,5 @@ def _copy_files(source: Path, target: Path) -> None:
 def _name_of(source: Path) -> str:
     """The name of a folder; of a temporary one, or one of the hub, its kind."""
     if source.parent.name.startswith(".") or source.parent.name == "snapshots":
-        return str(read_spec(source).get("kind", "generative")) if is_retriever(source) else "data"
+        return str(read_spec(source)["kind"]) if is_retriever(source) else "data"
     return source.name

@@ -168,7 +168,7 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
 
 @checked
 def load_retriever(folder: str | Path, how: Opening | None = None) -> Retriever:
-    """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json`` (absent: generative).
+    """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json``.
 
     Where the file has ``hops``, the retriever works hop by hop. A link opens as the folder that it names.
 
@@ -208,7 +208,7 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     """
     from grls.retrieve.options import merged, stored_hops, stored_search
 
-    file, named = folder / MANIFEST, _kind(spec, folder)
+    file, named = folder / MANIFEST, spec["kind"]
     kind = class_of(named, file)
     stored = stored_search(spec, file, getattr(kind, "heeds", None))
     search = merged(stored, how.search) if member else (how.search or stored)
@@ -229,17 +229,6 @@ def _refuse_incomplete(opened: Any, kind: str) -> None:
             f"the kind {kind!r} ({KINDS[kind]}) opened a {type(opened).__name__} without "
             f"{', '.join(lacking)}: a retriever has {', '.join(_REQUIRED)} (grls.retrieve.base.Retriever)."
         )
-
-
-def _kind(spec: dict[str, Any], folder: Path) -> Any:
-    """The kind of a specification; earlier folders of generative retrievers do not name it."""
-    if "kind" in spec or (folder / "index").is_dir():
-        return spec.get("kind", "generative")
-    raise DataError(
-        "the field 'kind' is missing, and there is no index/ beside it, so this is no generative retriever: "
-        f"write in which of {', '.join(sorted(KINDS))} it is, or make it again with `grls index`.",
-        folder / MANIFEST,
-    )
 
 
 def _hops() -> Hopping:
@@ -317,7 +306,7 @@ def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = N
     from grls.data.words import Analyzer
 
     told, file = deepcopy(spec), folder / MANIFEST
-    for path in getattr(class_of(spec.get("kind", "generative"), file), "folders", ()):
+    for path in getattr(class_of(spec.get("kind"), file), "folders", ()):
         for holder, key in member_slots(told, path.split(".")):
             if holder[key] == BM25 and not (folder / BM25).is_dir():
                 holder[key] = {"kind": BM25}

@@ -59,8 +59,8 @@ def _read(folder: str | Path) -> dict[str, Any]:
     if not is_retriever(Path(folder)):
         raise DataError(f"no retriever here ({MANIFEST} is missing); {_remedy(Path(folder))}.", folder)
     spec = read_json(file)
-    if not isinstance(spec, dict):
-        raise DataError("expected an object with the kind of the retriever; make it again.", file)
+    if not isinstance(spec, dict) or "kind" not in spec:
+        raise DataError("expected an object with the kind of the retriever in 'kind'; make it again.", file)
     return spec
 
 

@@ -194,13 +194,13 @@ def _embedded(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _members(spec: Mapping[str, Any]) -> Iterator[Any]:
     """The folders that a specification names, and the specifications that it embeds."""
-    for field in getattr(class_of(spec.get("kind", "generative")), "folders", ()):
+    for field in getattr(class_of(spec.get("kind")), "folders", ()):
         for holder, key in member_slots(spec, field.split(".")):
             yield holder[key]
 
 
 def _class(folder: Path) -> Any:
-    return class_of(read_spec(folder).get("kind", "generative"), folder / MANIFEST)
+    return class_of(read_spec(folder)["kind"], folder / MANIFEST)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grls.data.types import IN_CHAINS, Query
+from grls.data.types import Query
 from grls.data.types import Steps as Steps
 from grls.errors import DataError
 from grls.io.files import read_json, sha256, write_json
@@ -124,8 +124,6 @@ def read_info(run: str | Path) -> RunInfo | None:
             raise ValueError("unknown format")
         info = RunInfo(**{**record, "stages": tuple(record["stages"]), "members": tuple(record["members"])})
         _check(info)
-        if info.score_mode == IN_CHAINS:  # manifests of earlier versions call it single
-            info = replace(info, steps="ranked")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"expected the manifest of a run ({error}); make the run again, or remove this file.", file

@@ -134,7 +134,6 @@ def _measured(tuning: Tuning, search: Any, bias: float, choices: Sequence[Choice
 
     of = {
         "step": "chains",
-        "f1": "of each query",  # earlier journals hold the mean
         "bias": bias,
         "choices": list(choices),
         "spec": _relevant(tuning.spec),

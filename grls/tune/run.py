@@ -96,7 +96,7 @@ def _tuned(
 def _settings(spec: dict[str, Any], dev: DevQueries, how: Opening, fingerprint: str) -> dict[str, Any]:
     """What all measurements depend on."""
     search = spec.get("search", {})
-    if spec.get("kind", "generative") in _RESCORED:
+    if spec["kind"] in _RESCORED:
         search = {name: value for name, value in search.items() if not name.startswith("rescore")}
     return {
         "retriever": fingerprint,
@@ -124,7 +124,7 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
     Raises:
         ConfigError: It has none.
     """
-    kind = tuning.spec.get("kind", "generative")
+    kind = tuning.spec["kind"]
     steps: list[Step] = []
     if kind == "hybrid":
         steps.append(("priors", tune_priors))

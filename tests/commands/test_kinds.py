@@ -138,7 +138,7 @@ def test_readers_and_programs_ask_it(folder: Path, place: Path, tmp_path: Path) 
     assert info.system == kind
     pytest.importorskip("dspy", reason="the extra dsp is not installed")
     program = [data, model, f"--output={tmp_path / 'dsp'}", "--limit=1", "--device=cpu", "--k=1"]
-    few = ["--dsp.calls.max_new_tokens=2", "--dsp.calls.wait=0", "--dsp.calls.attempts=1"]
+    few = ["--dsp.calls.max_new_tokens=2", "--dsp.calls.attempts=1"]
     assert main(["answer", "dsp", "retrieve-then-read", *program, *few, which]) == 0
     trace = [json.loads(line) for line in Path(f"{tmp_path}/dsp.trace.jsonl").read_text().splitlines()]
     first = read_split(place / "data", "test")[0][0]

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, program: str, output: Path, *options: str) -> int:
     base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(output)]
-    few = ["--device=cpu", "--dsp.calls.max_new_tokens=4", "--dsp.calls.wait=0", "--dsp.calls.attempts=2"]
+    few = ["--device=cpu", "--dsp.calls.max_new_tokens=4", "--dsp.calls.attempts=2"]
     return main(["answer", "dsp", program, *base, *few, *options])
 
 

@@ -284,24 +284,21 @@ def test_views_begin_within_unspaced_text() -> None:
     assert texts[-4:] == ["大 的。 长城", "的。 长城", "长城", "城"]
     assert "是Qinghai最大" in texts
     assert all(text in "湖 青海湖（湖）是Qinghai最大 的。 长城" for text in texts)
-    assert len(Spans(Corpus.from_passages([passage]), 4, "spaces")) == 4
 
 
-def test_views_of_spaced_scripts_are_those_of_white_space() -> None:
-    corpus = Corpus.from_passages(
-        [Passage("e", ENGLISH, "A Title"), Passage("r", "Сова – ночная  птица"), Passage("x", "!")]
-    )
-    by_script, by_spaces = Spans(corpus, 3), Spans(corpus, 3, "spaces")
-    assert list(by_script.batches()) == list(by_spaces.batches())
+def test_spans_of_spaced_scripts_are_words_between_white_space() -> None:
+    spans = Spans(Corpus.from_passages([Passage("r", "Сова – ночная  птица"), Passage("x", "!")]), 3)
+    assert [span.text for batch in spans.batches() for span in batch] == [
+        "Сова – ночная", "ночная птица", "птица", "!",
+    ]  # fmt: skip
 
 
-def test_views_are_recorded_with_what_parts_their_words(tmp_path) -> None:
+def test_spans_are_recorded_with_their_length(tmp_path) -> None:
     corpus = Corpus.from_passages([Passage("p", "a b")])
-    assert read_spans(Spans(corpus, 3).record, tmp_path) == (3, "script")
-    assert read_spans({"words": 8}, tmp_path) == (8, "spaces"), "as it was at first"
+    assert read_spans(Spans(corpus, 3).record, tmp_path) == 3
     assert read_spans(None, tmp_path) is None
-    with pytest.raises(DataError, match="expected how the words of spans are split"):
-        read_spans({"words": 8, "by": "x"}, tmp_path)
+    with pytest.raises(DataError, match="expected the length of spans"):
+        read_spans({"words": 0}, tmp_path)
 
 
 def test_views_of_unspaced_text_are_taught_by_what_they_share_with_the_query() -> None:

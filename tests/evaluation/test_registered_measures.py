@@ -82,7 +82,7 @@ def test_a_command_finds_it_by_a_plugin(
     assert "\nfirst  " in capsys.readouterr().out
     assert set(json.loads((tmp_path / "report.json").read_text())["measures"]) == {"RR", "first"}
     assert main(["report", f"{run}", "--measures=first", f"--output={tmp_path / 'page'}"]) == 0
-    assert "first" in (tmp_path / "page.md").read_text()
+    assert "first" in (tmp_path / "page.html").read_text()
 
 
 def test_a_function_in_place_of_a_name_is_refused_with_the_remedy() -> None:

@@ -1,6 +1,5 @@
 """A folder of every kind that grls writes, small, for the fault harness."""
 
-import shutil
 from pathlib import Path
 
 from composite_specs import COMPOSITES, write_kinds
@@ -22,7 +21,6 @@ from grls.retrieve.rescored.retriever import RescoredRetriever
 from grls.retrieve.sparse.retriever import SparseRetriever
 from grls.retrieve.spec import update_spec, write_link, write_spec
 
-KEPT = Path(__file__).parents[1] / "kept"
 ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is quick .")]
 
 
@@ -44,10 +42,6 @@ def write_every_kind(place: Path) -> dict[str, Path]:
         cross, str(place / "data"), Building(str(place / "embedded"), "auto", device="cpu")
     )
     folders["embedded"] = place / "embedded"
-    for kept in sorted(KEPT.iterdir()):
-        if (kept / "grls.json").is_file():
-            shutil.copytree(kept, place / f"kept-{kept.name}")
-            folders[f"kept-{kept.name}"] = place / f"kept-{kept.name}"
     return folders
 
 

@@ -145,7 +145,7 @@ def _grows(content: Any, expected: Any) -> bool:
     return isinstance(content, bytes) and expected.startswith(content[: content.rfind(b"\n") + 1])
 
 
-TIMED = ("fit.jsonl", "clock.json", "report.html", "report.md", "README.md")
+TIMED = ("fit.jsonl", "clock.json", "report.html", "README.md")
 """Files of ``grls fit`` that say how long its steps took."""
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fit_helpers import WORDS_ALONE, fit_options
+from report_helpers import page_text
 
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
@@ -27,4 +28,4 @@ def test_recall_at_a_deep_cut_off_is_that_of_the_kept_retriever(tmp_path: Path) 
     assert "R@30 100.0 on 4 dev queries" in deep.why
     (hits,) = load_retriever(deep.output, Opening("cpu")).retrieve([Query("q", "otter")], PLACE)
     assert hits[-1].id == f"p{PLACE}"
-    assert "| bm25 | BM25 | single | 0.0 | 0.0 | 0.0 | 100.0 |" in (deep.output / "report.md").read_text()
+    assert "| bm25 | BM25 | single | 0.0 | 0.0 | 0.0 | 100.0 |" in page_text(deep.output / "report.html")

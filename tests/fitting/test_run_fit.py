@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_models
+from report_helpers import page_text
 from small_data import tiny_bert
 
 import grls
@@ -112,7 +113,7 @@ def test_milliseconds() -> None:
 def test_the_page_shows_every_candidate_why_one_was_kept_and_what_was_skipped(
     place: Path, whole: Fitted
 ) -> None:
-    page = (place / "whole" / "report.md").read_text()
+    page = page_text(place / "whole" / "report.html")
     assert f"{len(whole.metrics)} candidates over" in page
     assert f"{len(whole.metrics)} runs on" in page
     assert f"{whole.kept}, {whole.why}." in page
@@ -137,7 +138,7 @@ def test_nothing_that_is_shown_or_saved_names_a_path_of_the_machine(
     place: Path, whole: Fitted, tmp_path: Path
 ) -> None:
     output = place / "whole"
-    for name in ("README.md", "grls.json", "report.html", "report.md"):
+    for name in ("README.md", "grls.json", "report.html"):
         assert str(place) not in (output / name).read_text(), name
     for member in (output / "members").iterdir():
         saved = grls.load(member, device="cpu").save(tmp_path / member.name)

@@ -45,9 +45,9 @@ class Script:
         )
 
 
-def scripted(reply: Callable[..., Any]) -> tuple[Any, Script]:
+def scripted(reply: Callable[..., Any], retries: int = 0) -> tuple[Any, Script]:
     script = Script(reply)
-    return dspy.LM("local/script", engine=script, cache=False, num_retries=0), script
+    return dspy.LM("local/script", engine=script, cache=False, num_retries=retries), script
 
 
 def by_beginning(script: dict[str, Any]) -> Callable[..., Any]:
@@ -82,7 +82,7 @@ def retrieval(script: dict[str, list[tuple[str, float]]], k: int = 2, scale: Any
 
 
 def patient(attempts: int = 1) -> Patience:
-    return Patience(LinesAdapter(), attempts, 0.0)
+    return Patience(LinesAdapter(), attempts)
 
 
 def characters() -> PreTrainedTokenizerFast:

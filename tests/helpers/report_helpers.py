@@ -1,6 +1,8 @@
 """A small data set of RuleTaker-Open questions, and runs over it."""
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 from run_files import write_jsonl_run
@@ -54,3 +56,10 @@ def write(
         facts |= {"split": "test", "score_mode": "renormalized", "seconds": 4.0, "options": {"k": 3}}
         write_info(output, RunInfo(system=system, name=name, steps=steps, **(facts | info)))
     return f"{output}.jsonl"
+
+
+def page_text(file: Path) -> str:
+    """The texts of a page; a row of a table is a line ``| a | b |``, as a wide screen shows it."""
+    html = re.sub(r'<(style|svg|span class="narrow").*?</\w+>', "", file.read_text(), flags=re.DOTALL)
+    html = re.sub(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", r"| \1 ", html, flags=re.DOTALL).replace("</tr>", "|")
+    return unescape(re.sub(r"<[^>]+>", "", html)).replace("\u00a0", " ")

@@ -142,14 +142,6 @@ def test_what_a_killed_writer_leaves_goes_with_the_next_one(point: str, tmp_path
     assert names(tmp_path) == ["file", "set"]
 
 
-def test_what_an_earlier_version_took_away_is_put_back(tmp_path: Path) -> None:
-    write_set(tmp_path / "set", "old")
-    (tmp_path / ".set.ab1_x.old").mkdir()
-    (tmp_path / "set").rename(tmp_path / ".set.ab1_x.old" / "old")
-    refuse_foreign(tmp_path / "set", "mark")
-    assert ((tmp_path / "set" / "mark").read_text(), names(tmp_path)) == ("old", ["set"])
-
-
 def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that holds its lock, at any age; one of another machine; one with a name like ours."""
     monkeypatch.setattr("grls.io.temporary._YOUNG", -1)

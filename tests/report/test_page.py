@@ -6,13 +6,13 @@ from xml.etree import ElementTree
 
 import pytest
 from failing import fails, refuses
-from report_helpers import GOOD, POOR, dataset, write
+from report_helpers import GOOD, POOR, dataset, page_text, write
 
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.report.measure import score_runs
 from grls.report.page import build_page
-from grls.report.render import render_html, render_markdown, write_report
+from grls.report.render import render_html, write_report
 from grls.report.runs import load_groups
 
 EVIL = "<script>alert('x')</script> $\\frac{1}$ | [a](b) *c*"
@@ -126,12 +126,10 @@ def test_html_is_accessible(page):
     )
 
 
-def test_names_and_passages_are_escaped_in_html_markdown_and_pictures(page, tmp_path):
-    html, markdown = render_html(page), render_markdown(page, "figures")
+def test_names_and_passages_are_escaped_in_html_and_pictures(page, tmp_path):
+    html = render_html(page)
     assert EVIL in " ".join(Document(html).texts).replace("\u00a0", " ")
     assert "<script" not in html
-    assert "\\<script\\>" in markdown
-    assert not re.search(r"(?<!\\)<script", markdown)
     write_report(page, str(tmp_path / "out"))
     for file in (tmp_path / "out-figures").glob("*.svg"):
         root = ElementTree.parse(file).getroot()
@@ -153,37 +151,19 @@ def test_the_first_sentence_says_what_finds_most(page):
     assert not said.warning
 
 
-def test_markdown_tables_have_as_many_columns_as_headings(page):
-    lines = render_markdown(page, "figures").splitlines()
-    rules = [n for n, line in enumerate(lines) if re.fullmatch(r"\|(-+:?\|)+", line)]
-    assert len(rules) > 10
-    for n in rules:
-        width = lines[n].count("|")
-        assert lines[n - 2] == "" or lines[n - 2].startswith("**")
-        row = n - 1
-        while lines[row].startswith("|"):
-            assert len(re.findall(r"(?<!\\)\|", lines[row])) == width
-            row += 1
-        assert row > n + 1
-    text = "\n".join(lines)
-    assert "| run | system | steps | small R@1 | small R@3 | other R@1 | other R@3 |" in text
-
-
 def test_writing_is_the_same_every_time_and_drops_old_pictures(files, tmp_path):
     output = str(tmp_path / "out")
     write_report(page_of(files[:2]), output)
     first = {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()}
     html = (tmp_path / "out.html").read_bytes()
     written = write_report(page_of(files[:2]), output)
-    assert [path.name for path in written] == ["out.html", "out.md", "out-figures"]
+    assert [path.name for path in written] == ["out.html", "out-figures"]
     assert {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()} == first
     assert (tmp_path / "out.html").read_bytes() == html
     write_report(page_of(files[3:]), output)
     left = {file.name for file in (tmp_path / "out-figures").iterdir()}
     assert "other-recall.svg" in left
     assert not [name for name in left if name.startswith("small")]
-    for name in re.findall(r"\(<out-figures/([^>]+)>\)", (tmp_path / "out.md").read_text()):
-        assert name in left
 
 
 def test_a_folder_of_something_else_is_not_replaced(page, tmp_path):
@@ -211,9 +191,7 @@ def test_options_that_cannot_work_are_refused(files):
 
 def test_the_command_writes_and_refuses(files, tmp_path, capsys):
     assert main(["report", *files[2:], f"--output={tmp_path / 'page'}", "--ks=[1,3]", "--k=3"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"{tmp_path}/page{end}" for end in (".html", ".md", "-figures")
-    ]
+    assert capsys.readouterr().out.splitlines() == [f"{tmp_path}/page{end}" for end in (".html", "-figures")]
     message = fails(capsys, "report", "--output", tmp_path / "x", tmp_path / "none.trec")
     assert message.startswith(f"error: {tmp_path}/none.trec: no such file")
     assert not list(tmp_path.glob("x*"))
@@ -225,10 +203,10 @@ def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
     assert (
         main(["report", *files[:3], "--output", str(out), "--measures", "RR P@3 Judged@3", "--k", "3"]) == 0
     )
-    text = out.with_suffix(".md").read_text()
+    text = page_text(out.with_suffix(".html"))
     assert "| run | system | steps | RR | P@3 | Judged@3 |" in text
     tested = [line for line in text.splitlines() if "every run against" in line]
-    assert [line.split(":")[0].strip("*") for line in tested] == ["R@3", "RR", "P@3", "set F1"]
+    assert [line.split(":")[0] for line in tested] == ["R@3", "RR", "P@3", "set F1"]
     assert "good finds most: R@3 100.0 over 2 queries" in text
 
 
@@ -241,7 +219,7 @@ def test_a_measure_that_no_run_is_deep_enough_for_is_refused(tmp_path, capsys):
     assert "short.jsonl was cut off at 3 passages a query, so it has no R@4, P@4: retrieve again" in told
     assert main([*command, chains, "--ks=[1,4]", "--measures=RR P@4"]) == 0  # a chain that ends has them
     assert main(command) == 0  # what nobody asked for is a dash
-    assert "| short | generator | single | 41.7 | – | – | – |" in (tmp_path / "page.md").read_text()
+    assert "| short | generator | single | 41.7 | – | – | – |" in page_text(tmp_path / "page.html")
 
 
 @pytest.mark.parametrize("command", ["report", "fuse"])

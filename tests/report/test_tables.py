@@ -9,7 +9,7 @@ from grls.report.blocks import Cell, Column, value_table
 from grls.report.compare import overlap, price_table, significance_table, similarity_tables
 from grls.report.measure import score_runs
 from grls.report.page import build_page
-from grls.report.render import render_markdown
+from grls.report.render import render_html
 from grls.report.runs import load_groups
 from grls.report.sections import run_table, section_tables
 from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
@@ -188,7 +188,7 @@ def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     seen = {row[0].text: dict(zip(table.heads, (c.text for c in row), strict=True)) for row in table.rows}
     assert (seen["short"]["seen R@1"], seen["short"]["seen R@3"]) == (seen["deep"]["seen R@1"], "–")
     assert seen["deep"]["seen R@3"] != "–"
-    text = render_markdown(build_page([group], (1, 3), 3), "figures")
+    text = render_html(build_page([group], (1, 3), 3))
     assert text.count("was cut off before k has no value at k") == 1
     assert significance_table(group, "R@3", lambda run: group.recalls(run, 3)) is None
     assert significance_table(group, "R@2", lambda run: group.recalls(run, 2)) is not None
@@ -373,12 +373,10 @@ def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
 
 def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_path):
     ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
-    old = write(tmp_path / "old", data, GOOD, "old", "biencoder", "single", score_mode=IN_CHAINS)
     plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
-    rows = lines(recall_table(measured(ranked, old, plain), (1,)))
+    rows = lines(recall_table(measured(ranked, plain), (1,)))
     assert [row[:3] for row in rows] == [
         ["plain", "bi-encoder", "single"],
         ["hops", "bi-encoder", "ranked"],
-        ["old", "bi-encoder", "ranked"],  # a manifest of an earlier version
     ]
     assert [run.chains for run in measured(ranked, plain)[0].runs] == [None, None]

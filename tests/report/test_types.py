@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from report_helpers import page_text
 from small_data import passages, queries
 
 from grls.cli import main
@@ -19,7 +20,7 @@ def test_each_type_of_questions_has_a_row_of_one_table(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert main(["retrieve", "bm25", f"--data={tmp_path / 'data'}", f"--output={run}"]) == 0
     assert main(["report", f"{run}.jsonl", f"--output={tmp_path / 'page'}"]) == 0
-    page = (tmp_path / "page.md").read_text()
+    page = page_text(tmp_path / "page.html")
     assert page.count("Scores by the type of a question") == 1
     rows = [
         line for line in page.splitlines() if "| single | single |" in line or "| single | two hops |" in line

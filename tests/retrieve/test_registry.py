@@ -158,19 +158,6 @@ def test_every_kind_is_registered_by_a_class_that_names_it() -> None:
         assert registry.class_of(kind).kind == kind  # type: ignore[attr-defined]
 
 
-def test_old_folders_open(place: Path) -> None:
-    """Of a generator that names no kind and has no checksum; of a bi-encoder as it always was."""
-    for name in ("generative", "dense", "bm25"):
-        expected = load_retriever(place / name, CPU).retrieve(ASKED, 3)
-        spec = read_spec(place / name)
-        for late in ("sha256", "weights", "metadata", "index_sha256"):
-            spec.pop(late, None)
-        if name == "generative":
-            spec.pop("kind")
-        (place / name / "grls.json").write_text(json.dumps(spec))
-        assert load_retriever(place / name, CPU).retrieve(ASKED, 3) == expected
-
-
 def test_search_that_is_stored_is_heeded(place: Path) -> None:
     """At the top, where nothing is given; of members, where what is given is as usual."""
     update_spec(place / "generative", {"search": {"beams": 3, "mode": "full", "truncate_queries": True}})

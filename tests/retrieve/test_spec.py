@@ -234,7 +234,7 @@ def test_stored_search_is_what_the_kind_can_use() -> None:
 
 def test_options_of_what_a_retriever_is_made_of(tmp_path: Path) -> None:
     """A hybrid decodes as its generator says; the hops of any member are the member's."""
-    written(tmp_path / "g", {"search": {"beams": 4}, "hops": {"max": 2}})
+    written(tmp_path / "g", {"kind": "generative", "search": {"beams": 4}, "hops": {"max": 2}})
     written(tmp_path / "h", {"kind": "hybrid", "generator": "../g", "search": {"beams": 5}})
     assert stored_options(tmp_path / "g") == {"search": {"beams": 4}, "hops": {"max": 2}}
     assert stored_options(tmp_path / "h") == {"search": {"beams": 5}}

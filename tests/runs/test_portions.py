@@ -1,4 +1,4 @@
-"""Results that are kept portion by portion: they come back as they were, and of an earlier version, too."""
+"""Results that are kept portion by portion: they come back as they were."""
 
 import json
 from collections.abc import Sequence
@@ -45,22 +45,6 @@ def test_hits_that_the_chain_says_are_not_kept_twice(tmp_path: Path) -> None:
     in_portions(f"{tmp_path}/r", dict, QUERIES, lambda some: KINDS["chains"][some], 2)
     _, first, *_ = map(json.loads, (tmp_path / "r.retrieved.jsonl").read_text().splitlines())
     assert sorted(first) == ["chain", "query_id"]
-
-
-@pytest.mark.parametrize("kind", ["rankings", "chains", "sets"])
-def test_what_an_earlier_version_kept_is_gone_on_with(tmp_path: Path, kind: str) -> None:
-    hits = [[hit.id, hit.score] for hit in KINDS[kind][0].hits]
-    hops = [[hit.id, hit.score] for hit in CHAIN.hits]
-    record: dict[str, Any] = {}
-    if kind != "chains":
-        record["hits"] = hits
-    if kind != "rankings":
-        record["chain"] = {"hops": hops, "score": CHAIN.score, "done": CHAIN.done}
-    lines = [{"settings": {}}, {"query_id": "q0", **record}, {"query_id": "q1", **record, "seconds": 2.0}]
-    (tmp_path / "r.retrieved.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    portions = in_portions(f"{tmp_path}/r", dict, QUERIES, lambda some: KINDS[kind][some], 2)
-    assert list(portions.retrieved) == KINDS[kind]
-    assert portions.seconds >= 2.0
 
 
 class Hits(list[Hit]):

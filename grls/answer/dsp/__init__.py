@@ -2,8 +2,8 @@
 
 ``programs`` holds the three programs of the paper and its branches, ``baselines`` its baselines.
 ``retrieval`` wraps a retriever as a DSPy module, ``lm`` a language model (``gather`` batches the calls of
-several threads). ``lines`` is the paper's template, ``patience`` records every call and asks again when an
-endpoint fails. ``demonstrate`` makes demonstrations, ``build``
-makes programs by name, ``run`` answers queries (``answering`` the questions of a data set), ``options``
-holds the options, and ``trace`` records the steps of a program. ``needed`` imports DSPy, which is an extra.
+several threads). ``lines`` is the paper's template, ``patience`` draws again what cannot be read and
+records every call. ``demonstrate`` makes demonstrations, ``build`` makes programs by name, ``run`` answers
+queries (``answering`` the questions of a data set), ``options`` holds the options, and ``trace`` records the
+steps of a program. ``needed`` imports DSPy, which is an extra.
 """

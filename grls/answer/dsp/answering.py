@@ -83,7 +83,7 @@ def named_program(
     if named.weights is not None:
         settings["weights"] = named.weights
     built = build.program_named(program, retrieval, dsp)
-    return NamedProgram(built, named.lm, build.adapter_named(template, calls.attempts, calls.wait), settings)
+    return NamedProgram(built, named.lm, build.adapter_named(template, calls.attempts), settings)
 
 
 def answer_questions(

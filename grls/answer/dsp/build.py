@@ -66,17 +66,19 @@ def lm_named(name: str, calls: CallOptions = CallOptions(), device: str = "auto"
     """
     new_tokens = calls.filled(name)[1]
     if calls.is_remote(name):
-        served = endpoint_lm(name.removeprefix(API), calls.endpoint, new_tokens, calls.timeout)
+        served = endpoint_lm(
+            name.removeprefix(API), calls.endpoint, new_tokens, calls.timeout, calls.attempts - 1
+        )
         return NamedLM(served, None)
     model, tokenizer = load_language_model(name, device)
     engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
     return NamedLM(local_lm(engine, Path(name).name), weights_fingerprint(model))
 
 
-def adapter_named(template: str, attempts: int, wait: float) -> Patience:
+def adapter_named(template: str, attempts: int) -> Patience:
     """The adapter of a template: ``lines``, the paper's plain template, or ``chat``, DSPy's format."""
     inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
-    return Patience(inner, attempts, wait)
+    return Patience(inner, attempts)
 
 
 def demonstrated(

@@ -77,8 +77,9 @@ class LinesAdapter(dspy.Adapter):
 
 def _request(lm: Any, prompt: str, stop: tuple[str, ...], options: Mapping[str, Any]) -> Any:
     settings = {**lm.kwargs, **options}
-    known = {name: settings.get(name) for name in ("temperature", "max_tokens", "seed", "logprobs")}
-    config = dspy.lm15.Config(stop=stop, **known)
+    known = {name: settings.get(name) for name in ("temperature", "max_tokens", "seed")}
+    scores = 0 if settings.get("logprobs") else None  # of the tokens themselves, without alternatives
+    config = dspy.lm15.Config(stop=stop, logprobs=scores, **known)
     return dspy.lm15.Request(model=lm.model, messages=(dspy.lm15.Message.user(prompt),), config=config)
 
 

@@ -1,8 +1,8 @@
 """Language models for DSPy: a transformers model in this process, or an endpoint.
 
 Both are ``dspy.LM``. The local one is an engine of ours that takes DSPy's requests from any thread and
-batches the waiting requests (see ``gather``); DSPy's client asks an endpoint. Neither repeats a failed call
-(``patience`` does), and neither keeps a cache, in memory or on disk. The module does not know the task.
+batches the waiting requests (see ``gather``); DSPy's client asks an endpoint, again if it fails for a while.
+Neither keeps a cache, in memory or on disk. The module does not know the task.
 """
 
 from __future__ import annotations
@@ -141,7 +141,13 @@ def local_lm(engine: LocalEngine, name: str) -> Any:
     return dspy.LM(f"local/{name}", engine=engine, cache=False, num_retries=0)
 
 
-def endpoint_lm(name: str, url: str | None = None, max_new_tokens: int = 64, timeout: float = 60.0) -> Any:
+def endpoint_lm(
+    name: str,
+    url: str | None = None,
+    max_new_tokens: int = 64,
+    timeout: float = 60.0,
+    retries: int = 0,
+) -> Any:
     """A ``dspy.LM`` of an endpoint, asked greedily.
 
     Args:
@@ -151,6 +157,7 @@ def endpoint_lm(name: str, url: str | None = None, max_new_tokens: int = 64, tim
             needs a key, put the key into ``VLLM_API_KEY``.
         max_new_tokens: Length limit of an answer.
         timeout: Seconds to wait for an answer.
+        retries: Most repetitions of a failed call, after 1, 2, 4, … seconds or when the endpoint says.
 
     Raises:
         ConfigError: DSPy does not know the provider, or a number is out of range.
@@ -166,7 +173,7 @@ def endpoint_lm(name: str, url: str | None = None, max_new_tokens: int = 64, tim
             name if url is None else f"hosted_vllm/{name}",
             engine="lm15",
             cache=False,
-            num_retries=0,
+            num_retries=retries,
             temperature=0.0,
             max_tokens=max_new_tokens,
             timeout=timeout,

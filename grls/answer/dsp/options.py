@@ -81,8 +81,8 @@ class CallOptions:
             trace marks the outputs that were cut.
         batch_size: Prompts that a local model continues together.
         threads: Queries answered at the same time.
-        attempts: Most calls for one output, if the model fails or its output cannot be read.
-        wait: Seconds before the second call; twice as long before each later one.
+        attempts: Most calls for one output, if the endpoint fails (DSPy waits longer each time) or the output
+            cannot be read.
         timeout: Seconds to wait for an endpoint.
 
     Raises:
@@ -96,7 +96,6 @@ class CallOptions:
     batch_size: int = 8
     threads: int = 8
     attempts: int = 3
-    wait: float = 1.0
     timeout: float = 60.0
 
     def __post_init__(self) -> None:

@@ -335,7 +335,7 @@ def sampled(
     if n == 1:
         return [predict(**inputs)]
     first = int(dspy.settings.lm.kwargs.get("seed") or 0)
-    wish = {"logprobs": 0} if scored else {}  # of the tokens themselves, without alternatives
+    wish = {"logprobs": True} if scored else {}
     draws = ({"temperature": temperature, "seed": first + number, **wish} for number in range(1, n + 1))
     return [predict(**inputs, config=draw) for draw in draws]
 

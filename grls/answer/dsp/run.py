@@ -24,8 +24,8 @@ from grls.retrieve.queries import check_counts
 
 
 def settings(lm: Any, adapter: Any) -> Any:
-    """DSPy's settings within a run: this model and this adapter; DSPy keeps no history and no trace."""
-    return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=True, callbacks=[])
+    """DSPy's settings within a run: this model, and this adapter, which takes the history of each call."""
+    return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=False, callbacks=[])
 
 
 def answer_all(

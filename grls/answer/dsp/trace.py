@@ -20,13 +20,15 @@ class ProgramTrace:
     Attributes:
         steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``,
             ``stop``. A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or
-            ``failed`` (why), and all ``calls`` of the model; see :class:`~grls.answer.dsp.patience.Heard`.
+            ``failed`` (why), and all ``calls`` that the model answered, in order: ``prompt`` (the text of a
+            single message, else a list of role and text), ``output`` as it came, ``tokens_read`` and
+            ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the output.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def calls(self) -> list[dict[str, Any]]:
-        """Every call of the model, failed calls included."""
+        """Every call that the model answered."""
         return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
 
     def cost(self) -> dict[str, int]:

@@ -187,7 +187,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise IndexFormatError(
             f"{file}: expected 1 to {MOST_PARTS:,} parts, got {record['parts']:,}; {REBUILD}"
         )
-    address = record.setdefault("ray", None)  # folders of earlier versions
+    address = record.get("ray")
     if address is not None:
         workers_of(address if isinstance(address, str) else "", USUAL_WORKERS)
     files = record["files"]

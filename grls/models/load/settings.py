@@ -79,16 +79,13 @@ def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> Non
 
     Args:
         folder: The folder of the model.
-        known: The result of :func:`settings_in` when the manifest was written; None: the manifest is older
-            and has no settings.
+        known: The result of :func:`settings_in` when the manifest was written.
         manifest: The file of the manifest, for errors.
 
     Raises:
         MismatchError: A setting differs; the error names the file, the field and the remedy.
         DataError: A file is damaged.
     """
-    if known is None:
-        return
     if not isinstance(known, dict) or not all(isinstance(fields, dict) for fields in known.values()):
         raise DataError(
             "settings: expected the settings of the model by file; make it again with `grls index`.", manifest

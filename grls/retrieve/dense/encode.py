@@ -147,8 +147,7 @@ def _kept(file: LockedFile, plan: dict[str, Any], header: int) -> tuple[int, Any
         return None
     end = header + done * plan["dimension"] * 4
     digest = _digest(file.path, end)
-    # Plans of earlier versions have no hash.
-    if file.size < end or (known is not None and known != digest.hexdigest()):
+    if file.size < end or known != digest.hexdigest():
         log.warning("%s is not as it was written (damaged), so all passages are embedded anew.", file.path)
         return None
     file.cut(end)

@@ -46,15 +46,15 @@ def read_encoded_manifest(folder: Path, kind: str, called: str, fields: Sequence
     """
     file = folder / MANIFEST
     manifest = read_spec(folder)
-    if manifest.get("kind", kind) != kind:
+    if manifest["kind"] != kind:
         raise DataError(
             f"this is a retriever of the kind {manifest['kind']!r}, and {called} is wanted here: "
             f"give the folder of one, or make one with `grls index --kind {kind}`.",
             file,
         )
-    if (manifest.get("kind"), manifest.get("format")) != (kind, FORMAT):
+    if manifest.get("format") != FORMAT:
         raise DataError(f"expected {called} of format {FORMAT}; {REBUILD}", file)
-    types = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int}
+    types = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int, "settings": dict}
     wrong = [key for key, type_ in types.items() if not isinstance(manifest.get(key), type_)]
     if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
         raise DataError(f"the key {(wrong or ['embeddings'])[0]!r} is missing or malformed; {REBUILD}", file)

@@ -172,7 +172,7 @@ class EncodedRetriever(ABC):
         corpus = Corpus.read(path)
         refuse_other_part("corpus", corpus.fingerprint, manifest, path)
         refuse_other_passages(corpus, manifest)
-        refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
+        refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
         encoder = cls._load_encoder(path / "model", manifest)
         refuse_other_dimension(encoder.dimension, manifest, path / MANIFEST)
         file = path / cls.file

@@ -14,7 +14,7 @@ from grls.cluster.places import alone_at_shards
 from grls.cluster.plan import ShardPlan
 from grls.data.codec import LIMITS, Codec, Limits, limits_of
 from grls.data.corpus import Corpus
-from grls.data.spans import SPANS, By, Spans, read_spans
+from grls.data.spans import SPANS, Spans, read_spans
 from grls.index.base import Segment
 from grls.index.build import build_index
 from grls.index.options import memory_bytes
@@ -23,9 +23,8 @@ from grls.io.counts import counted
 from grls.io.files import read_json, scratch_folder
 from grls.models.load.build import Pretrained
 from grls.models.load.kinds import is_causal
-from grls.models.rescore_spec import RESCORE, RescoreInput, read_rescore_input
+from grls.models.rescore_spec import RESCORE, read_rescore_input
 from grls.retrieve.build import Building
-from grls.retrieve.generative.earlier import learned_file
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.shards import index_by_workers
 
@@ -37,12 +36,15 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
     loaded = source.load()
     passages = Corpus.read(corpus)
     codec = Codec(loaded.tokenizer, _limits(Path(model), how), is_causal(loaded.model))
-    span_words, span_by = _spans(Path(model), how.index.span_words)
-    spans = Spans(passages, span_words, span_by) if span_words else None
+    span_words = how.index.span_words
+    if span_words is None and (Path(model) / SPANS).is_file():
+        span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
+    spans = Spans(passages, span_words) if span_words else None
     alone = nullcontext() if how.workers is None else alone_at_shards(how.output)
     with alone, scratch_folder(how.output) as scratch:
         index, plan = _index(model, spans or passages, codec, how, scratch)
-        rescore_input = _rescore_input(Path(model))
+        learned = Path(model) / RESCORE
+        rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
         retriever = GenerativeRetriever(
             loaded.model,
             codec,
@@ -68,19 +70,6 @@ def _index(
     options = how.index
     memory = memory_bytes(options.memory)
     return build_index(listed, codec, options.backend, True, options.form, memory, scratch), None
-
-
-def _spans(model: Path, asked: int | None) -> tuple[int | None, By]:
-    """Words of a span (0 or None: whole passages), and where spans begin."""
-    learned = learned_file(model, SPANS)
-    if not learned.is_file() or (cut := read_spans(read_json(learned), learned)) is None:
-        return asked, "script"
-    return (cut[0] if asked is None else asked), cut[1]
-
-
-def _rescore_input(model: Path) -> RescoreInput | None:
-    file = learned_file(model, RESCORE)
-    return read_rescore_input(read_json(file), file) if file.is_file() else None
 
 
 def _limits(model: Path, how: Building) -> Limits:

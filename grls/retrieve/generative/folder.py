@@ -13,29 +13,21 @@ from typing import Any
 
 from grls.data.codec import Codec, Limits, limits_of
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.spans import By, Spans, read_spans
+from grls.data.spans import Spans, read_spans
 from grls.errors import DataError, MismatchError
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
 from grls.index.ranges.cut import RANGES, PrefixRanges, open_ranges, write_ranges
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
-from grls.io.files import read_json, sha256, write_json
+from grls.io.files import other_format, read_json, sha256, write_json
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.settings import settings_in
 from grls.models.rescore_spec import RescoreInput
-from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
 
-FORMAT = 1
-CHANGED = 2
-"""The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
-_EARLIER = 3
-"""The format of earlier folders whose index holds spans: see :mod:`grls.retrieve.generative.earlier`."""
-LEARNED = 4
-"""The format of a folder with spans or rescoring, which a reader of formats 1 to 3 would overlook."""
+FORMAT = 4
 KIND = "generative"
 REMOVED = "removed.json"
-_FORMATS = (FORMAT, CHANGED, _EARLIER, LEARNED)
 
 
 def read_generative_manifest(folder: Path) -> dict[str, Any]:
@@ -46,19 +38,16 @@ def read_generative_manifest(folder: Path) -> dict[str, Any]:
     """
     file = folder / MANIFEST
     manifest = read_spec(folder)
-    if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
+    if manifest["kind"] != KIND:
         raise DataError(
             f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
             "give the folder of one, or make one with `grls index MODEL`.",
             file,
         )
-    if not isinstance(manifest, dict) or manifest.get("format") not in _FORMATS:
-        found = manifest.get("format") if isinstance(manifest, dict) else manifest
-        raise DataError(
-            f"retriever format {found}, this version reads {', '.join(map(str, _FORMATS))}; make it again "
-            "with `grls index`.",
-            file,
-        )
+    if manifest.get("format") != FORMAT:
+        raise DataError(other_format(manifest.get("format"), FORMAT), file)
+    if lacking := [name for name in _SUMS if name not in manifest]:
+        raise DataError(f"the field {lacking[0]!r} is missing; make it again with `grls index`.", file)
     return manifest
 
 
@@ -88,7 +77,7 @@ def read_passages(
         MismatchError: The index belongs to another tokenizer or corpus.
     """
     corpus = Corpus.read(folder)
-    cut = read_spans(manifest_value(manifest, "spans"), folder / MANIFEST)
+    cut = read_spans(manifest.get("spans"), folder / MANIFEST)
     belongs = codec.fingerprint(), _listed(corpus, cut), verify
     held = folder / "index"
     ranged = (held / RANGES).is_file()
@@ -102,7 +91,7 @@ def read_passages(
                 folder / MANIFEST,
             )
         index = UnionIndex(base, added)
-    spans = None if cut is None else Spans(corpus, *cut)
+    spans = None if cut is None else Spans(corpus, cut)
     listed = len(corpus if spans is None else spans)
     if len(index) != listed + 1:
         what = "passages" if spans is None else f"spans of {spans.words} words"
@@ -120,7 +109,9 @@ _PARTS = {
     "index_sha256": "index/index.json",
     "added_sha256": "added/index.json",
 }
-"""What a manifest knows of the parts that no other checksum is of; older ones do not."""
+"""What a manifest knows of the parts that no other checksum is of."""
+_SUMS = ("weights", "settings", "metadata", "index_sha256", "sha256")
+"""The fields of a manifest that tie it to the other files and to itself."""
 
 
 def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
@@ -136,8 +127,8 @@ def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
 def _refuse_changed(folder: Path, manifest: dict[str, Any], corpus: Corpus) -> None:
     """Refuse (MismatchError) a folder of which something changed that no other checksum is of."""
     sums = sums_of(folder, corpus)
-    changed = [part for what, part in _PARTS.items() if manifest.get(what, sums.get(what)) != sums.get(what)]
-    if manifest.get("sha256") not in (None, own_sum(manifest)):
+    changed = [part for what, part in _PARTS.items() if manifest.get(what) != sums.get(what)]
+    if manifest["sha256"] != own_sum(manifest):
         changed.append(MANIFEST)
     if changed:
         raise MismatchError(
@@ -146,24 +137,21 @@ def _refuse_changed(folder: Path, manifest: dict[str, Any], corpus: Corpus) -> N
 
 
 def refuse_other_weights(folder: Path, manifest: dict[str, Any], model: Any) -> None:
-    """Refuse another model than the one that the folder was made with; older manifests name no weights.
+    """Refuse another model than the one that the folder was made with.
 
     Raises:
         MismatchError: It is another one.
     """
-    if manifest.get("weights") not in (None, weights_fingerprint(model)):
+    if manifest["weights"] != weights_fingerprint(model):
         raise MismatchError(
             f"{folder / 'model'}: the weights are others than those that this retriever was made with: the "
             "file is damaged, or is another training's; make the retriever again with `grls index`."
         )
 
 
-def _listed(corpus: Corpus, cut: tuple[int, By] | None) -> str:
-    """What an index is of: the fingerprint of a corpus, or of its spans."""
-    if cut is None:
-        return corpus.fingerprint
-    words, by = cut
-    return f"{corpus.fingerprint} spans of {words} words{'' if by == 'spaces' else f' by {by}'}"
+def _listed(corpus: Corpus, words: int | None) -> str:
+    """What an index is of: the fingerprint of a corpus, or of its spans of some words."""
+    return corpus.fingerprint + ("" if words is None else f" spans of {words} words by script")
 
 
 def write_passages(
@@ -201,9 +189,8 @@ def write_passages(
     if removed:
         write_json(folder / REMOVED, corpus.ids(sorted(removed)))
     changed = added is not None or bool(removed)
-    learned = spans is not None or rescore_input is not None
     manifest = {
-        "format": LEARNED if learned else CHANGED if changed else FORMAT,
+        "format": FORMAT,
         "kind": KIND,
         "limits": codec.limits.record(),
         "stages": list(stages),
@@ -227,7 +214,7 @@ def _write_segment(
     spans: Spans | None,
     ranges: PrefixRanges | None,
 ) -> None:
-    belongs = codec.fingerprint(), _listed(corpus, None if spans is None else (spans.words, spans.by))
+    belongs = codec.fingerprint(), _listed(corpus, None if spans is None else spans.words)
     if ranges is not None:
         write_ranges(segment, folder, ranges, *belongs)
         return

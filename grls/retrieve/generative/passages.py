@@ -138,7 +138,7 @@ class IndexedPassages:
         if self.removed.intersection(self.corpus.numbers(new.ids(range(len(new))))):
             self.merge()
         base, added = self._segments()
-        written = None if self.spans is None else Spans(new, self.spans.words, self.spans.by)
+        written = None if self.spans is None else Spans(new, self.spans.words)
         segment = build_segment(written or new, self.codec, base.backend, added)
         corpus = self.corpus.extended(new)
         spans = None if self.spans is None or written is None else self.spans.extended(written, corpus)

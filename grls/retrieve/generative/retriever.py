@@ -21,7 +21,7 @@ from grls.data.codec import Codec, Limits, reset_tokenizer, tokenizer_fingerprin
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
-from grls.data.spans import By, Spans
+from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
@@ -40,7 +40,6 @@ from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import Description, NextHop, Under
 from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.changes import ChangedCount, Changes
-from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
     read_limits,
@@ -110,16 +109,15 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         memory: int | None = None,
         scratch: str | Path | None = None,
         span_words: int | None = None,
-        span_by: By = "script",
         rescore_input: RescoreInput | None = None,
     ) -> Self:
         """Build a retriever from a model and a corpus, with an index by :func:`grls.index.build_index`.
 
         ``span_words`` is the number of words of the spans that the model writes (None: it writes whole
-        passages), and ``span_by`` the rule that splits words. See the constructor for ``rescore_input``.
+        passages). See the constructor for ``rescore_input``.
         """
         codec = Codec(tokenizer, limits, is_causal(model))
-        spans = None if span_words is None else Spans(corpus, span_words, span_by)
+        spans = None if span_words is None else Spans(corpus, span_words)
         index = build_index(spans or corpus, codec, backend, progress, form, memory, scratch)
         return cls(model, codec, corpus, index, options, stages, spans=spans, rescore_input=rescore_input)
 
@@ -150,12 +148,12 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         path = Path(folder)
         manifest = read_generative_manifest(path)
         limits = read_limits(path, manifest)
-        refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
+        refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
         refuse_other_weights(path, manifest, loaded.model)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
-        rescore_input = read_rescore_input(manifest_value(manifest, "rescore"), path / MANIFEST)
+        rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
         corpus, index, removed, spans = read_passages(path, manifest, codec, verify)
         remedy = "make it again with `grls index`"
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
@@ -241,13 +239,13 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
 
     def fingerprint(self) -> str:
         """SHA-256 of the model, the corpus, and the options of spans."""
-        parts = {  # the keys are those of the first version, so that fingerprints stay the same
+        parts = {
             "weights": weights_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
             "limits": list(self.codec.limits.record().values()),
             "corpus": self.corpus.fingerprint,
             "removed": sorted(self.removed),
-            "views": None if self.spans is None else self.spans.record,
+            "spans": None if self.spans is None else self.spans.record,
         }
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

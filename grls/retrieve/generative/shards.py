@@ -12,7 +12,7 @@ from grls.cluster.plan import ShardPlan, Work
 from grls.cluster.work import done_by_workers
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.spans import By, Spans
+from grls.data.spans import Spans
 from grls.errors import ConfigError, MismatchError
 from grls.index.base import Segment
 from grls.index.options import IndexOptions, memory_bytes
@@ -31,7 +31,7 @@ class SorterMaker:
         corpus: ``corpus.jsonl``.
         limits: Length limits of the codec.
         causal: Whether the model is causal.
-        spans: Words of a span, and how they are split; None: whole passages.
+        spans: Words of a span; None: whole passages.
         memory: Memory for sorting in bytes.
         codec_fingerprint: The fingerprint that the codec must have.
         corpus_fingerprint: The fingerprint that the corpus must have.
@@ -41,7 +41,7 @@ class SorterMaker:
     corpus: str
     limits: Limits
     causal: bool
-    spans: tuple[int, By] | None
+    spans: int | None
     memory: int
     codec_fingerprint: str
     corpus_fingerprint: str
@@ -60,7 +60,7 @@ class SorterMaker:
             raise MismatchError(other_on_worker(self.corpus, "corpus"))
         if codec.fingerprint() != self.codec_fingerprint:
             raise MismatchError(other_on_worker(self.model, "tokenizer"))
-        return ShardSorter(corpus if self.spans is None else Spans(corpus, *self.spans), codec, self.memory)
+        return ShardSorter(corpus if self.spans is None else Spans(corpus, self.spans), codec, self.memory)
 
 
 def index_by_workers(
@@ -92,7 +92,7 @@ def index_by_workers(
     """
     if options.backend != "array":
         raise ConfigError(f"--ray builds indexes of the backend 'array' only; got {options.backend!r}.")
-    spans = None if isinstance(listed, Corpus) else (listed.words, listed.by)
+    spans = None if isinstance(listed, Corpus) else listed.words
     corpus = listed if isinstance(listed, Corpus) else listed.corpus
     memory = memory_bytes(options.memory)
     settings: dict[str, Any] = {

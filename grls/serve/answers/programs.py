@@ -37,7 +37,7 @@ class ServedPrograms:
         calls = options.dsp.calls
         self._options = options.dsp
         self._lm = build.lm_named(options.model, calls, device).lm
-        self._adapter = build.adapter_named(calls.filled(options.model)[0], calls.attempts, calls.wait)
+        self._adapter = build.adapter_named(calls.filled(options.model)[0], calls.attempts)
 
     def answer(self, jobs: Sequence[AnswerJob], found: QueuedRetriever) -> list[Record]:
         """The records of questions, which are answered at the same time."""

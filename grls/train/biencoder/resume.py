@@ -26,16 +26,6 @@ STATE = "trainer_state.json"
 FILES = "fingerprints"
 """Key of the data's fingerprints in the settings."""
 
-_LATER = {
-    "strategy": "ddp",
-    "lora_rank": 0,
-    "lora_dropout": 0.0,
-    "evidence_words": 0,
-    "by_hop": False,
-    "dev_passages": None,
-}
-"""Settings that the logs of earlier versions lack, and what they were then."""
-
 _FREE = {"device", "log_every", "gradient_checkpointing"}
 """Settings that a resumed run may change, since they do not change the losses."""
 
@@ -126,14 +116,13 @@ def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
     if not isinstance(before, dict):
         raise DataError("the log holds no settings of a run: start anew in another --output.", folder / LOGS)
     checked = settings.keys() - _FREE - {FILES}
-    before = {**_LATER, **before}
     for name in sorted(name for name in checked if before.get(name) != settings[name]):
         raise MismatchError(
             f"the run in {folder} had {name} {before.get(name)!r}, now it is {settings[name]!r}: resume "
             "with the same settings, or start anew without --resume."
         )
     known = before.get(FILES, {})
-    for name in (name for name, now in settings[FILES].items() if known.get(name, now) != now):
+    for name in (name for name, now in settings[FILES].items() if known.get(name) != now):
         raise MismatchError(
             f"{name} has changed since the run in {folder} began: put it back as it was, or start anew "
             "without --resume in another --output."

@@ -116,7 +116,7 @@ class MineNegatives(L.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the hard negatives."""
         self._mined = state_dict["epoch"], state_dict["negatives"]
-        self._spans = state_dict.get("spans")  # checkpoints of earlier versions: of passages
+        self._spans = state_dict["spans"]
 
     def _begin(self, trainer: L.Trainer, module: Any, teaching: Teaching) -> None:
         """Mine before the first batch of an epoch."""

@@ -143,7 +143,6 @@ class Proposals:
                 for n, hop in reversed([*enumerate(example.hops)])
                 if hop.query
             }
-            # This name keeps the draws of earlier versions.
             rng = random.Random(f"assess-{example.hops[0].seed}")
             yield from sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
             before += len(example.hops)
@@ -169,7 +168,6 @@ class Proposals:
     def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
         """The right passages of a hop and proposed ones, and DONE where the chain ends with DONE."""
         options, done = self.options, len(self.corpus)
-        # This name keeps the draws of earlier versions.
         rng = random.Random(f"assess-{hop.seed}-passages")
         right = rng.sample(hop.gold, min(options.right, len(hop.gold)))
         wrong = []

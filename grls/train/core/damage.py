@@ -66,7 +66,8 @@ def write_hashes(folder: Path) -> None:
 def folder_damage(folder: Path) -> str | None:
     """The damaged file of a checkpoint folder, with the reason; None: all files are whole.
 
-    In a folder of an earlier version, without hashes, only the files of torch are checked.
+    In a folder without hashes, of a run that was killed before they were written, only the files of torch are
+    checked.
     """
     if not (folder / HASHES).is_file():
         files = sorted([*folder.glob("*.pt"), *folder.glob("*.pth")])

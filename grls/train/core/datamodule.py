@@ -156,8 +156,7 @@ class FitData(L.LightningDataModule):
             ConfigError: An epoch had other batches then, so the place within the epoch is unknown.
             MismatchError: The data have changed since.
         """
-        # Checkpoints of an earlier version hold no fingerprints.
-        for name, before in state_dict.get(_PRINTS, {}).items():
+        for name, before in state_dict[_PRINTS].items():
             if self._prints.get(name, before) != before:
                 raise MismatchError(
                     f"{name} has changed since the run on {self.data} began: put it back as it was, or begin "
@@ -166,7 +165,7 @@ class FitData(L.LightningDataModule):
         self._refuse_other_batches(state_dict)
         now = self._sizes()
         for name in _PLACES:
-            if state_dict.get(name, now[name]) != now[name]:
+            if state_dict[name] != now[name]:
                 raise ConfigError(
                     f"the checkpoint is of a run with {name} {state_dict[name]}, and now it is {now[name]}: "
                     "resume with the same, or begin a new run."
@@ -198,9 +197,7 @@ class FitData(L.LightningDataModule):
         Raises:
             ConfigError: The number differs.
         """
-        then = before.get(_BATCH)
-        if then is None:  # of an earlier version
-            then = before["--data.batch_size"] * before["processes"]
+        then = before[_BATCH]
         if then != self.examples_a_batch:
             raise ConfigError(
                 f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "

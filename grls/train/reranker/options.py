@@ -8,12 +8,6 @@ from typing import Literal
 from grls.errors import ConfigError
 from grls.models.lora import check_adapters
 
-LATER = {
-    "strategy": "ddp", "precision": "float32", "gradient_checkpointing": False, "lora_rank": 0,
-    "lora_dropout": 0.0,
-}  # fmt: skip
-"""Options that runs of earlier versions do not record, and what they were then."""
-
 
 @dataclass(frozen=True)
 class RerankerOptions:

@@ -20,7 +20,6 @@ from grls.io.files import read_json, refuse_foreign, sha256, write_json
 from grls.io.logs import quiet
 from grls.train.reranker.examples import RerankHops
 from grls.train.reranker.options import (
-    LATER,
     USUAL_FIT,
     USUAL_RERANK_HOPS,
     RerankerOptions,
@@ -39,7 +38,7 @@ PREFIX = 64
 
 _MINED, _TOKENIZER = "negatives_fingerprint", "tokenizer"
 _CONTENTS = {_MINED: "the content of --hops.negatives", _TOKENIZER: "the tokenizer of --encoder"}
-"""Fingerprints that runs of earlier versions do not record, by their key, and what they are of."""
+"""What the fingerprints among the settings are of."""
 
 
 def run_reranker(
@@ -211,13 +210,11 @@ def _refuse_others(kept: Path, settings: dict[str, Any]) -> None:
     Raises:
         MismatchError: An option has changed.
     """
-    if not kept.is_file():  # a run of an earlier version, or no run; then the checkpoint is missing as well
+    if not kept.is_file():  # without a run the checkpoint is missing as well
         log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
         return
-    read = read_json(kept)
-    unknown = {name: settings.get(name) for name in _CONTENTS}
-    before = {**LATER, **unknown, **read} if isinstance(read, dict) else {}
-    others = [name for name in settings if before.get(name) != settings[name]]
+    before = read_json(kept)
+    others = [name for name in settings if not isinstance(before, dict) or before.get(name) != settings[name]]
     if others:
         named = {name: f"--fit.{name}" for name in vars(USUAL_FIT)} | _CONTENTS
         options = ", ".join(named.get(name, f"--{name}") for name in others)

@@ -149,32 +149,30 @@ def endpoint() -> Iterator[str]:
 GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
 
 
-def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) -> None:
-    replies = [(503, "busy"), (200, "<html>"), ("hang", ""), completion("what?"), completion(GOOD)]
-    Endpoint.replies = iter(replies)
+def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dspy.clients.execution._delay", lambda error, attempt: 0.0)
+    Endpoint.replies = iter([(503, "busy"), ("hang", ""), completion("what?"), completion(GOOD)])
     lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5)).lm
-    with settings(lm, adapter_named("chat", 5, 0.0)), recorded_calls() as trace:
+    with settings(lm, adapter_named("chat", 3)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
-    failures = [step.get("failed", "") for step in trace.steps]
-    assert [failure.split(":")[0] for failure in failures] == [
-        "LMServerError", "LMProviderError", "LMTransportError", "AdapterParseError", ""]  # fmt: skip
-    assert "is not JSON" in failures[1]
-    assert "timed out" in failures[2]
-    assert "what?" in failures[3]
-    assert trace.cost() == {"calls": 5, "tokens_read": 14, "tokens_written": 6, "retrievals": 0}
+    assert [step.get("failed", "").split(":")[0] for step in trace.steps] == ["AdapterParseError", ""]
+    assert "what?" in trace.steps[0]["failed"]
+    assert trace.cost() == {"calls": 2, "tokens_read": 14, "tokens_written": 6, "retrievals": 0}
     (call,) = trace.steps[-1]["calls"]
     assert [role for role, _ in call["prompt"]] == ["system", "user"]
     assert "[[ ## question ## ]]\nwho" in call["prompt"][1][1]
     assert (call["output"], call["tokens_read"], call["tokens_written"]) == (GOOD, 7, 3)
     body = Endpoint.bodies[0]
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 9)
-    assert (Endpoint.bodies[4]["temperature"], Endpoint.bodies[4]["seed"]) == (0.7, 4 * APART)
+    assert (Endpoint.bodies[3]["temperature"], Endpoint.bodies[3]["seed"]) == (0.7, APART)
 
 
 def test_an_endpoint_is_asked_for_log_probabilities(endpoint: str) -> None:
     Endpoint.replies = iter([completion(GOOD, -1.0, -3.0), completion(GOOD, -1.0), completion(GOOD)])
     lm = lm_named("m", CallOptions(endpoint)).lm
-    with settings(lm, adapter_named("chat", 1, 0.0)):
+    with settings(lm, adapter_named("chat", 1)):
         drawn = sampled(Vanilla().answer, 2, 0.7, scored=True, question="who")
         assert [one.log_probability for one in drawn] == [-2.0, -1.0]
         assert likeliest(drawn) is drawn[1]
@@ -186,9 +184,9 @@ def test_an_endpoint_is_asked_for_log_probabilities(endpoint: str) -> None:
 def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:
     lm = endpoint_lm("m", "http://127.0.0.1:9/v1", timeout=0.5)
     file = GrowingFile(tmp_path / "x.jsonl", {})
-    (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, adapter_named("chat", 2, 0.0), file)
+    (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, adapter_named("chat", 2), file)
     assert record["failed"].startswith("LMTransportError")
-    assert len(record["trace"]) == 2
+    assert len(record["trace"]) == 1
 
 
 def test_what_cannot_be_an_endpoint() -> None:

@@ -44,7 +44,7 @@ from grls.models.load.opening import opening
 from grls.models.load.saving import write_network
 from grls.models.load.settings import settings_in
 from grls.models.load.sources import hub_answers
-from grls.retrieve.generative.folder import read_generative_manifest, read_limits
+from grls.retrieve.generative.folder import read_limits
 
 ROOT = Path(__file__).parents[3]
 CODE = "raise SystemExit('code of a folder was run')\n"
@@ -367,9 +367,8 @@ def test_a_damaged_training_file_is_named(models: Path, tmp_path: Path, text: st
 
 @pytest.mark.parametrize("limits", [{"passage": "5"}, {"passage": True}, [1, 2, 3], None, {"other": 3}, "x"])
 def test_limits_that_are_no_numbers_are_named(tmp_path: Path, limits: Any) -> None:
-    (tmp_path / "grls.json").write_text(json.dumps({"format": 1, "limits": limits}))
     with pytest.raises(DataError, match=r"grls\.json: expected the limits passage, query, input"):
-        read_limits(tmp_path, read_generative_manifest(tmp_path))
+        read_limits(tmp_path, {"limits": limits})
 
 
 def test_a_panic_is_an_error_of_ours_and_an_interrupt_is_not() -> None:

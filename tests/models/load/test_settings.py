@@ -16,11 +16,12 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import load_language_model
+from grls.models.load.settings import settings_in
 from grls.retrieve.dense.encode import encode_to_disk, work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import read_spec, write_spec
+from grls.retrieve.spec import own_sum, read_spec, write_manifest, write_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 CPU = Opening(device="cpu")
@@ -110,22 +111,12 @@ def test_what_changes_no_result_is_let_pass(place: Path) -> None:
             )
 
 
-def test_a_folder_that_does_not_know_its_settings_opens(place: Path, caplog: Any) -> None:
-    for kind in ("generative", "dense", "st5"):
-        manifest = read_spec(place / kind)
-        assert "config.json" in manifest.pop("settings")
-        manifest.pop("sha256", None)
-        (place / kind / "grls.json").write_text(json.dumps(manifest))
-        assert load_retriever(place / kind, CPU).retrieve(QUERIES, 2)
-    assert not caplog.records
-
-
 def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> None:
     file = place / "dense" / "model" / "config.json"
     file.write_text("[]")
     with pytest.raises(DataError, match=r"model/config.json: expected an object"):
         load_retriever(place / "dense", CPU)
-    edit(place / "dense" / "grls.json", settings=["config.json"])
+    edit(place / "dense" / "grls.json", settings={"config.json": []})
     with pytest.raises(DataError, match=r"grls.json: settings: expected the settings of the model"):
         load_retriever(place / "dense", CPU)
 
@@ -133,11 +124,12 @@ def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> Non
 @pytest.mark.parametrize("value", ["x", "0", -1, 10**9, [0], 1.5, True, float("nan")])
 @pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
 def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: Any) -> None:
-    """Of a folder that does not know its settings, a generator, a bi-encoder and a language model."""
+    """Of a folder that was made with it, a generator, a bi-encoder and a language model."""
     model = place / "generative" / "model"
-    edit(place / "generative" / "grls.json", settings=..., sha256=...)
     edit(model / "generation_config.json", decoder_start_token_id=...)
     edit(model / name, decoder_start_token_id=value)
+    spec = read_spec(place / "generative") | {"settings": settings_in(model)}
+    write_manifest(place / "generative", spec | {"sha256": own_sum(spec)})
     opens: list[Callable[[], Any]] = [
         lambda: GenerativeRetriever.from_pretrained(place / "generative", "cpu"),
         lambda: BiEncoderModel.load(str(model), "st5", "cpu"),

@@ -178,9 +178,9 @@ def test_a_damaged_index_is_refused(
 def test_another_version_of_the_index_is_refused(saved: Path) -> None:
     file = saved / "index" / "index.json"
     manifest = json.loads(file.read_text())
-    for change in ({"format": 99}, {"backend": "btree"}):
+    for change, read in (({"format": 99}, "2: install a newer grls"), ({"backend": "btree"}, "array, ")):
         file.write_text(json.dumps(manifest | change))
-        with pytest.raises(IndexFormatError, match="this version reads the formats 1 and 2"):
+        with pytest.raises(IndexFormatError, match=f"this version reads {read}"):
             GenerativeRetriever.from_pretrained(saved)
     file.unlink()
     with pytest.raises(IndexFormatError, match=r"index\.json is missing.*grls index"):
@@ -212,8 +212,8 @@ def test_what_is_no_retriever_is_refused(saved: Path, tmp_path: Path) -> None:
     for folder in (tmp_path / "none", tmp_path):
         with pytest.raises(DataError, match=r"no retriever here \(grls.json is missing\).*grls index"):
             GenerativeRetriever.from_pretrained(folder)
-    (saved / "grls.json").write_text('{"format": 99}')
-    with pytest.raises(DataError, match="retriever format 99, this version reads 1"):
+    (saved / "grls.json").write_text('{"kind": "generative", "format": 99}')
+    with pytest.raises(DataError, match="format 99, and this version reads 4: install a newer grls"):
         GenerativeRetriever.from_pretrained(saved)
 
 
@@ -310,13 +310,21 @@ def test_what_no_other_checksum_covers_is_noticed(
         GenerativeRetriever.from_pretrained(saved, device="cpu")
 
 
-def test_a_folder_that_does_not_know_its_parts_opens(saved: Path) -> None:
-    """Earlier versions wrote no fingerprints of weights, metadata and manifest."""
+@pytest.mark.parametrize("key", ["kind", "weights", "settings", "metadata", "index_sha256", "sha256"])
+def test_a_manifest_that_does_not_know_a_part_is_refused(saved: Path, key: str) -> None:
     manifest = read_spec(saved)
-    for key in ("weights", "metadata", "index_sha256", "sha256"):
-        del manifest[key]
+    del manifest[key]
     (saved / "grls.json").write_text(json.dumps(manifest))
-    assert GenerativeRetriever.from_pretrained(saved, device="cpu").retrieve(QUERIES, 2)
+    with pytest.raises(DataError, match=f"'{key}'.*make it again"):
+        GenerativeRetriever.from_pretrained(saved, device="cpu")
+
+
+@pytest.mark.parametrize(("file", "key"), [("grls.json", 3), ("index/index.json", 1)])
+def test_a_folder_of_a_version_before_the_first_release_is_refused(saved: Path, file: str, key: int) -> None:
+    manifest = json.loads((saved / file).read_text())
+    (saved / file).write_text(json.dumps(manifest | {"format": key}))
+    with pytest.raises(GrlsError, match=f"format {key}: it was made by a version before 0.2; build it again"):
+        GenerativeRetriever.from_pretrained(saved, device="cpu")
 
 
 def test_a_folder_of_another_kind_is_told_by_its_kind(saved: Path) -> None:

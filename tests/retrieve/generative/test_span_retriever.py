@@ -260,25 +260,6 @@ def test_spans_of_another_length_do_not_belong_to_the_index(
             GenerativeRetriever.from_pretrained(tmp_path / "saved")
 
 
-def test_a_folder_that_does_not_say_what_parts_words_means_spaces(root: Path, tmp_path: Path) -> None:
-    loaded = CausalLM(str(root / "llama")).load()
-    parts = (loaded.model.eval(), loaded.tokenizer, Corpus.read(root / "data"))
-    made = GenerativeRetriever.assemble(*parts, options=WIDE, span_words=3, span_by="spaces")
-    made.save_pretrained(tmp_path / "r")
-    manifest = read_json(tmp_path / "r" / "grls.json")
-    assert manifest["spans"].pop("by") == "spaces"
-    del manifest["sha256"]  # such folders have none
-    write_json(tmp_path / "r" / "grls.json", manifest)
-    opened = GenerativeRetriever.from_pretrained(tmp_path / "r", options=WIDE)
-    assert opened.spans is not None
-    assert opened.spans.by == "spaces"
-    assert opened.retrieve(queries(), 5) == made.retrieve(queries(), 5)
-    manifest["spans"]["by"] = "script"
-    write_json(tmp_path / "r" / "grls.json", manifest)
-    with pytest.raises(MismatchError, match=r"another corpus|index"):
-        GenerativeRetriever.from_pretrained(tmp_path / "r")
-
-
 def test_an_empty_corpus_is_refused(retriever: GenerativeRetriever) -> None:
     parts = (retriever.model, retriever.codec.tokenizer, Corpus.from_passages([]))
     with pytest.raises(DataError, match="the corpus is empty"):

@@ -1,6 +1,5 @@
 """`grls train biencoder` goes on from its checkpoints, or says why not."""
 
-import json
 import os
 import resource
 import shutil
@@ -20,7 +19,6 @@ from transformers import TrainerCallback
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.io.files import write_json
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.run import _fingerprints
@@ -75,19 +73,6 @@ def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp
     train(place, tmp_path / "run", "--resume=true")
     assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
     assert logged(tmp_path / "run", "dev_recall@1") == logged(trained, "dev_recall@1")
-
-
-def test_a_run_of_an_earlier_version_goes_on(place: Path, trained: Path, tmp_path: Path) -> None:
-    """Its settings lack what was no option then."""
-    run = shutil.copytree(trained, tmp_path / "run")
-    shutil.rmtree(run / "model")
-    logs = json.loads((run / "logs.json").read_text())
-    later = ["evidence_words", "by_hop", "dev_passages", "strategy", "lora_rank", "lora_dropout"]
-    assert not {*later} - {*logs["settings"]}
-    logs["settings"] = {name: value for name, value in logs["settings"].items() if name not in later}
-    (run / "logs.json").write_text(json.dumps(logs))
-    train(place, run, "--resume=true")
-    assert (run / "model").exists()
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -229,11 +214,6 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     assert f"{data / 'corpus.jsonl'} has changed since the run in {output} began" in message
     assert "without --resume" in message
     (data / "corpus.jsonl").write_text(corpus)
-    train(place, output, *given, "--resume=true")
-    # A run that has noted no fingerprints is not refused for it.
-    logs = json.loads((output / "logs.json").read_text())
-    del logs["settings"]["fingerprints"]
-    write_json(output / "logs.json", logs)
     train(place, output, *given, "--resume=true")
 
 

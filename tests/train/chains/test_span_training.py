@@ -162,7 +162,7 @@ def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Pa
     assert losses[-1] < losses[0]
     assert "dev_recall" in (tmp_path / "run" / "logs" / "version_0" / "metrics.csv").read_text()
     model = tmp_path / "run" / "model"
-    assert read_json(model / SPANS) == {"words": 3, "by": "script"}
+    assert read_json(model / SPANS) == {"words": 3}
     assert main(["index", f"{model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
     opened = GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu", options=SearchOptions(beams=40))
     queries, qrels = read_split(root / "data", "train")

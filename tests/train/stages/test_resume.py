@@ -150,14 +150,6 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
         assert f"{named} has changed since the run on {data} began" in fails(capsys, "train", *given)
 
 
-def test_a_checkpoint_without_fingerprints_is_gone_on_with(halted: tuple[Path, Path], tmp_path: Path) -> None:
-    state = torch.load(halted[1] / "checkpoints" / "last.ckpt", weights_only=True)
-    del state["RetrieveData"]["fingerprints"]
-    torch.save(state, tmp_path / "last.ckpt")
-    resume = f"--ckpt_path={tmp_path / 'last.ckpt'}"
-    train("retrieve", halted[0], tmp_path / "run", "--trainer.max_epochs=1", resume)
-
-
 def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> None:
     """Of a model that is read, too: order and dropout."""
 
