@@ -18,7 +18,7 @@ class FinishedRun:
     Args:
         run: JSONL that ``grls retrieve`` wrote, or any TREC run.
         corpus: The corpus of the run.
-        queries: All queries of the split.
+        queries: The queries to answer, the first ones of the split.
         split: The split to answer.
 
     Attributes:
@@ -27,7 +27,7 @@ class FinishedRun:
 
     Raises:
         DataError: The file is missing or malformed.
-        MismatchError: Its manifest names another corpus or split, or it answers none of the queries.
+        MismatchError: Its manifest names another corpus or split, or fewer queries, or it answers none.
     """
 
     def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
@@ -39,6 +39,11 @@ class FinishedRun:
         if of not in (None, split) or not any(query.id in loaded.rankings for query in queries):
             raise MismatchError(
                 f"{run} answers other queries than those asked; give the run of this --split."
+            )
+        if self.info is not None and self.info.limit is not None and self.info.limit < len(queries):
+            raise MismatchError(
+                f"{run} ({self.info.asked}) answers fewer queries than the {len(queries):,} asked; give "
+                f"--limit {self.info.limit}, or retrieve for all of them."
             )
         self.corpus = corpus
         self.score_mode = loaded.score_mode or "unknown"

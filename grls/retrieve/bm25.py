@@ -32,7 +32,7 @@ from grls.io.counts import counted
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, waiting
 from grls.retrieve.base import AllScores, Description
-from grls.retrieve.bm25_options import BM25Options, Variant
+from grls.retrieve.bm25_options import USUAL_BM25, BM25Options, Variant
 from grls.retrieve.corpora import CORPUS_FIELDS, passages_record, refuse_other_passages
 from grls.retrieve.queries import joined, queries_of, reachable
 from grls.retrieve.registry import Opening
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # bm25s sets DEBUG on import, ignoring the root logger
 
-_USUAL = asdict(BM25Options())
+_USUAL = asdict(USUAL_BM25)
 
 
 class BM25Retriever:
