@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, MismatchError
+from grls.errors import MismatchError
 from grls.runs.run import Run
 
 
@@ -49,14 +48,6 @@ class FinishedRun:
         self.score_mode = loaded.score_mode or "unknown"
         self._rankings = loaded.rankings
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """The first k passages of each query; none for a query that the run does not hold.
-
-        Raises:
-            ConfigError: ``k`` is below 1, or there is a filter: a finished run cannot be filtered.
-        """
-        if k < 1:
-            raise ConfigError(f"expected k of at least 1, got {k}.")
-        if allow is not None:
-            raise ConfigError("a finished run cannot be filtered: retrieve again with the filter.")
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """The first k passages of each query; none for a query that the run does not hold."""
         return [self._rankings.get(query.id, [])[:k] for query in queries]

@@ -217,10 +217,6 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
     run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
     assert [[hit.id for hit in found] for found in run.retrieve([WHAT, WHO], 2)] == [[], ids[:2]]
     assert (run.score_mode, run.info) == ("bm25", None)
-    with pytest.raises(ConfigError, match="at least 1, got 0"):
-        run.retrieve([WHO], 0)
-    with pytest.raises(ConfigError, match="cannot be filtered"):
-        run.retrieve([WHO], 1, [ids[0]])
     write_info(tmp_path / "r", RunInfo("bm25", "n", "single", corpus.fingerprint, "", "", None, "bm25"))
     assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info is not None
     first = RunInfo("bm25", "n", "single", corpus.fingerprint, "", "data", "test", "bm25", limit=1)
