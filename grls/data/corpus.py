@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -33,8 +33,8 @@ from grls.data.corpus_table import (
     rows_in_memory,
     table_of,
 )
-from grls.data.inputs.arguments import checked
-from grls.data.inputs.values import is_whole_text, short_repr
+from grls.data.inputs.arguments import checked, fitted_argument
+from grls.data.inputs.values import is_whole_text
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
@@ -142,11 +142,11 @@ class Corpus:
         Raises:
             ConfigError: They are no whole numbers, or the corpus has no such passage.
         """
-        return _as_passages(self.table[self._rows(numbers)])
+        return _as_passages(self.table[self._rows("passages", numbers)])
 
     def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
         """The passages with these numbers, in the order of the numbers, each with its metadata."""
-        rows = self.table[self._rows(numbers)]
+        rows = self.table[self._rows("with_metadata", numbers)]
         return list(zip(_as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
@@ -169,21 +169,20 @@ class Corpus:
         Raises:
             ConfigError: They are no whole numbers, or the corpus has no such passage.
         """
-        return [str(i) for i in self._ids.take(arrow_numbers(self._rows(numbers))).to_pylist()]
+        return [str(i) for i in self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()]
 
-    def _rows(self, numbers: Sequence[int]) -> list[int]:
+    def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
         """The numbers of passages as rows of the table; refused (ConfigError) where there are none such."""
-        plain = isinstance(numbers, np.ndarray) or not isinstance(numbers, Iterable)
-        rows = np.asarray(numbers if plain else list(numbers))
-        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise ConfigError(f"passage numbers must be a list of whole numbers, got {short_repr(numbers)}.")
-        wrong = rows[(rows < 0) | (rows >= len(self))]
-        if wrong.size:
+        rows: Sequence[int] = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+        if not isinstance(rows, list | range) or not set(map(type, rows)) <= {int}:
+            rows = fitted_argument(f"Corpus.{call}", "numbers", Sequence[int], rows)
+        wrong = [number for number in rows if not 0 <= number < len(self)]
+        if wrong:
             raise ConfigError(
-                f"there is no passage number {wrong[0]}: {self.source} has {counted(len(self), 'passage')}, "
-                "numbered from 0."
+                f"Corpus.{call}: there is no passage number {wrong[0]}; {self.source} has "
+                f"{counted(len(self), 'passage')}, numbered from 0."
             )
-        return rows.astype(np.int64).tolist()
+        return list(rows)
 
     def _holds(self, name: str) -> bool:
         """Whether a passage has this id; :meth:`numbers` would hash all ids for it."""
@@ -199,9 +198,8 @@ class Corpus:
         Raises:
             ConfigError: ``ids`` is no list of texts.
         """
-        listed = isinstance(ids, Collection) and not isinstance(ids, str)
-        if not listed or not all(isinstance(name, str) for name in ids):
-            raise ConfigError(f"passage ids must be a list of texts, got {short_repr(ids)}.")
+        if not isinstance(ids, list) or not set(map(type, ids)) <= {str}:
+            ids = fitted_argument("Corpus.numbers", "ids", Sequence[str], ids)
         if not len(ids) or not len(self):
             return [None] * len(ids)
         hashes, order = self._hashed
@@ -263,7 +261,7 @@ class Corpus:
 
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The metadata of the passages with these numbers, in the order of the numbers."""
-        return [json.loads(text) for text in self.table[self._rows(numbers)]["metadata"]]
+        return [json.loads(text) for text in self.table[self._rows("metadata_of", numbers)]["metadata"]]
 
     def extended(self, passages: Corpus) -> Corpus:
         """This corpus, followed by the passages of another one.
@@ -286,7 +284,7 @@ class Corpus:
 
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
-        return Corpus(rows_in_memory(self.table, self._rows(numbers)), self.source)
+        return Corpus(rows_in_memory(self.table, self._rows("select", numbers)), self.source)
 
     @checked
     def write(self, path: str | Path) -> None:

@@ -168,7 +168,7 @@ def test_ids_of_one_hash_are_told_apart(monkeypatch):
 @pytest.mark.parametrize("wrong", ["12", "ab", 5, None, [1], ["p1", None]])
 def test_ids_that_are_no_list_of_texts_are_refused(wrong):
     corpus = Corpus.from_passages(Passage(f"{n}", "x") for n in range(3))
-    with pytest.raises(ConfigError, match=r"passage ids must be a list of texts, got "):
+    with pytest.raises(ConfigError, match=r"Corpus\.numbers: ids(\[\d\])? must be a (list of )?text"):
         corpus.numbers(wrong)
     assert corpus.numbers(np.array(["1", "7"])) == [1, None]
 
@@ -181,11 +181,12 @@ def test_numbers_of_no_passage_are_refused(call, mapped):
         corpus = Corpus(datasets.Dataset(datasets.table.InMemoryTable(corpus.table.data)))
     for wrong in (99, 3, -1):
         with pytest.raises(
-            ConfigError, match=f"no passage number {wrong}: corpus has 3 passages, numbered from 0"
+            ConfigError, match=f"no passage number {wrong}; corpus has 3 passages, numbered from 0"
         ):
             getattr(corpus, call)([0, wrong])
     for wrong in ("12", 1, None, [1.5], ["1"], [True]):
-        with pytest.raises(ConfigError, match="passage numbers must be a list of whole numbers, got"):
+        said = rf"Corpus\.{call}: numbers(\[\d\])? must be a (list of )?whole number"
+        with pytest.raises(ConfigError, match=said):
             getattr(corpus, call)(wrong)
     found = getattr(corpus, call)(np.array([2, 0]))
     assert len(found) == len(getattr(corpus, call)(range(2))) == 2
