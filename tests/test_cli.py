@@ -262,6 +262,17 @@ def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[st
             ("search", "r", "q", "--hops.m=2"),
             "there is no option --hops.m; did you mean --hops.max?",
         ),
+        (
+            ("search", "r", "q", "--filter.where=x"),
+            "there is no option --filter.where; did you mean --where?",
+        ),
+        (("search", "r", "q", "--hops.where=x"), "there is no option --hops.where; did you mean --where?"),
+        (("retrieve", "r", "--search.k=3"), "there is no option --search.k; did you mean --k?"),
+        (("retrieve", "r", "--hop.max=3"), "there is no option --hop.max; did you mean --hops.max?"),
+        (
+            ("retrieve", "r", "--hops.beams=3"),
+            "there is no option --hops.beams; did you mean --search.beams?",
+        ),
         (("search", "r", "q", "--conf=c"), "there is no option --conf; did you mean --config?"),
         (("retrieve", "bm25"), "--data and --output must be given."),
         (("retrieve",), "the argument retriever and --data and --output must be given."),
@@ -296,6 +307,10 @@ def test_a_config_that_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.Captu
     file.write_text("bugdet: 5m\n")
     text = refuses(capsys, "fit", "d", f"--config={file}")
     assert text.startswith("error: the file of --config: there is no option bugdet; did you mean budget?\n")
+    file.write_text("fit.budget: 5m\n")
+    assert "there is no option fit.budget; did you mean budget?\n" in refuses(
+        capsys, "fit", "d", f"--config={file}"
+    )
     file.write_text("budget: [x\n")
     text = refuses(capsys, "fit", "d", f"--config={file}")
     assert text.startswith("error: the file of --config is no YAML: while parsing a flow sequence")

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, MismatchError
+from grls.errors import MismatchError
 from grls.runs.run import Run
 
 
@@ -18,7 +17,7 @@ class FinishedRun:
     Args:
         run: JSONL that ``grls retrieve`` wrote, or any TREC run.
         corpus: The corpus of the run.
-        queries: All queries of the split.
+        queries: The queries to answer, the first ones of the split.
         split: The split to answer.
 
     Attributes:
@@ -27,7 +26,7 @@ class FinishedRun:
 
     Raises:
         DataError: The file is missing or malformed.
-        MismatchError: Its manifest names another corpus or split, or it answers none of the queries.
+        MismatchError: Its manifest names another corpus or split, or fewer queries, or it answers none.
     """
 
     def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
@@ -40,18 +39,15 @@ class FinishedRun:
             raise MismatchError(
                 f"{run} answers other queries than those asked; give the run of this --split."
             )
+        if self.info is not None and self.info.limit is not None and self.info.limit < len(queries):
+            raise MismatchError(
+                f"{run} ({self.info.asked}) answers fewer queries than the {len(queries):,} asked; give "
+                f"--limit {self.info.limit}, or retrieve for all of them."
+            )
         self.corpus = corpus
         self.score_mode = loaded.score_mode or "unknown"
         self._rankings = loaded.rankings
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """The first k passages of each query; none for a query that the run does not hold.
-
-        Raises:
-            ConfigError: ``k`` is below 1, or there is a filter: a finished run cannot be filtered.
-        """
-        if k < 1:
-            raise ConfigError(f"expected k of at least 1, got {k}.")
-        if allow is not None:
-            raise ConfigError("a finished run cannot be filtered: retrieve again with the filter.")
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """The first k passages of each query; none for a query that the run does not hold."""
         return [self._rankings.get(query.id, [])[:k] for query in queries]

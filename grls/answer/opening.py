@@ -86,7 +86,7 @@ def open_or_look_up(
 ) -> Retriever | FinishedRun | None:
     """The retriever or finished run that finds passages for questions; None for no retrieval."""
     if run is not None:
-        return FinishedRun(run, questions.corpus, questions.every, questions.split)
+        return FinishedRun(run, questions.corpus, questions.asked, questions.split)
     return open_for_reading(retriever, hops, device, questions.corpus)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_split
+from grls.data.dataset import Qrels, first_queries, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError
 from grls.io.files import refuse_unwritable
 from grls.models.load.language import weights_fingerprint
 from grls.runs.manifest import RunInfo, fingerprint_queries
@@ -47,12 +46,10 @@ class Questions:
             ConfigError: The limit is below 1, or the output cannot be written.
             DataError: The data set cannot be read.
         """
-        if limit is not None and limit < 1:
-            raise ConfigError(f"--limit must be at least 1, got {limit}.")
         refuse_unwritable(output)
         corpus = Corpus.read(data)
         every, qrels = read_split(data, split, corpus)
-        return cls(data, split, corpus, every, every[:limit], qrels)
+        return cls(data, split, corpus, every, first_queries(every, limit), qrels)
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -74,6 +71,7 @@ class Questions:
             score_mode=score_mode,
             seconds=seconds,
             options=options,
+            limit=len(self.asked) if len(self.asked) < len(self.every) else None,
         )
 
 

@@ -47,7 +47,8 @@ def evaluate(
             passages less set F1 as ended.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
         autoais: Whether evidence supports answers.
-        limit: Number of first queries that were answered; null: all. Queries without an answer score 0.
+        limit: Number of first queries that were answered; null: as the manifests of the answers say, else
+            all. Queries without an answer score 0. Not for runs, whose manifests say it.
         output: File for the report as JSON; null: only print it.
         device: Where entailment is judged: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
@@ -64,7 +65,8 @@ def evaluate(
     answers = [run for run in runs if run.endswith(ENDING)]
     if answers and len(answers) < len(runs):
         raise ConfigError(f"{answers[0]} holds answers, and others are runs; score them by commands apart.")
-    _refuse_wrong_limit(limit, bool(answers))
+    if limit is not None and not answers:
+        raise ConfigError("--limit is of answers: leave it out for runs, whose manifests say it.")
     if answers and (measures is not None or baseline is not None or price is not None or examples):
         raise ConfigError(
             "--measures, --baseline, --price and --examples are of runs; leave them out for answers."
@@ -89,14 +91,6 @@ def evaluate(
             report["prices"] = prices
     if output is not None:
         write_json(output, report)
-
-
-def _refuse_wrong_limit(limit: int | None, answers: bool) -> None:
-    """Refuse (ConfigError) a limit below 1, or of runs."""
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit must be at least 1, got {limit}.")
-    if limit is not None and not answers:
-        raise ConfigError("--limit is of answers: leave it out for runs.")
 
 
 def _refuse_without_entailment(answers: bool, autoais: AutoAISOptions, device: str) -> None:
@@ -195,14 +189,15 @@ def _answers(
     """Score answers and print a table."""
     from grls.data.corpus import Corpus
     from grls.data.dataset import read_split
-    from grls.evaluation.answer_files import score_file, split_of_answers, table
+    from grls.evaluation.answer_files import asked_by, score_file, table
     from grls.models.entailment import load_entailment
 
     corpus = Corpus.read(data)
-    split = split or split_of_answers(files)
-    queries, qrels = read_split(data, split, corpus)
+    made_for, limit = asked_by(files, limit)
+    split = split or made_for
+    queries, qrels = read_split(data, split, corpus, limit)
     nli = autoais.model
     judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
-    rows = [score_file(file, queries[:limit], qrels, corpus, ks, judge, autoais.premise) for file in files]
+    rows = [score_file(file, queries, qrels, corpus, ks, judge, autoais.premise) for file in files]
     print("\n".join(table(rows)))
     return {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}

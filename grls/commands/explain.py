@@ -135,15 +135,14 @@ def _opened(
 
 
 def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, output: str | None) -> None:
+    from grls.data.dataset import first_queries
     from grls.io.files import refuse_unwritable
-    from grls.retrieve.queries import check_counts
 
     if query == EVERY and case.is_of_one_query:
         raise ConfigError(
             f"--case.gold, --case.evidence and --case.hop are of one query; for {EVERY!r} leave them out."
         )
-    if limit is not None:
-        check_counts(**{"--limit": limit})
+    first_queries([], limit)  # a limit that is none is refused before a model is loaded
     if output is not None:
         refuse_unwritable(output)
     if hops.done_bias and hops.steps != "dynamic":
@@ -196,10 +195,10 @@ def _print_ranks(
     from grls.data.dataset import read_split
     from grls.explain.ranked import format_ranks, line_of, rank_counts, rank_record, standings_of
 
-    queries, qrels = read_split(_data_of_all(data), split)
+    queries, qrels = read_split(_data_of_all(data), split, limit=limit)
     ranks: list[int | None] = []
     each: list[dict[str, object]] = []
-    for made in standings_of(opened, queries[:limit], qrels, depth):
+    for made in standings_of(opened, queries, qrels, depth):
         print(line_of(made))
         ranks += [one.rank for one in made]
         each.append(rank_record(made))
@@ -233,14 +232,14 @@ def _explain_all(
     limit: int | None,
     output: str | None,
 ) -> None:
-    from grls.data.dataset import read_split
+    from grls.data.dataset import first_queries, read_split
     from grls.explain.asks import asks_of
     from grls.explain.explain import Explainer
     from grls.explain.summary import format_summary, summarise
 
     assert isinstance(explainer, Explainer)
     queries, qrels = read_split(_data_of_all(data), split)
-    asks = asks_of(queries[:limit], qrels, hops.chained)
+    asks = asks_of(first_queries(queries, limit), qrels, hops.chained)
     summary = summarise(explainer, asks, hops.steps == "dynamic")
     print(format_summary(summary))
     _write(output, summary._asdict())

@@ -11,7 +11,7 @@ from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.counts import counted
 from grls.models.biencoder_kinds import Similarity
-from grls.retrieve.bm25_options import BM25Options
+from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grls.retrieve.base import Retriever
 
 _INDEX, _LIMITS, _SEARCH, _HOPS = IndexOptions(), LimitOptions(), SearchOptions(), HopOptions()
-_PRIORS, _FUSION, _BM25 = PriorOptions(), Fusion(), BM25Options()
+_PRIORS, _FUSION = PriorOptions(), Fusion()
 
 
 def make_index(
@@ -115,7 +115,9 @@ def split_index(
     print(f"{output}: {counted(len(opened.corpus), 'passage')} in {parts} prefix ranges, {where}")
 
 
-def make_bm25(*, corpus: str, output: str, bm25: BM25Options = _BM25, analyzer: Analyzer = USUAL) -> None:
+def make_bm25(
+    *, corpus: str, output: str, bm25: BM25Options = USUAL_BM25, analyzer: Analyzer = USUAL
+) -> None:
     """Make a folder of BM25 over a corpus.
 
     Args:

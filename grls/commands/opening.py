@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from pathlib import Path
 
 from grls.data.corpus import Corpus, corpus_file
@@ -11,11 +12,12 @@ from grls.data.words import Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.models.load.build import BESIDE
 from grls.retrieve.base import Retriever, WritesChains
+from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.judge import refuse_analyzer
+from grls.retrieve.judge import refuse_words
 from grls.retrieve.registry import Opening, load_retriever, names_bm25
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ def open_for(
     search: SearchOptions | None,
     hops: HopOptions | None,
     analyzer: Analyzer,
+    bm25: BM25Options = USUAL_BM25,
 ) -> Retriever:
     """Open a folder of any kind, or BM25 over the corpus of a data set.
 
@@ -47,23 +50,27 @@ def open_for(
         search: How to search; None: as the folder says.
         hops: How to go hop by hop; None: as the folder says.
         analyzer: How ``bm25`` splits texts into words.
+        bm25: How ``bm25`` scores passages.
 
     Raises:
         ConfigError: BM25 has no corpus, or an option cannot be used.
         DataError: The folder is no retriever.
     """
     how = Opening(device, precision, search)
-    words = names_bm25(retriever)
-    if not words:
-        refuse_analyzer(retriever, analyzer)
-    opened = _bm25(data, corpus, analyzer, how) if words else load_retriever(retriever, how)
+    if names_bm25(retriever):
+        opened = _bm25(data, corpus, analyzer, bm25, how)
+    else:
+        refuse_words(retriever, analyzer, bm25)
+        opened = load_retriever(retriever, how)
     if hops is not None:
         opened = hop_by_hop(opened, hops)
     tell_unlike_training(opened)
     return opened
 
 
-def _bm25(data: str | None, corpus: Corpus | None, analyzer: Analyzer, how: Opening) -> Retriever:
+def _bm25(
+    data: str | None, corpus: Corpus | None, analyzer: Analyzer, bm25: BM25Options, how: Opening
+) -> Retriever:
     from grls.retrieve.bm25 import BM25Retriever
 
     if data is None or not Path(data).is_dir():
@@ -74,7 +81,7 @@ def _bm25(data: str | None, corpus: Corpus | None, analyzer: Analyzer, how: Open
         raise ConfigError("--search.compile compiles the search of a generator; bm25 has no such.")
     if how.search is not None and how.search.rescore:
         raise ConfigError("--search.rescore is for a generator; bm25 rescores nothing: leave it out.")
-    return BM25Retriever(corpus or Corpus.read(data), analyzer=analyzer)
+    return BM25Retriever(corpus or Corpus.read(data), **asdict(bm25), analyzer=analyzer)
 
 
 def refuse_other_corpus(

@@ -6,6 +6,7 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.words import USUAL, Analyzer
 from grls.models.precision_names import Precision
+from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -16,10 +17,12 @@ def retrieve(
     data: str,
     output: str,
     split: str | None = "test",
+    limit: int | None = None,
     k: int = 10,
     search: SearchOptions = USUAL_SEARCH,
     hops: HopOptions = USUAL_HOPS,
     filter: FilterOptions = NO_FILTER,
+    bm25: BM25Options = USUAL_BM25,
     analyzer: Analyzer = USUAL,
     device: str = "auto",
     precision: Precision = "float32",
@@ -39,10 +42,13 @@ def retrieve(
         data: Data set folder (queries and qrels), or a queries.jsonl where ``split`` is null.
         output: Path of the results without ending.
         split: Split of the queries; null: all queries of the file.
+        limit: Number of first queries of the split; null: all. The manifest records it: the run is scored on
+            these queries, and is fused and compared with runs for the same ones.
         k: Passages a query (in a single step, with ranked hops, and with ``hops.pool``).
         search: Options of search.
         hops: Options of retrieval hop by hop.
         filter: Which passages may be found.
+        bm25: How `bm25` scores passages.
         analyzer: How `bm25` splits texts into words.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
@@ -55,28 +61,21 @@ def retrieve(
     """
     from grls.cluster.options import workers_of
     from grls.cluster.places import alone_at_shards
-    from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
     from grls.commands.run_shards import AskedAgain, share_queries
-    from grls.data.dataset import read_queries, read_split
-    from grls.data.filters import filters_of
     from grls.io.files import refuse_unwritable
     from grls.io.logs import quiet
     from grls.retrieve.queries import check_counts
-    from grls.retrieve.run import RetrieverRun
 
     quiet()
     sharing = workers_of(ray, workers)
     check_counts(k=k)
     refuse_unwritable(output)
-    corpus = data_corpus(data, split)
-    queries = read_queries(data) if split is None else read_split(data, split, corpus)[0]
-    filters = filters_of(filter, queries)
-    opened = open_for(retriever, data, corpus, device, precision, search, hops, analyzer)
-    refuse_other_corpus(opened, data, split, corpus)
-    run = RetrieverRun(opened, queries, data, split, k, hops.pool, filters, filter, precision)
+    asked = AskedAgain(
+        retriever, data, split, limit, k, search, hops, filter, bm25, analyzer, device, precision
+    )
+    run = asked.opened()
     if sharing is None:
         print(run.save(output, name))
         return
-    asked = AskedAgain(retriever, data, split, k, search, hops, filter, analyzer, device, precision)
     with alone_at_shards(output):
         print(run.save(output, name, share_queries(run, asked, sharing, output)))

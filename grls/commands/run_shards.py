@@ -14,8 +14,9 @@ from grls.cluster.plan import Shard, ShardPlan, Work
 from grls.cluster.work import done_by_workers
 from grls.data.filter_options import FilterOptions
 from grls.data.words import Analyzer
-from grls.errors import MismatchError
+from grls.errors import ConfigError, MismatchError
 from grls.models.precision_names import Precision
+from grls.retrieve.bm25_options import BM25Options
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.registry import BM25
@@ -37,29 +38,42 @@ class AskedAgain:
     retriever: str
     data: str
     split: str | None
+    limit: int | None
     k: int
     search: SearchOptions
     hops: HopOptions
     filter: FilterOptions
+    bm25: BM25Options
     analyzer: Analyzer
     device: str
     precision: Precision
 
     def opened(self) -> RetrieverRun:
-        """Open the retriever and read the queries."""
-        from grls.commands.opening import data_corpus, open_for
+        """Open the retriever and read the queries.
+
+        Raises:
+            ConfigError: The queries have a limit, and are those of no split.
+            MismatchError: The retriever is over another corpus than the data set.
+        """
+        from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
         from grls.data.dataset import read_queries, read_split
         from grls.data.filters import filters_of
 
         corpus = data_corpus(self.data, self.split)
-        queries = (
-            read_queries(self.data) if self.split is None else read_split(self.data, self.split, corpus)[0]
-        )
+        if self.split is not None:
+            queries = read_split(self.data, self.split, corpus, self.limit)[0]
+        elif self.limit is None:
+            queries = read_queries(self.data)
+        else:
+            raise ConfigError(
+                "--limit counts the queries of a split: name one with --split, or give fewer queries."
+            )
         filters = filters_of(self.filter, queries)
         where = (self.retriever, self.data, corpus, self.device, self.precision)
-        opened = open_for(*where, self.search, self.hops, self.analyzer)
-        rest = (self.data, self.split, self.k, self.hops.pool, filters, self.filter, self.precision)
-        return RetrieverRun(opened, queries, *rest)
+        opened = open_for(*where, self.search, self.hops, self.analyzer, self.bm25)
+        refuse_other_corpus(opened, self.data, self.split, corpus)
+        which = (self.data, self.split, self.k, self.hops.pool)
+        return RetrieverRun(opened, queries, *which, filters, self.filter, self.precision, self.limit)
 
     def elsewhere(self) -> AskedAgain:
         """The same with absolute paths: a worker runs in another folder."""

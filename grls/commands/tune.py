@@ -45,14 +45,12 @@ def tune(
     from grls.commands.opening import refuse_other_corpus, tell_unlike_training
     from grls.io.logs import quiet
     from grls.retrieve.base import untuned_fingerprint
-    from grls.retrieve.queries import check_counts
     from grls.retrieve.registry import Opening, load_retriever
     from grls.retrieve.spec import recorded
     from grls.tune.dev import DevQueries
     from grls.tune.run import tune_folder
 
     quiet()
-    check_counts(limit=1 if limit is None else limit)
     dev = DevQueries.read(data, split, limit)
     given = recorded(search)
     opened = load_retriever(retriever, Opening(device, precision, search, hop_by_hop=False))

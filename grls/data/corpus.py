@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -32,10 +33,10 @@ from grls.data.corpus_table import (
     rows_in_memory,
     table_of,
 )
-from grls.data.inputs.arguments import checked
+from grls.data.inputs.arguments import checked, fitted_argument
 from grls.data.inputs.values import is_whole_text
 from grls.data.types import Passage, PassageMetadata
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, write_line
@@ -128,19 +129,24 @@ class Corpus:
         return {name: value for name, value in self.__dict__.items() if name != "_hashed"}
 
     def __getitem__(self, number: int) -> Passage:
-        return self.passages([number])[0]
+        from_end = isinstance(number, Integral) and number < 0
+        return self.passages([number + len(self) if from_end else number])[0]
 
     def __iter__(self) -> Iterator[Passage]:
         for batch in self.batches():
             yield from batch
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages with these numbers, in the order of the numbers."""
-        return _as_passages(self.table[[int(n) for n in numbers]])
+        """The passages with these numbers, in the order of the numbers.
+
+        Raises:
+            ConfigError: They are no whole numbers, or the corpus has no such passage.
+        """
+        return _as_passages(self.table[self._rows("passages", numbers)])
 
     def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
         """The passages with these numbers, in the order of the numbers, each with its metadata."""
-        rows = self.table[[int(n) for n in numbers]]
+        rows = self.table[self._rows("with_metadata", numbers)]
         return list(zip(_as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
@@ -158,8 +164,25 @@ class Corpus:
         return self.table.data.column("_id")
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
-        """The ids of the passages with these numbers."""
-        return [str(i) for i in self._ids.take(arrow_numbers(numbers)).to_pylist()]
+        """The ids of the passages with these numbers.
+
+        Raises:
+            ConfigError: They are no whole numbers, or the corpus has no such passage.
+        """
+        return [str(i) for i in self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()]
+
+    def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
+        """The numbers of passages as rows of the table; refused (ConfigError) where there are none such."""
+        rows: Sequence[int] = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+        if not isinstance(rows, list | range) or not set(map(type, rows)) <= {int}:
+            rows = fitted_argument(f"Corpus.{call}", "numbers", Sequence[int], rows)
+        wrong = [number for number in rows if not 0 <= number < len(self)]
+        if wrong:
+            raise ConfigError(
+                f"Corpus.{call}: there is no passage number {wrong[0]}; {self.source} has "
+                f"{counted(len(self), 'passage')}, numbered from 0."
+            )
+        return list(rows)
 
     def _holds(self, name: str) -> bool:
         """Whether a passage has this id; :meth:`numbers` would hash all ids for it."""
@@ -171,7 +194,12 @@ class Corpus:
         """The numbers of these ids; None for an id that is not in the corpus.
 
         The first call hashes all ids; the hashes are kept, 16 bytes a passage.
+
+        Raises:
+            ConfigError: ``ids`` is no list of texts.
         """
+        if not isinstance(ids, list) or not set(map(type, ids)) <= {str}:
+            ids = fitted_argument("Corpus.numbers", "ids", Sequence[str], ids)
         if not len(ids) or not len(self):
             return [None] * len(ids)
         hashes, order = self._hashed
@@ -233,7 +261,7 @@ class Corpus:
 
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The metadata of the passages with these numbers, in the order of the numbers."""
-        return [json.loads(text) for text in self.table[[int(n) for n in numbers]]["metadata"]]
+        return [json.loads(text) for text in self.table[self._rows("metadata_of", numbers)]["metadata"]]
 
     def extended(self, passages: Corpus) -> Corpus:
         """This corpus, followed by the passages of another one.
@@ -256,7 +284,7 @@ class Corpus:
 
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
-        return Corpus(rows_in_memory(self.table, numbers), self.source)
+        return Corpus(rows_in_memory(self.table, self._rows("select", numbers)), self.source)
 
     @checked
     def write(self, path: str | Path) -> None:

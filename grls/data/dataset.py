@@ -22,7 +22,7 @@ from typing import Any
 
 from grls.data.corpus import Corpus, passage_record
 from grls.data.types import Passage, Query
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
@@ -125,18 +125,33 @@ def evidence_hint(folder: Path) -> str:
     )
 
 
-def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> tuple[list[Query], Qrels]:
+def first_queries(queries: list[Query], limit: int | None) -> list[Query]:
+    """The first queries of a split, as ``--limit`` counts them; None: all.
+
+    Raises:
+        ConfigError: The limit is below 1.
+    """
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    return queries[:limit]
+
+
+def read_split(
+    folder: str | Path, split: str, corpus: Corpus | None = None, limit: int | None = None
+) -> tuple[list[Query], Qrels]:
     """The queries and qrels of one split of a data set, checked against each other.
 
     Args:
         folder: The data set.
         split: ``train``, ``dev``, ``test``: the name of the file in ``qrels/``.
         corpus: If given, every passage id of qrels and evidence must be in it.
+        limit: Number of first queries; None: all.
 
     Returns:
-        The queries in the order of ``queries.jsonl``, and the qrels.
+        The queries in the order of ``queries.jsonl``, and their qrels.
 
     Raises:
+        ConfigError: The limit is below 1.
         DataError: The split judges no query, a qrel names an unknown query or passage, or evidence an
             unknown passage.
     """
@@ -160,6 +175,10 @@ def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> 
         )
     if corpus is not None:
         _refuse_unknown_passages(corpus, queries, qrels, file)
+    if limit is not None:
+        queries = first_queries(queries, limit)
+        asked = {query.id for query in queries}
+        qrels = {query: grades for query, grades in qrels.items() if query in asked}
     return queries, qrels
 
 

@@ -58,17 +58,28 @@ def score_file(
     return {"file": file, "name": _name(run, info), **scores, "seconds": seconds}
 
 
-def split_of_answers(files: list[str]) -> str:
-    """The split that answers were written for, by the manifests beside them; ``test`` without a manifest.
+def asked_by(files: list[str], limit: int | None) -> tuple[str, int | None]:
+    """The queries that answers were written for, by the manifests beside them.
+
+    Args:
+        files: The answers.
+        limit: Number of first queries, whatever the manifests say; None: as they say.
+
+    Returns:
+        The split, ``test`` without a manifest, and how many first queries of it; None: all.
 
     Raises:
-        ConfigError: The answers were written for different splits.
+        ConfigError: The answers were written for different splits or numbers of queries.
     """
     infos = [read_info(file.removesuffix(ENDING)) for file in files]
     splits = sorted({info.split for info in infos if info is not None and info.split is not None})
     if len(splits) > 1:
         raise ConfigError(f"the answers are of the splits {', '.join(splits)}; score each split by itself.")
-    return splits[0] if splits else "test"
+    limits = [limit] if limit is not None else list(dict.fromkeys(info.limit for info in infos if info))
+    if len(limits) > 1:
+        counts = ", ".join("all queries" if n is None else f"the first {n:,}" for n in limits)
+        raise ConfigError(f"the answers are of {counts}: give --limit N, or score each by itself.")
+    return splits[0] if splits else "test", limits[0] if limits else None
 
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:

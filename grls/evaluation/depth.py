@@ -2,7 +2,7 @@
 
 A run of 10 passages a query has no R@20: its value would be that of R@10. How deep a run is, says
 :meth:`grls.runs.run.Run.depth`; which rank a measure reads to, says its name. Measures without a cut-off
-(``RR``, ``AP``) read what the run holds.
+(``RR``, ``AP``) read what the run holds, and runs are compared in them at the depth that all of them have.
 """
 
 from __future__ import annotations
@@ -80,6 +80,21 @@ class RunDepth:
             f"The run was cut off at {counted(self.ranks, 'passage')} a query: what reads deeper has no "
             "value (-), and measures without a cut-off (RR, AP) are of these passages."
         )
+
+
+def shared_depth(depths: Sequence[RunDepth]) -> int | None:
+    """The deepest rank that all runs tell; None: all."""
+    return min((depth.ranks for depth in depths if depth.ranks is not None), default=None)
+
+
+def shared_name(metric: str, depths: Sequence[RunDepth]) -> str:
+    """A metric of runs that are compared at their shared depth: ``RR`` is then ``RR@10``.
+
+    Metrics with a cut-off, and all metrics of runs that are equally deep, keep their names.
+    """
+    to_end = not cutoff(metric) and not metric.startswith(_TO_LAST_GOLD)
+    differ = len({depth.ranks for depth in depths}) > 1
+    return f"{metric}@{shared_depth(depths)}" if to_end and differ else metric
 
 
 WHOLE = RunDepth(None)

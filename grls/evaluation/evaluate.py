@@ -42,7 +42,7 @@ from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.runs.comparable import refuse_other_data, refuse_unrelated
 from grls.runs.results import find_passages
-from grls.runs.run import Run
+from grls.runs.run import Run, limit_of
 from grls.runs.trec import align, without_done
 
 Report = dict[str, Any]
@@ -72,7 +72,8 @@ def evaluate_run(
             <grls.evaluation.measures.MEASURES>`.
 
     Returns:
-        The report of :func:`evaluate_results`, with ``split`` and ``score_mode``.
+        The report of :func:`evaluate_results`, with ``split`` and ``score_mode``, and ``limit`` where the run
+        answers the first queries of the split.
 
     Raises:
         ConfigError: There is no cut-off, a cut-off is below 1, or one of ``ks`` or ``measures`` reads deeper
@@ -86,7 +87,8 @@ def evaluate_run(
     loaded = run if isinstance(run, Run) else Run.load(run)
     split = _split_of(loaded, split)
     corpus = Corpus.read(data) if corpus is None else corpus
-    queries, qrels = read_split(data, split, corpus)
+    limit = limit_of([loaded])
+    queries, qrels = read_split(data, split, corpus, limit)
     every = read_queries(data)
     refuse_other_data(loaded, data, corpus, (queries, every))
     refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})
@@ -97,7 +99,8 @@ def evaluate_run(
     depth.refuse([] if measures is None else names)
     report = evaluate_results(loaded, queries, qrels, corpus, cuts, seen, loaded.called, names)
     mode = loaded.score_mode or "unknown"
-    return {"split": split, "score_mode": mode, "depth": depth.ranks, **report}
+    part = {} if limit is None else {"limit": limit}
+    return {"split": split, **part, "score_mode": mode, "depth": depth.ranks, **report}
 
 
 def _split_of(run: Run, split: str | None) -> str:
@@ -188,7 +191,7 @@ def format_report(report: Report) -> str:
     A note says where values are left out because the run was cut off before them.
     """
     counts = ", ".join(f"{count} {name}" for name, count in report["queries"].items())
-    named = [f"{name} {report[name]}" for name in ("split", "score_mode") if name in report]
+    named = [f"{name} {report[name]}" for name in ("split", "limit", "score_mode") if name in report]
     rows = _recall_rows(report)
     ks = sorted({k for _, values in rows for k in values})
     lines = [", ".join([*named, f"queries: {counts}"]), ""]

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries, read_split
-from grls.evaluation.depth import RunDepth
+from grls.evaluation.depth import RunDepth, shared_depth, shared_name
 from grls.evaluation.measures import MEASURES, measure_names, query_values
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, shown_p
 from grls.io.counts import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
-from grls.runs.run import Run
+from grls.runs.run import Run, limit_of
 from grls.runs.trec import without_done
 
 
@@ -44,7 +44,8 @@ def compare_runs(
 
     Returns:
         ``recall@k`` and each measure -> the comparison of the run with the baseline, without those that read
-        deeper than one of the two was cut off.
+        deeper than one of the two was cut off. A measure without a cut-off is compared at the depth that both
+        have, and called by it (``RR@10``).
 
     Raises:
         ConfigError: One of ``ks`` or ``measures`` does.
@@ -53,7 +54,7 @@ def compare_runs(
         MismatchError: The manifests show other corpora or queries.
     """
     loaded = load_runs([run, baseline])
-    queries, qrels = read_split(data, split, corpus)
+    queries, qrels = read_split(data, split, corpus, limit_of(loaded))
     every = {query.id for query in read_queries(data)}
     for one in loaded:
         refuse_unrelated(one, data, split, qrels, every)
@@ -64,13 +65,13 @@ def compare_runs(
     for depth in depths:
         depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
         depth.refuse([] if measures is None else names)
-    values = []
+    values, shared = [], shared_depth(depths)
     for one in loaded:
-        ranked = {q: [hit.id for hit in without_done(one.rankings.get(q, ()))] for q in qrels}
+        ranked = {q: [hit.id for hit in without_done(one.rankings.get(q, ()))][:shared] for q in qrels}
         recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cuts}
         values.append(recalls | query_values(names, ranked, qrels))
     told = [name for name in values[0] if all(depth.tells(name) for depth in depths)]
-    return {name: compare(values[0][name], values[1][name]) for name in told}
+    return {shared_name(name, depths): compare(values[0][name], values[1][name]) for name in told}
 
 
 def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:

@@ -16,7 +16,7 @@ _GIB = 2**30
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 """OpenMP's threads sleep while they wait."""
 _MAY_BE_BUSY_LATER = {"GOMP_SPINCOUNT": "1000"}
-"""They spin for microseconds first: a tenth slower on a quiet machine, four times faster if others come."""
+"""They spin for microseconds and then sleep: other processes may come later."""
 
 
 def usable_cores() -> int:
@@ -49,7 +49,7 @@ def wait_asleep_if_busy() -> None:
     """Let OpenMP's threads sleep while they wait, if more processes want to run than there are cores.
 
     They spin otherwise, which keeps the cores from the threads that they wait for: a training beside other
-    work becomes many times slower. OpenMP reads the settings once, so this has to come before a numeric
+    work becomes much slower. OpenMP reads the settings once, so this has to come before a numeric
     library is imported. Settings of the user stay as they are.
     """
     busy = mean_load() > usable_cores()

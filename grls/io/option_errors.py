@@ -100,11 +100,19 @@ def _unknown_argument(
 
 
 def _no_option(wrong: str, options: list[str]) -> str:
-    last = [name for name in options if name.rpartition(".")[2] == wrong.lstrip("-")]
     kept = [name for name in options if not name.endswith(".help")]
     longer = [name for name in kept if name.startswith(wrong)] if len(wrong) > len("--") else []
-    near = longer[:_SHOWN] or get_close_matches(wrong, kept, 1, 0.75) or last[:1]
+    elsewhere = [name for name in kept if _last_part(name) == _last_part(wrong)]
+    near = (
+        longer[:_SHOWN]
+        or get_close_matches(wrong, elsewhere, 1, 0.0)
+        or get_close_matches(wrong, kept, 1, 0.75)
+    )
     return f"there is no option {wrong}" + (f"; did you mean {' or '.join(near)}?" if near else ".")
+
+
+def _last_part(option: str) -> str:
+    return option.lstrip("-").rpartition(".")[2]
 
 
 def _required(names: list[str], places: list[str]) -> str:

@@ -148,7 +148,10 @@ class BiEncoderModel(TextEncoder):
             made = cls(network, max_tokens, stages, learned_done_of(folder), similarity)
             made.evidence_words = evidence_words_of(folder)
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
-                raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
+                raise ConfigError(
+                    f"{source} is a model of sentence-transformers, not of kind st5: use kind sentence "
+                    "(`grls index`: --kind dense)."
+                )
         return made.to(device)
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Any
 
 from grls.data.dataset import gold_passages
 from grls.data.types import Chain
-from grls.evaluation.depth import RunDepth
+from grls.evaluation.depth import RunDepth, shared_depth
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.measures import MEASURES, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -76,10 +76,14 @@ class MeasuredGroup:
         return [recall_at(ids, gold, k) for ids, gold in zip(run.retrieved, self.gold, strict=True)]
 
     def values(self, run: Measured, measure: str) -> list[float] | None:
-        """A standard measure of each query; None if its cut-off is deeper than the run."""
+        """A standard measure of each query, to be compared; None if its cut-off is deeper than the run.
+
+        Without a cut-off it reads to the depth that all runs have.
+        """
         if not run.reach.tells(measure):
             return None
-        ranked = dict(zip(self.group.qrels, run.retrieved, strict=True))
+        shared = shared_depth([other.reach for other in self.runs if other.reach.tells(measure)])
+        ranked = {query: ids[:shared] for query, ids in zip(self.group.qrels, run.retrieved, strict=True)}
         return query_values([measure], ranked, self.group.qrels)[measure]
 
     def set_f1s(self, run: Measured) -> list[float] | None:

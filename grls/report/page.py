@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from grls.errors import ConfigError
+from grls.evaluation.depth import shared_name
 from grls.evaluation.metrics.averages import cutoffs
 from grls.io.counts import counted
 from grls.report.blocks import Block, Gallery, Page, Picture, Section, Subsection, Text
@@ -127,9 +128,10 @@ def _significance(
     group: MeasuredGroup, k: int, baseline: str | None, seed: int, tested: Sequence[str]
 ) -> tuple[Block, ...]:
     """Tests of every run against the reference run: recall, the tested measures, and set F1."""
+    reaches = [run.reach for run in group.runs]
     values: dict[str, Callable[[Measured], list[float] | None]] = {
         f"R@{k}": lambda run: group.recalls(run, k),
-        **{name: partial(group.values, measure=name) for name in tested},
+        **{shared_name(name, reaches): partial(group.values, measure=name) for name in tested},
         "set F1": group.set_f1s,
     }
     tables = (significance_table(group, what, of, baseline, seed) for what, of in values.items())

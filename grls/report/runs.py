@@ -23,7 +23,7 @@ from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import refuse_other_data
 from grls.runs.manifest import RunInfo, Steps, difference, info_file
 from grls.runs.results import find_passages
-from grls.runs.run import Run
+from grls.runs.run import Run, limit_of
 from grls.runs.trec import refuse_unknown
 
 SYSTEMS = {
@@ -115,7 +115,7 @@ class DataGroup:
 
     Attributes:
         name: Name of the data set's folder.
-        split: The split of the qrels.
+        split: The split of the qrels, and how many first queries of it.
         corpus: All passages.
         queries: The judged queries.
         qrels: Their judgements; every list of values follows this order.
@@ -199,7 +199,8 @@ def _group(name: str, placed: Sequence[_Placed], split: str | None) -> DataGroup
             )
     split = _split(stated, split)
     corpus = Corpus.read(folder)
-    queries, qrels = read_split(folder, split, corpus)
+    limit = limit_of(run for run, _ in placed)
+    queries, qrels = read_split(folder, split, corpus, limit)
     every = read_queries(folder)
     for run, _ in placed:
         refuse_other_data(run, folder, corpus, (queries, every))
@@ -207,7 +208,8 @@ def _group(name: str, placed: Sequence[_Placed], split: str | None) -> DataGroup
     train = folder / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
-    return DataGroup(name, split, corpus, queries, qrels, seen, _labelled(entries))
+    part = split if limit is None else f"{split}, the first {limit:,}"
+    return DataGroup(name, part, corpus, queries, qrels, seen, _labelled(entries))
 
 
 def _refuse_different(name: str, stated: Sequence[tuple[Path, RunInfo]]) -> None:

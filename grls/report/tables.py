@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from grls.evaluation.depth import shared_name
 from grls.report.blocks import NONE, Column, Table, Value
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import IDENTITY, Key, Rows, across, identity, steps, system
@@ -41,11 +42,18 @@ def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
         IDENTITY,
         groups,
         lambda group: {identity(run): run.report["measures"] for run in group.runs},
-        [(name, Column(name, best="" if name.startswith("Judged") else "high")) for name in names],
+        [(name, Column(name, best="" if _is_beyond_compare(name, groups) else "high")) for name in names],
         "By ir_measures, with the grades of the qrels, as trec_eval counts: nDCG: normalized discounted "
         "cumulative gain; RR: reciprocal rank; AP: average precision; P: precision; Judged: share of the "
-        "first k that the qrels judge.",
+        "first k that the qrels judge. RR and AP read all that a run holds, so no run is marked as the best "
+        "where runs were cut off at various depths.",
     )
+
+
+def _is_beyond_compare(measure: str, groups: Sequence[MeasuredGroup]) -> bool:
+    """Whether no run is best in a measure: it says nothing of quality, or reads runs to various depths."""
+    deep = [[run.reach for run in group.runs] for group in groups]
+    return measure.startswith("Judged") or any(shared_name(measure, reaches) != measure for reaches in deep)
 
 
 def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:

@@ -27,12 +27,12 @@ from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, is_short, nothing_found
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, waiting
 from grls.retrieve.base import AllScores, Description
-from grls.retrieve.bm25_options import BM25Options, Variant
+from grls.retrieve.bm25_options import USUAL_BM25, BM25Options, Variant
 from grls.retrieve.corpora import CORPUS_FIELDS, passages_record, refuse_other_passages
 from grls.retrieve.queries import joined, queries_of, reachable
 from grls.retrieve.registry import Opening
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # bm25s sets DEBUG on import, ignoring the root logger
 
-_USUAL = asdict(BM25Options())
+_USUAL = asdict(USUAL_BM25)
 
 
 class BM25Retriever:
@@ -147,8 +147,6 @@ class BM25Retriever:
         A filter does not change scores: document frequencies are those of the whole corpus.
         """
         queries = queries_of(queries)
-        if k < 1:
-            raise ConfigError(f"expected k of at least 1, got {k}.")
         within = reachable(queries, allow, self.corpus)
         words = self._words([query.text for query in queries])
         self._warn_of_misses(words)

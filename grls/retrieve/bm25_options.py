@@ -33,3 +33,6 @@ class BM25Options:
         if self.method not in get_args(Variant):
             names = ", ".join(get_args(Variant))
             raise ConfigError(f"there is no variant {self.method!r} of BM25; method takes one of {names}.")
+
+
+USUAL_BM25 = BM25Options()

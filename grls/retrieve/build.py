@@ -21,6 +21,7 @@ from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.plugins import load_plugins
 from grls.models.biencoder_kinds import Similarity
+from grls.models.load.opening import UnopenedError
 from grls.retrieve.registry import KINDS, class_of
 from grls.retrieve.spec import MANIFEST
 
@@ -99,8 +100,8 @@ def build(model: str, corpus: str, how: Building) -> str:
         how: The options; ``asked`` may be :data:`AUTO`.
 
     Raises:
-        ConfigError: The kind is unknown or not built from a model, an option has no effect on it, or its
-            ``build`` wrote no folder.
+        ConfigError: The kind is unknown or not built from a model, the model is of another kind, an option
+            has no effect on it, or its ``build`` wrote no folder.
     """
     load_plugins()
     check_backend(how.index.backend)
@@ -115,7 +116,13 @@ def build(model: str, corpus: str, how: Building) -> str:
         raise ConfigError(f"--kind {asked} {what}; choose one of {known}.")
     if how.workers is not None and not getattr(class_of(kind), "built_by_workers", False):
         raise ConfigError(f"--ray builds no retriever of the kind {kind!r}: leave it out.")
-    line = buildable[kind](model, corpus, replace(how, asked=asked))
+    try:
+        line = buildable[kind](model, corpus, replace(how, asked=asked))
+    except UnopenedError as error:
+        if how.asked != AUTO or kind != FALLBACK:
+            raise
+        others = ", ".join(sorted({*buildable, *VARIANTS} - {FALLBACK}))
+        raise UnopenedError(f"{error} If it is an encoder, say of what kind: --kind {others}.") from None
     if not isinstance(line, str) or not (Path(how.output) / MANIFEST).is_file():
         raise ConfigError(
             f"the kind {kind!r} ({KINDS[kind]}) built no folder: its `build` writes {how.output}, with a "

@@ -8,6 +8,7 @@ from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import Retriever
+from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.registry import BM25, Opening, load_named
@@ -31,7 +32,7 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
 
     if name == BM25:
         return BM25Retriever(corpus, analyzer=analyzer)
-    refuse_analyzer(name, analyzer)
+    refuse_words(name, analyzer)
     search = replace(how.search or SearchOptions(), truncate_queries=True)
     opened = load_named(name, corpus, replace(how, search=search))
     if opened.corpus.fingerprint != corpus.fingerprint:
@@ -42,10 +43,11 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
     return opened
 
 
-def refuse_analyzer(folder: str, analyzer: Analyzer) -> None:
-    """Refuse (ConfigError) options of how ``bm25`` splits texts for a folder, which has its own."""
-    if analyzer != USUAL:
+def refuse_words(folder: str, analyzer: Analyzer, bm25: BM25Options = USUAL_BM25) -> None:
+    """Refuse (ConfigError) options of ``bm25`` for a folder, which has its own."""
+    if analyzer != USUAL or bm25 != USUAL_BM25:
+        option = "--bm25" if analyzer == USUAL else "--analyzer"
         raise ConfigError(
-            f"--analyzer is for bm25, which counts the words of the corpus anew; {folder} searches as it was "
-            "made: leave --analyzer out, or make a folder with `grls index bm25`."
+            f"{option} is for bm25, which counts the words of the corpus anew; {folder} searches as it was "
+            f"made: leave {option} out, or make a folder with `grls index bm25`."
         )

@@ -40,6 +40,7 @@ class RetrieverRun:
         filters: The filter of each query.
         filter: The options of the filters.
         precision: The precision of the models.
+        limit: How many first queries of the split these are, for the manifest; None: all.
     """
 
     retriever: Retriever
@@ -51,6 +52,7 @@ class RetrieverRun:
     filters: Sequence[Filter | None]
     filter: FilterOptions
     precision: str
+    limit: int | None = None
 
     def save(self, output: str, name: str | None = None, share: Elsewhere | None = None) -> str:
         """Retrieve and save; a killed run resumes when it is called again with the same arguments.
@@ -97,6 +99,7 @@ class RetrieverRun:
             members=described.members,
             options={"k": self.k, **described.options, **self.filter.record},
             retriever=self._unended(),
+            limit=self.limit,
         )
 
     def _unended(self) -> str:

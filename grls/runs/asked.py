@@ -16,8 +16,8 @@ from grls.data.dataset import read_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
 from grls.runs.comparable import refuse_unknown_passages
-from grls.runs.manifest import differ, fingerprint_queries
-from grls.runs.run import Run, asked_of
+from grls.runs.manifest import differ, fingerprint_queries, which_queries
+from grls.runs.run import Run, limit_of
 from grls.runs.save import refuse_own_output
 from grls.runs.trec import refuse_unknown
 
@@ -30,12 +30,14 @@ class QuerySet(NamedTuple):
         split: Which of its queries; None for all, or where unknown.
         corpus: Its corpus.
         queries: The queries; None where nothing says which, so that the runs must.
+        limit: How many first queries of the split; None for all.
     """
 
     data: str
     split: str | None
     corpus: Corpus
     queries: list[Query] | None
+    limit: int | None = None
 
     @property
     def ids(self) -> list[str] | None:
@@ -70,13 +72,13 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
         if not Path(data).is_dir():
             raise ConfigError(f"{named.path} was retrieved from {data}, no folder here; give --data DIR.")
     split = split if split is not None or info is None else info.split
-    corpus = Corpus.read(data)
+    corpus, limit = Corpus.read(data), limit_of(runs)
     queries = None
     if split is not None:
-        queries = read_split(data, split, corpus)[0]
+        queries = read_split(data, split, corpus, limit)[0]
     elif info is not None:
         queries = read_queries(data)
-    asked = QuerySet(data, split, corpus, queries)
+    asked = QuerySet(data, split, corpus, queries, limit)
     _refuse_other_data(runs, asked)
     refuse_unknown_passages(runs, corpus)
     return asked
@@ -94,10 +96,10 @@ def _refuse_other_data(runs: Iterable[Run], asked: QuerySet) -> None:
                 "the data set that was retrieved from, or retrieve again."
             )
         if differ(run.info.queries, print_of_queries):
-            which = "all queries" if asked.split is None else f"split {asked.split}"
             raise MismatchError(
-                f"{run.path} ({asked_of(run.info)}) answers other queries than {asked.data}, {which}, holds; "
-                "give the split that was retrieved for, or retrieve again."
+                f"{run.path} ({run.info.asked}) answers other queries than {asked.data}, "
+                f"{which_queries(asked.split, asked.limit)}, holds; give the split that was retrieved for, "
+                "or retrieve again."
             )
 
 
@@ -121,6 +123,7 @@ def save_for(run: Run, output: str, asked: QuerySet | None) -> str:
         queries=fingerprint_queries(queries),
         data=asked.data,
         split=asked.split,
+        limit=asked.limit,
     )
     return replace(run, info=info).save(output, queries, asked.corpus)
 

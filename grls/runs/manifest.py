@@ -46,6 +46,7 @@ class RunInfo:
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
         retriever: Fingerprint of the retriever and its filters, whatever ends its chains or rankings; empty
             where unknown.
+        limit: How many first queries of the split; None for all.
     """
 
     system: str
@@ -62,6 +63,18 @@ class RunInfo:
     options: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     retriever: str = ""
+    limit: int | None = None
+
+    @property
+    def asked(self) -> str:
+        """The queries that were asked, in words: data set, split, and how many first ones."""
+        return f"{self.data}, {which_queries(self.split, self.limit)}"
+
+
+def which_queries(split: str | None, limit: int | None) -> str:
+    """Queries of a data set in words, by their split (None: all) and the number of its first ones."""
+    whole = "all queries" if split is None else f"split {split}"
+    return whole if limit is None else f"the first {limit:,} of {whole}"
 
 
 def fingerprint_queries(queries: Sequence[Query]) -> str:
@@ -157,5 +170,7 @@ def _check(info: RunInfo) -> None:
         raise ValueError("a text is none")
     if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):
         raise ValueError(f"seconds are {info.seconds!r}")
+    if info.limit is not None and (type(info.limit) is not int or info.limit < 1):
+        raise ValueError(f"the limit is {info.limit!r}")
     if not isinstance(info.options, dict) or not isinstance(info.files, dict):
         raise ValueError("options or files are no object")

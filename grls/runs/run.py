@@ -186,7 +186,7 @@ class Run:
                 f"{self.called} is a run over the corpus of {self.info.data}, {other.called} over another "
                 f"one, of {other.info.data}; give runs over the same corpus."
             )
-        both = f"{self.called} ({asked_of(self.info)}) and {other.called} ({asked_of(other.info)})"
+        both = f"{self.called} ({self.info.asked}) and {other.called} ({other.info.asked})"
         if what == "queries":
             why = self.unlike(other) or "the ids are the same, the texts differ"
             raise MismatchError(f"{both} answer different queries: {why}; retrieve for the same ones.")
@@ -204,9 +204,14 @@ class Run:
         return ", ".join(parts)
 
 
-def asked_of(info: RunInfo) -> str:
-    """The queries that a run was asked, in words: data set and split."""
-    return f"{info.data}, {'all queries' if info.split is None else f'split {info.split}'}"
+def limit_of(runs: Iterable[Run]) -> int | None:
+    """How many first queries of a split the runs were asked, as their manifests say; None: all.
+
+    Args:
+        runs: Runs for the same queries (:meth:`Run.compatible_with`), or for all queries of the data set.
+    """
+    limits = [run.info.limit for run in runs if run.info is not None and run.info.split is not None]
+    return None if None in limits else max(limits, default=None)
 
 
 def first_ids(ids: Collection[str]) -> str:

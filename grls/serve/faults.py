@@ -71,7 +71,8 @@ def _within(place: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _name(place: tuple[str, ...]) -> str:
-    return (".".join(place) or "body")[:_LONGEST].encode("utf-8", "replace").decode("utf-8")
+    name = ".".join(part if part.strip() else repr(part) for part in place) or "body"
+    return name[:_LONGEST].encode("utf-8", "replace").decode("utf-8")
 
 
 def _placed(error: Mapping[str, Any], schema: Schema, document: Schema) -> tuple[tuple[str, ...], str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, read_split
 from grls.data.types import Passage, Query
-from grls.errors import DataError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -66,16 +65,14 @@ class DevQueries:
         Args:
             data: The data set folder.
             split: Which queries.
-            limit: Only the first so many.
+            limit: Number of first queries; None: all.
 
         Raises:
-            DataError: There is none.
+            ConfigError: The limit is below 1.
+            DataError: The split holds no query.
         """
         corpus = own_corpus(data)
-        queries, qrels = read_split(data, split, corpus)
-        queries = queries[:limit]
-        if not queries:
-            raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
+        queries, qrels = read_split(data, split, corpus, limit)
         return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus)
 
     def at_once(self) -> DevHops:

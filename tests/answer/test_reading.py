@@ -17,7 +17,7 @@ from grls.answer.prompts import direct_examples, iterative_examples
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.runs.manifest import RunInfo, write_info
+from grls.runs.manifest import RunInfo, read_info, write_info
 
 CORPUS = Corpus.from_passages(
     [
@@ -217,11 +217,14 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
     run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
     assert [[hit.id for hit in found] for found in run.retrieve([WHAT, WHO], 2)] == [[], ids[:2]]
     assert (run.score_mode, run.info) == ("bm25", None)
-    with pytest.raises(ConfigError, match="at least 1, got 0"):
-        run.retrieve([WHO], 0)
-    with pytest.raises(ConfigError, match="cannot be filtered"):
-        run.retrieve([WHO], 1, [ids[0]])
     write_info(tmp_path / "r", RunInfo("bm25", "n", "single", corpus.fingerprint, "", "", None, "bm25"))
     assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info is not None
+    first = RunInfo("bm25", "n", "single", corpus.fingerprint, "", "data", "test", "bm25", limit=1)
+    write_info(tmp_path / "r", first)
+    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info == read_info(tmp_path / "r.jsonl")
+    with pytest.raises(
+        MismatchError, match=r"the first 1 of split test\) answers fewer .* 2 asked; give --limit 1"
+    ):
+        FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
     with pytest.raises(MismatchError, match="another corpus"):
         FinishedRun(tmp_path / "r.jsonl", CORPUS, [WHO], "test")

@@ -84,6 +84,18 @@ def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path
     assert json.loads((tmp_path / "r" / "grls.json").read_text())["kind"] == "generative"
 
 
+def test_an_encoder_of_no_known_kind_is_told_the_option_that_says_it(
+    data: Path, sentence: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["index", str(tiny_bert(tmp_path / "bert")), f"--corpus={data}", f"--output={tmp_path / 'r'}"]
+    kinds = "say of what kind: --kind dense, multi-vector, rescored, sparse, st5."
+    assert kinds in fails(capsys, *line)
+    assert "--kind" not in fails(capsys, *line, "--kind=generative")
+    assert main([*line, "--kind=dense", "--device=cpu"]) == 0
+    other = fails(capsys, "index", sentence, *line[2:], "--kind=st5")
+    assert "use kind sentence (`grls index`: --kind dense)" in other
+
+
 def test_a_similarity_names_the_kind_that_takes_it(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

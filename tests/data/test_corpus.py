@@ -20,7 +20,7 @@ from grls.data.corpus import Corpus
 from grls.data.corpus_table import COLUMNS, joined_tables, rows_in_memory, table_of
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.io.jsonl import read_jsonl
 
 
@@ -163,6 +163,37 @@ def test_ids_of_one_hash_are_told_apart(monkeypatch):
     monkeypatch.setattr(grls.data.corpus, "_hashes", lambda ids: np.zeros(len(ids), dtype=np.int64))
     corpus = Corpus.from_passages([Passage("a", "x"), Passage("b", "x"), Passage("c", "x")])
     assert corpus.numbers(["c", "a", "d", "b"]) == [2, 0, None, 1]
+
+
+@pytest.mark.parametrize("wrong", ["12", "ab", 5, None, [1], ["p1", None]])
+def test_ids_that_are_no_list_of_texts_are_refused(wrong):
+    corpus = Corpus.from_passages(Passage(f"{n}", "x") for n in range(3))
+    with pytest.raises(ConfigError, match=r"Corpus\.numbers: ids(\[\d\])? must be a (list of )?text"):
+        corpus.numbers(wrong)
+    assert corpus.numbers(np.array(["1", "7"])) == [1, None]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("call", ["ids", "passages", "with_metadata", "metadata_of", "select"])
+def test_numbers_of_no_passage_are_refused(call, mapped):
+    corpus = Corpus.from_passages(Passage(f"p{n}", "x") for n in range(3))
+    if mapped:
+        corpus = Corpus(datasets.Dataset(datasets.table.InMemoryTable(corpus.table.data)))
+    for wrong in (99, 3, -1):
+        with pytest.raises(
+            ConfigError, match=f"no passage number {wrong}; corpus has 3 passages, numbered from 0"
+        ):
+            getattr(corpus, call)([0, wrong])
+    for wrong in ("12", 1, None, [1.5], ["1"], [True]):
+        said = rf"Corpus\.{call}: numbers(\[\d\])? must be a (list of )?whole number"
+        with pytest.raises(ConfigError, match=said):
+            getattr(corpus, call)(wrong)
+    found = getattr(corpus, call)(np.array([2, 0]))
+    assert len(found) == len(getattr(corpus, call)(range(2))) == 2
+    assert (corpus[-1].id, corpus[np.int64(-3)].id) == ("p2", "p0")
+    for wrong in (3, -4, "1"):
+        with pytest.raises(ConfigError):
+            corpus[wrong]
 
 
 def test_a_corpus_in_another_process_finds_its_ids():

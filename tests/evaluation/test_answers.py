@@ -258,6 +258,28 @@ def test_the_split_is_that_of_the_manifest(
     assert "of the splits dev, test" in capsys.readouterr().err
 
 
+def test_the_number_of_queries_is_that_of_the_manifest(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = Corpus.read(data)
+    for name, limit in (("one", 2), ("other", None)):
+        write_answers(tmp_path / f"{name}.answers.jsonl", LINES[:2])
+        write_jsonl_run(tmp_path / f"{name}.jsonl", QUERIES, corpus, "full")
+        info = RunInfo("generator", name, "single", corpus.fingerprint, "", "", "test", "full", limit=limit)
+        write_info(tmp_path / name, info)
+    files = [str(tmp_path / f"{name}.answers.jsonl") for name in ("one", "other")]
+    for options, unanswered in (
+        ([files[0]], "0 of 2"),
+        ([files[1]], "2 of 4"),
+        ([*files, "--limit=3"], "1 of 3"),
+    ):
+        assert main(["evaluate", *options, "--data", str(data)]) == 0
+        rows = capsys.readouterr().out.splitlines()[2:]
+        assert [unanswered in row for row in rows] == [True] * len(rows)
+    assert main(["evaluate", *files, "--data", str(data)]) == 1
+    assert "of the first 2, all queries: give --limit N" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

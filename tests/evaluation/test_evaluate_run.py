@@ -322,13 +322,13 @@ def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsy
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[-3:]] == [
         ["recall@1", "+50.0"],  # 0, 1/2 and 1 over three queries
-        ["RR", "+50.0"],  # 0, 1/2 and 1
+        ["RR@1", "+66.7"],  # 0, 1 and 1 at the depth of the first run, whose lists have one passage
         ["Judged@1", "+33.3"],
     ]
     report = json.loads(out.read_text())
     assert list(report["measures"]) == ["RR", "Judged@1"]
-    assert report["baseline"]["RR"]["difference"] == pytest.approx(0.5)
-    assert report["baseline"]["RR"]["p"] == 0.5  # two queries differ: four swaps, two as far out
+    assert report["baseline"]["RR@1"]["difference"] == pytest.approx(2 / 3)
+    assert report["baseline"]["RR@1"]["p"] == 0.5  # two queries differ: four swaps, two as far out
 
 
 @pytest.mark.parametrize("name", ["foo", "nDCG@0", "alpha_nDCG@20", "P@x", "__import__('os')"])
@@ -425,6 +425,21 @@ def test_a_comparison_leaves_out_what_one_of_the_runs_cannot_tell(tmp_path):
     assert [name for name in compared if name.startswith("recall")] == ["recall@1", "recall@5", "recall@10"]
     assert "recall@20" in compare_runs(deep, deep_run(tmp_path / "x", data, 20, {"k": 20}), data, "test",
                                        None, None, Corpus.read(data))  # fmt: skip
+
+
+def test_measures_without_a_cutoff_are_compared_at_the_depth_that_both_runs_have(tmp_path):
+    data = deep_dataset(tmp_path / "data")
+    run, deep = deep_run(tmp_path / "run", data), deep_run(tmp_path / "deep", data, 20, {"k": 20})
+    whole = deep_run(tmp_path / "whole", data, 30, {"k": 40})
+    for one, other, names in (
+        (deep, run, ["AP@10", "RR@10", "Rprec"]),  # gold passages are at rank 1 and 15
+        (run, whole, ["AP@10", "RR@10", "Rprec"]),
+        (deep, whole, ["AP@20", "RR@20", "Rprec"]),
+        (deep, deep_run(tmp_path / "x", data, 20, {"k": 20}), ["AP", "RR", "Rprec"]),
+    ):
+        compared = compare_runs(one, other, data, "test", [1], ["AP", "RR", "Rprec"], Corpus.read(data))
+        assert list(compared) == ["recall@1", *names]
+        assert {result.difference for result in compared.values()} == {0.0}
 
 
 @pytest.mark.parametrize(

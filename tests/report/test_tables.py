@@ -12,7 +12,7 @@ from grls.report.page import build_page
 from grls.report.render import render_html
 from grls.report.runs import load_groups
 from grls.report.sections import run_table, section_tables
-from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
+from grls.report.tables import chains_table, ensemble_table, measures_table, memorisation_table, recall_table
 
 
 @pytest.fixture
@@ -194,6 +194,29 @@ def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     assert significance_table(group, "R@2", lambda run: group.recalls(run, 2)) is not None
     alike = [[[cell.text for cell in row[1:]] for row in similarity_tables(group, k)[0].rows] for k in (2, 3)]
     assert alike == [[["1.00", "1.00"]] * 2, [["–", "–"], ["–", "1.00"]]]
+
+
+def test_measures_without_a_cutoff_are_tested_at_the_depth_that_all_runs_have(data, tmp_path):
+    found = {"q1": ["odd", "r1", "f1"], "q2": ["odd", "f1", "r2"]}
+    short = write(tmp_path / "a", data, {q: ids[:2] for q, ids in found.items()}, "short", steps="single",
+                  options={"k": 2})  # fmt: skip
+    deep = write(tmp_path / "b", data, found, "deep", steps="single", options={"k": 3})
+    better = {"q1": ["f1", "r1", "odd"], "q2": ["f2", "odd", "r1"]}
+    other = write(tmp_path / "c", data, better, "other", steps="single", options={"k": 3})
+    pairs = (
+        (short, deep, "RR@2", 0.25, False),
+        (short, other, "RR@2", 1.0, False),
+        (deep, other, "RR", 1.0, True),
+    )
+    for one, second, name, value, best in pairs:
+        (group,) = measured(one, second)
+        text = render_markdown(build_page([group], (1,), 1, tested=["RR"]), "figures")
+        assert f"{name}: every run against" in text
+        scores = group.values(group.runs[1], "RR")
+        assert sum(scores) / 2 == value
+        table = measures_table([group])
+        place = table.heads.index("RR")
+        assert any(row[place].strong for row in table.rows) == best
 
 
 def test_ensembles_stand_beside_their_members(data, tmp_path):

@@ -141,6 +141,8 @@ def test_passages_that_are_there_are_shown_and_the_others_are_named(serving: Ser
         ("search", {"query": "x", "filter": "y>1"}, "filter: there is no such field; there are retriever, w"),
         ("search", {"query": "x", "top_k": 1}, "top_k: there is no such field (did you mean k?); there are"),
         ("search", {"query": "x", "Where": "y>1"}, "Where: there is no such field (did you mean where?)"),
+        ("search", {"query": "x", "": 1}, "search cannot be used: '': there is no such field; there are"),
+        ("search", {"query": "x", " ": 1}, "cannot be used: ' ': there is no such field; there are"),
         ("search", {"query": "x", "k": "3"}, 'k: expected a whole number of at least 1, got "3".'),
         ("search", {"query": "x", "k": True}, "k: expected a whole number of at least 1, got true."),
         ("passages", {"ids": ["a"], "retreiver": "b"}, "retreiver: there is no such field (did you mean ret"),

@@ -56,6 +56,11 @@ def test_a_workflow_runs_what_is_there(workflow: Path) -> None:
     assert len(WORKFLOWS) == 3
 
 
+def test_all_tests_run_before_a_release() -> None:
+    before, _, _ = (ROOT / "RELEASING.md").read_text(encoding="utf-8").partition("git tag")
+    assert "`make test-all`" in before  # `.ci/run` leaves the slow ones out
+
+
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "RELEASING.md"])
 def test_the_make_targets_that_are_named_exist(name: str) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))

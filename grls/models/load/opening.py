@@ -60,6 +60,10 @@ class IncompleteError(ConfigError):
     """A model folder lacks something, or holds something unsafe; :func:`opening` adds the model's name."""
 
 
+class UnopenedError(ConfigError):
+    """A model cannot be opened as what it is taken for."""
+
+
 @contextmanager
 def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
     """A context that turns all errors of libraries over a damaged or incomplete folder into one error.
@@ -72,7 +76,7 @@ def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
         remedy: What the user should give instead, a sentence.
 
     Raises:
-        ConfigError: The model cannot be opened. Errors of grls and lack of memory are raised unchanged.
+        UnopenedError: The model cannot be opened. Errors of grls and lack of memory are raised unchanged.
     """
     import torch
 
@@ -92,10 +96,10 @@ def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
         raise _cannot(what, name, error, remedy) from None
 
 
-def _cannot(what: str, name: str | Path, error: BaseException, remedy: str) -> ConfigError:
+def _cannot(what: str, name: str | Path, error: BaseException, remedy: str) -> UnopenedError:
     kind = type(error).__name__ + ": " if isinstance(error, (KeyError, TypeError, AttributeError)) else ""
     reason = (kind + first_line(error)).rstrip(". ")
-    return ConfigError(f"cannot load {what} from {str(name)!r}: {reason}. {remedy}")
+    return UnopenedError(f"cannot load {what} from {str(name)!r}: {reason}. {remedy}")
 
 
 def open_config(source: str | Path, **options: Any) -> Any:

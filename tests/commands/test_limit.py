@@ -1,0 +1,143 @@
+"""``--limit``: the first queries of a split, and what runs and answers of them are scored on."""
+
+import json
+from pathlib import Path
+
+import pytest
+from failing import fails, refuses
+from small_data import write_small
+
+from grls.cli import main
+from grls.data.dataset import read_split
+from grls.errors import ConfigError, DataError
+from grls.evaluation.evaluate import evaluate_run
+from grls.runs import portions
+from grls.runs.manifest import fingerprint_queries, read_info
+from grls.runs.run import Run
+from grls.tune.dev import DevQueries
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_small(tmp_path / "data")
+
+
+def retrieved(data: Path, name: str, *options: str) -> str:
+    """A run of BM25 for the 12 queries of train, or some of them."""
+    output = data.parent / name
+    given = [f"--data={data}", f"--output={output}", "--split=train", *options]
+    assert main(["retrieve", "bm25", *given]) == 0
+    return f"{output}.jsonl"
+
+
+def test_the_first_queries_of_a_split_come_with_their_judgements(data: Path) -> None:
+    every, all_qrels = read_split(data, "train")
+    queries, qrels = read_split(data, "train", limit=5)
+    assert queries == every[:5]
+    assert qrels == {query.id: all_qrels[query.id] for query in every[:5]}
+    assert read_split(data, "train", limit=99) == (every, all_qrels)
+    assert DevQueries.read(str(data), "train", 5).queries == queries
+    with pytest.raises(ConfigError, match="--limit must be at least 1, got 0"):
+        read_split(data, "train", limit=0)
+
+
+def test_a_run_of_the_first_queries_is_scored_on_these(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, whole = retrieved(data, "part", "--limit=5"), retrieved(data, "whole")
+    queries = read_split(data, "train")[0][:5]
+    info = read_info(run)
+    assert info is not None
+    assert (info.split, info.limit, info.queries) == ("train", 5, fingerprint_queries(queries))
+    assert Run.load(run).rankings == {q.id: Run.load(whole).rankings[q.id] for q in queries}
+    report = evaluate_run(run, data)
+    assert (report["split"], report["limit"], report["queries"]["judged"]) == ("train", 5, 5)
+    assert report["queries"]["unanswered"] == 0
+    assert "limit" not in evaluate_run(whole, data)
+    capsys.readouterr()
+    assert main(["evaluate", run, f"--data={data}", "--examples=9"]) == 0
+    shown = capsys.readouterr().out
+    assert "split train, limit 5" in shown
+    assert all((query.text in shown) == (query in queries) for query in read_split(data, "train")[0])
+
+
+def test_runs_of_other_parts_are_not_compared(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, whole = retrieved(data, "one", "--limit=5"), retrieved(data, "whole")
+    other = retrieved(data, "other", "--limit=5", "--k=3")
+    assert main(["evaluate", one, "--baseline", other, f"--data={data}"]) == 0
+    assert f"beside {other}, 5 queries" in capsys.readouterr().out
+    for command in (
+        ["evaluate", one, "--baseline", whole, f"--data={data}"],
+        ["fuse", one, whole, "--output=f"],
+    ):
+        error = fails(capsys, *command)
+        assert "the first 5 of split train) and " in error
+        assert "answer different queries: 7 are in" in error
+    error = fails(capsys, "report", one, whole, f"--output={data.parent / 'page'}")
+    assert "over different sets of queries" in error
+
+
+def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
+    one, other = retrieved(data, "one", "--limit=5"), retrieved(data, "other", "--limit=5", "--k=3")
+    assert main(["fuse", one, other, f"--output={data.parent / 'fused'}"]) == 0
+    info, made_of = read_info(data.parent / "fused"), read_info(one)
+    assert info is not None
+    assert made_of is not None
+    assert (info.limit, info.queries) == (5, made_of.queries)
+    every = retrieved(data, "every", "--split=null")  # answers the five as well
+    page = data.parent / "page"
+    assert main(["report", one, f"{data.parent / 'fused'}.jsonl", every, f"--output={page}"]) == 0
+    text = Path(f"{page}.md").read_text()
+    assert "data, train, the first 5" in text
+    assert "over 5 queries" in text
+
+
+def test_a_killed_run_goes_on_with_the_same_queries_alone(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(portions, "PORTION", 2)
+    expected = Path(retrieved(data, "whole", "--limit=6")).read_text()
+    asked, add = [], portions.GrowingFile.add
+
+    def killed(file, records):  # type: ignore[no-untyped-def]
+        add(file, records)
+        asked.append(len(records))
+        if len(asked) == 2:
+            raise DataError("killed")
+
+    command = ["retrieve", "bm25", f"--data={data}", "--split=train", f"--output={data.parent / 'part'}"]
+    monkeypatch.setattr(portions.GrowingFile, "add", killed)
+    fails(capsys, *command, "--limit=6")
+    other = fails(capsys, *command, "--limit=8")
+    assert "part.retrieved.jsonl was begun with other settings (queries); give another output" in other
+    assert main([*command, "--limit=6"]) == 0
+    assert asked == [2, 2, 2]  # four were there
+    assert (data.parent / "part.jsonl").read_text() == expected
+
+
+def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["retrieve", "bm25", f"--data={data}", f"--output={data.parent / 'o'}"]
+    assert "--limit must be at least 1, got 0" in fails(capsys, *command, "--limit=0")
+    assert "name one with --split" in fails(capsys, *command, "--limit=2", "--split=null")
+    assert "--limit: expected" in refuses(capsys, *command, "--limit=many")
+    run = retrieved(data, "run", "--limit=2")
+    manifest = data.parent / "run.info.json"
+    for wrong in (0, True, "2"):
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "limit": wrong}))
+        assert f"the limit is {wrong!r}" in fails(capsys, "evaluate", run, f"--data={data}")
+
+
+def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--bm25.k1=0.4", "--bm25.b=0.1", "--bm25.method=bm25l"]
+    run = retrieved(data, "run", *options)
+    folder = data.parent / "folder"
+    assert main(["index", "bm25", f"--corpus={data}", f"--output={folder}", *options]) == 0
+    same = [str(folder), f"--data={data}", "--split=train", f"--output={data.parent / 'same'}"]
+    assert main(["retrieve", *same]) == 0
+    assert Run.load(run).rankings == Run.load(data.parent / "same.jsonl").rankings
+    assert Run.load(run).rankings != Run.load(retrieved(data, "usual")).rankings
+    info = read_info(run)
+    assert info is not None
+    assert info.options == {"k": 10, "k1": 0.4, "b": 0.1, "method": "bm25l"}
+    assert "--bm25 is for bm25, which counts" in fails(capsys, "retrieve", *same, "--bm25.k1=2")
+    assert "expected k1 >= 0" in fails(capsys, "retrieve", "bm25", *same[1:], "--bm25.k1=-1")
