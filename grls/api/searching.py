@@ -20,7 +20,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
-from grls.retrieve.hops.pool import search_hits
+from grls.retrieve.hops.retriever import search_hits
 from grls.retrieve.queries import queries_of, query_place
 from grls.retrieve.registry import Opening, load_retriever
 

@@ -15,8 +15,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import WalksHops
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
 from grls.retrieve.registry import load_retriever
 from grls.runs.trec import chain_ranking
 
