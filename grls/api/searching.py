@@ -69,7 +69,8 @@ class Searching:
 
     def __repr__(self) -> str:
         what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
-        return f"{type(self).__name__}({str(self.folder)!r}: {what})"
+        where = "" if self.place.path_is_temporary else f"{str(self.folder)!r}: "
+        return f"{type(self).__name__}({where}{what})"
 
     @property
     def folder(self) -> Path:
