@@ -54,7 +54,8 @@ PAGES = {
             "grls.retrieve.generative.retriever",
             "grls.retrieve.dense.retriever",
             "grls.retrieve.hybrid.retriever",
-            "grls.retrieve.hops.multistep",
+            "grls.retrieve.hops.retriever",
+            "grls.retrieve.hops.stop",
         ),
     ),
     "evaluation": Page(

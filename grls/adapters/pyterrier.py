@@ -12,7 +12,7 @@ from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Query
 from grls.io.extras import needing
-from grls.retrieve.hops.pool import returns_chain
+from grls.retrieve.hops.retriever import returns_chain
 
 with needing("pyterrier", "the transformer for PyTerrier"):
     import pyterrier as pt

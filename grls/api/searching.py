@@ -20,7 +20,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.counts import counted
 from grls.retrieve.base import Description, Retriever
-from grls.retrieve.hops.pool import search_hits
+from grls.retrieve.hops.retriever import search_hits
 from grls.retrieve.queries import queries_of, query_place
 from grls.retrieve.registry import Opening, load_retriever
 
@@ -69,7 +69,8 @@ class Searching:
 
     def __repr__(self) -> str:
         what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
-        return f"{type(self).__name__}({str(self.folder)!r}: {what})"
+        where = "" if self.place.path_is_temporary else f"{str(self.folder)!r}: "
+        return f"{type(self).__name__}({where}{what})"
 
     @property
     def folder(self) -> Path:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
-from grls.data.types import Chain, Hit, Query
+from grls.data.types import Chain, FullHit, Hit, Query
 from grls.retrieve.base import FindsChains, Retriever, SoFar, WalksHops
+from grls.retrieve.hops.retriever import returns_chain
 from grls.retrieve.joins import LetsJoin, Plan, PlansWalks
 
 
@@ -19,9 +20,9 @@ class StreamedHop(NamedTuple):
 
     Attributes:
         number: The number of hops so far, from 1.
-        hit: The passage that the hop adds to the best chain, with text and title; None: the hop adds none
-            (the chain ended with DONE, or nothing more was found). Its score is that of this hop, after the
-            passages before it; a search that ranks by hops gives the passage another one, of all chains.
+        hit: The passage that the hop adds to the best chain, with text, title and its hop; None: the hop adds
+            none (the chain ended with DONE, or nothing more was found). Its score is that of this hop, after
+            the passages before it; a search that ranks by hops gives the passage another one, of all chains.
         chain: The passages of the best chain so far, in the order of hops. Where several chains are kept, a
             later hop may prefer another chain, with other passages from its first hop on.
         score: The score of that chain so far.
@@ -51,14 +52,14 @@ def stream_hops(
         allow: The filter of every hop.
         turn: Held while the retriever works, and not between two hops.
     """
-    states = _states(retriever, query, allow)
+    states, numbered = _states(retriever, query, allow), _in_hops(retriever)
     while True:
         with turn:
             state = next(states, None)
             chain = None if state is None else state.chains()[0][0]
         if state is None or chain is None:
             return
-        yield _hop(state, chain, retriever.corpus)
+        yield _hop(state, chain, retriever.corpus, numbered)
 
 
 def plan_hops(
@@ -73,8 +74,10 @@ def plan_hops(
         emit: Called with each hop.
     """
 
+    numbered = _in_hops(cast(Retriever, retriever))
+
     def tell(state: SoFar) -> None:
-        emit(_hop(state, state.chains()[0][0], retriever.corpus))
+        emit(_hop(state, state.chains()[0][0], retriever.corpus, numbered))
 
     if isinstance(retriever, PlansWalks):
         yield from retriever.plan_walk(query, allow, tell)
@@ -110,7 +113,15 @@ def _one_by_one(retriever: FindsChains, query: str | Query, allow: Filter | None
         yield SoFar(hop, hop == count, lambda part=part: [[part]])  # type: ignore[misc]
 
 
-def _hop(state: SoFar, chain: Chain, corpus: Corpus) -> StreamedHop:
-    hits = tuple(with_texts([chain.hits], corpus)[0])
+def _in_hops(retriever: Retriever) -> bool:
+    """Whether the hits of a chain carry their hops: those of a set, or of a single step, have none."""
+    return returns_chain(retriever) or (isinstance(retriever, WalksHops) and not retriever.describe().sets)
+
+
+def _hop(state: SoFar, chain: Chain, corpus: Corpus, numbered: bool) -> StreamedHop:
+    found: Sequence[Hit] = chain.hits
+    if numbered:
+        found = [FullHit.in_hop(hit.id, hit.score, hop) for hop, hit in enumerate(found, 1)]
+    hits = tuple(with_texts([found], corpus)[0])
     hit = hits[state.hop - 1] if len(hits) >= state.hop else None
     return StreamedHop(state.hop, hit, hits, chain.score, chain.done, state.last)

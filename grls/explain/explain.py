@@ -34,7 +34,7 @@ class Explainer:
         widest: Widest beam to try when the beam lost a passage.
         exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
         done_bias: Bias added to the log-odds (nats) of DONE if an explanation is ``dynamic``, as in
-            :class:`grls.retrieve.hops.multistep.MultistepRetriever`.
+            :mod:`grls.retrieve.hops.stop`.
 
     Raises:
         ConfigError: k is not positive, or the bias is not finite.

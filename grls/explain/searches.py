@@ -2,7 +2,7 @@
 
 Several gold passages of a query, and several beam widths, share them. Passages are numbers here.
 
-A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.hops.multistep.MultistepRetriever`: DONE's
+A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.hops.stop.DoneByLogOdds`: DONE's
 score is then s + b - log Z, the score of every other passage s - log Z. Z is the same for all, so it is left
 out here: DONE's score is s + b, and other scores stay s. Orders and differences equal those of the biased
 search.

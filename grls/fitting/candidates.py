@@ -43,7 +43,7 @@ from grls.io.files import atomic_file
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
-from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import BM25, Opening, create, load_retriever
 from grls.retrieve.run import RetrieverRun
 from grls.retrieve.spec import recorded, relative, write_link
@@ -200,7 +200,7 @@ class FitCandidates:
             queries = golds[0].queries[:_TIMED]
             opened.retrieve(queries, self.options.depth)
             self._costs(system, perf_counter() - begun, len(queries))
-            opened.memory = found
+            opened.search.memory = found
         for gold in golds:
             begun = perf_counter()
             self.save_run(opened, gold, system)

@@ -16,7 +16,7 @@ from grls.data.filters import Filter
 from grls.data.types import Query
 from grls.io.files import sha256
 from grls.retrieve.base import EndsRankings, FindsChains, Retriever, unended_fingerprint
-from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.hops.retriever import pooled_ranking
 from grls.runs.manifest import RunInfo, fingerprint_queries
 from grls.runs.portions import Portions, in_portions
 from grls.runs.results import Retrieved

@@ -21,7 +21,7 @@ from grls.api.texts import with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.retrieve.base import Retriever
-from grls.retrieve.hops.pool import plan_search, search_hits
+from grls.retrieve.hops.retriever import plan_search, search_hits
 from grls.retrieve.joins import JoiningPlan, LetsJoin, Plan, RunsPlans, runner_of
 from grls.serve.worker import Job, JobQueue, deliver, deliver_error
 

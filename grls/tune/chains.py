@@ -19,10 +19,10 @@ from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.progress import Progress
-from grls.retrieve.base import TakesEvidence, WritesChains
-from grls.retrieve.hops.expected_f1 import expected_f1
+from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import CHOICES, Choice
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
+from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
 from grls.tune.step import TuneChoice, Tuning, earlier_choices, paired_error, tell_price
@@ -46,11 +46,10 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     assert hops is not None
     retriever = inner(tuning)
     walk = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
-    search: Any = walk.chains
+    search = walk.search
     if walk.probable:
         search.memory = {}
-    usual = retriever.done_biases if isinstance(retriever, TakesEvidence | WritesChains) else (0.0,)
-    biases = usual if tuning.grid.done_biases is None else tuning.grid.done_biases
+    biases = search.stop.biases if tuning.grid.done_biases is None else tuning.grid.done_biases
     choices = _choices(tuning.grid.choose, walk.probable)
     stored = hops.done_bias in biases and hops.choose in choices
     tried: list[TriedEnd] = []
@@ -66,7 +65,7 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
             bar.update()
     best = chosen_end(tried, hops.done_bias, hops.choose)
     _tell_best(tried, best)
-    _tell_price(tuning, search, -30.0 if walk.probable else -1e9, best)
+    _tell_price(tuning, search, best)
     was = next(one for one in before or tried if (one.bias, one.choose) == (hops.done_bias, hops.choose))
     chosen = replace(hops, done_bias=best.bias, choose=best.choose)
     return TuneChoice({"hops": recorded(chosen)}, "set F1", was.f1, best.f1, str(best))
@@ -123,12 +122,12 @@ def _tell_best(tried: Sequence[TriedEnd], chosen: TriedEnd) -> None:
     print(flush=True)
 
 
-def _measured(tuning: Tuning, search: Any, bias: float, choices: Sequence[Choice]) -> list[TriedEnd]:
+def _measured(tuning: Tuning, search: HopSearch, bias: float, choices: Sequence[Choice]) -> list[TriedEnd]:
     """Search with a bias, and print how good the chains of each choice are."""
     gold = [set(ids) for ids in tuning.dev.gold]
 
     def measure() -> dict[str, list[Any]]:
-        search.done_bias = bias
+        search.stop = search.stop.biased(bias)
         every = search.retrieve_chains(tuning.dev.queries)
         return {how: list(_quality([_best(chains, how) for chains in every], gold)) for how in choices}
 
@@ -145,7 +144,7 @@ def _measured(tuning: Tuning, search: Any, bias: float, choices: Sequence[Choice
     return [TriedEnd(measures[how][0], bias, how) for how in choices]
 
 
-def _tell_price(tuning: Tuning, search: Any, never: float, best: TriedEnd) -> None:
+def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
     """Print what the best end costs beside the known number of passages.
 
     Each query gets as many hops as it has gold passages. Hops that were met are remembered where others are.
@@ -153,13 +152,12 @@ def _tell_price(tuning: Tuning, search: Any, never: float, best: TriedEnd) -> No
     Args:
         tuning: The folder.
         search: Finds chains.
-        never: A bias with which DONE ends no chain.
         best: What was chosen.
     """
     gold = [set(ids) for ids in tuning.dev.gold]
 
     def measure() -> float:
-        search.done_bias, limit = never, search.hops
+        search.stop, limit = search.stop.unending(), search.hops
         chains: dict[int, list[str]] = {}
         for size in sorted({len(ids) for ids in gold} - {0}):
             places = [n for n, ids in enumerate(gold) if len(ids) == size]

@@ -18,9 +18,9 @@ import numpy as np
 
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.io.progress import Progress
-from grls.retrieve.hops.onward import SeenHop
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.retriever import RankedHops
+from grls.retrieve.hops.stop import Onward, SeenHop
 from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
 from grls.tune.chains import inner
@@ -143,7 +143,8 @@ def _onward(
 
     def measure() -> dict[str, Any]:
         seen: list[SeenHop] = []
-        RankedHops(retriever, how, memory, seen).retrieve_by_hops(dev.queries, k)
+        watching = Onward.of(retriever, how, seen)
+        RankedHops(retriever, how, memory, watching).retrieve_by_hops(dev.queries, k)
         gold = [set(ids) for ids in dev.gold]
         model, ranked = learn_onward(seen, gold), cross_validated(seen, gold, search)
         if model is None or ranked is None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from grls.retrieve.hops.onward import FEATURES, SeenHop
+from grls.retrieve.hops.options import FEATURES
+from grls.retrieve.hops.stop import SeenHop
 
 _FOLDS = 5
 """Parts of the development queries."""

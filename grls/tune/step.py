@@ -72,7 +72,7 @@ class Tuning:
         grid: What is tried.
         how: How the folder is opened.
         journal: What was measured.
-        found: What hops have found, for the memory of :class:`~grls.retrieve.hops.ranked.RankedHops`.
+        found: What hops have found, for the memory of :class:`~grls.retrieve.hops.retriever.RankedHops`.
     """
 
     folder: Path

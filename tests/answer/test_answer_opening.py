@@ -19,9 +19,8 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
 from grls.retrieve.registry import Opening, load_named, load_retriever
 from grls.retrieve.spec import update_spec, write_spec
 from grls.runs.manifest import read_info
@@ -102,7 +101,7 @@ def test_hop_by_hop(folder: Path) -> None:
     generator: Any = load_retriever(folder / "generative", Opening("cpu"))
     for hops in (HopOptions("fixed", 3), HopOptions("dynamic", 4, done_bias=-30.0)):
         found = opened(folder, "generative", hops)
-        plain = MultistepRetriever(generator, hops.max, hops.steps == "dynamic", done_bias=hops.done_bias)
+        plain = HopsRetriever(generator, hops)
         assert found.retrieve(queries, 4) == [pooled_ranking(c, 4) for c in plain.retrieve_chains(queries)]
         assert (score_mode_of(found), is_probable(found)) == ("pooled", False)
     assert opened(folder, "generative", HopOptions("fixed", 3)).describe().name == "generator in 3 hops"

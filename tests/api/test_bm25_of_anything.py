@@ -45,7 +45,9 @@ def test_its_folder_goes_with_it(place: Path) -> None:
     folder = bm25.folder
     assert grls.load(folder).search("den") == bm25.search("den")
     assert place in folder.parents
-    assert repr(bm25) == f"BM25({str(folder)!r}: bm25, 3 passages)"
+    with pytest.raises(ConfigError, match=r"got BM25\(bm25, 3 passages\)"):
+        bm25.search("den", k=bm25)
+    assert repr(grls.load(folder)) == f"Searcher({str(folder)!r}: bm25, 3 passages)"
     del bm25
     gc.collect()
     assert list(place.iterdir()) == []

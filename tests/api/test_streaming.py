@@ -15,8 +15,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import WalksHops
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
 from grls.retrieve.registry import load_retriever
 from grls.runs.trec import chain_ranking
 
@@ -65,6 +64,7 @@ def test_a_search_returns_the_chain(kinds: Path, member: str, steps: str, repeat
         assert [hit.id for hit in hits] == [hit.id for hit in last.chain]
         assert [hit.text for hit in hits] == [hit.text for hit in last.chain]
         assert [hit.hop for hit in hits] == list(range(1, len(hits) + 1))
+        assert [hit.hop for hit in last.chain] == [hit.hop for hit in hits]
         assert all(after.score < before.score for before, after in pairwise(hits))
         ((best, *_),) = searcher.retriever.retrieve_chains([query])  # type: ignore[attr-defined]
         first = {hit.id: hit.score for hit in hits[::-1]}
@@ -131,6 +131,7 @@ def test_expected_f1_chooses_after_the_last_hop(kinds: Path) -> None:
         ((best,),) = searcher.retriever.retrieve_chains([query])  # type: ignore[attr-defined]
         *_, last = searcher.stream(query)
         assert ([hit.id for hit in last.chain], last.score) == ([hit.id for hit in best.hits], best.score)
+        assert {hit.hop for hit in last.chain} == {None}  # a set has no order
 
 
 def test_ranked_hops_stream_the_likeliest_chain(kinds: Path) -> None:
@@ -144,6 +145,8 @@ def test_ranked_hops_stream_the_likeliest_chain(kinds: Path) -> None:
         assert (found[0].hit.id, found[0].score) == (first[0].id, pytest.approx(first[0].score))
         assert [len(hop.chain) for hop in found] == [1, 2, 3]
         for hop in found:
+            assert hop.hit == hop.chain[-1]
+            assert [hit.hop for hit in hop.chain] == list(range(1, hop.number + 1))
             assert hop.score == pytest.approx(math.prod(hit.score for hit in hop.chain))
         assert [hop.last for hop in found] == [False, False, True]
         assert all(len({hit.id for hit in hop.chain}) == hop.number for hop in found)
@@ -155,6 +158,7 @@ def test_a_single_step_is_one_hop(kinds: Path) -> None:
         (hop,) = searcher.stream(QUERIES[0])
         (best,) = searcher.search(QUERIES[0], 1)
         assert (hop.hit, hop.chain, hop.score, hop.done, hop.last) == (best, (best,), best.score, False, True)
+        assert hop.chain[0].hop is best.hop is None
 
 
 def test_nothing_found_is_a_hop_without_a_passage(kinds: Path) -> None:

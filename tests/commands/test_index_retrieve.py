@@ -22,10 +22,9 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.encode import work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import AppendingMultistep
-from grls.retrieve.hops.expected_f1 import expected_f1
-from grls.retrieve.hops.multistep import MultistepRetriever
-from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.hops.combine import expected_f1
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
 from grls.runs import portions
 from grls.runs.manifest import read_info
 from grls.runs.run import Run
@@ -138,7 +137,7 @@ def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_pat
     )
     queries = read_split(data, "test")[0]
     options = [which, "--hops.steps=fixed", "--hops.max=2", "--hops.chains=3", "--hops.branch=3"]
-    chains = AppendingMultistep(opened, opened.corpus, 2, chains=3, branch=3).retrieve_chains(queries)
+    chains = HopsRetriever(opened, HopOptions("fixed", 2, chains=3, branch=3)).retrieve_chains(queries)
     best, info = retrieve(data, tmp_path / "o", *options)
     assert (info.options["chains"], info.options["branch"], info.options["pool"]) == (3, 3, False)
     assert info.name.endswith(", fixed")
@@ -167,7 +166,7 @@ def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, 
     found, info = retrieve(data, tmp_path / "o", *given, "--hops.choose=expected-f1")
     opened = GenerativeRetriever.from_pretrained(generative, "cpu")
     opened.options = replace(opened.options, beams=6)
-    search = MultistepRetriever(opened, hops=3, chains=6, branch=4)
+    search = HopsRetriever(opened, HopOptions("dynamic", 3, chains=6, branch=4))
     queries = read_split(data, "test")[0]
     chains = [expected_f1(some) for some in search.retrieve_chains(queries)]
     assert found == {q.id: [hit.id for hit in c.hits] for q, c in zip(queries, chains, strict=True)}

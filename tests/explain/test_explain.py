@@ -22,7 +22,8 @@ from grls.explain.text import format_explanation, why
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.priors import RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
@@ -178,7 +179,7 @@ def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: in
     retriever = build(folder, beams=beams)
     ends, verdicts = [], set()
     for bias in (-20.0, -1.5, 0.0, 1.5, 20.0):
-        search = MultistepRetriever(retriever, hops=2, chains=1, branch=2, done_bias=bias)
+        search = HopsRetriever(retriever, HopOptions("dynamic", 2, chains=1, branch=2, done_bias=bias))
         explainer = Explainer(retriever, 2, done_bias=bias)
         for query, (chain, *_) in zip(QUERIES, search.retrieve_chains(QUERIES), strict=True):
             first = chain.hits[0].id

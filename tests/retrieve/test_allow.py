@@ -21,8 +21,8 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import AppendingMultistep
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
 IDS = [passage.id for passage in passages()]
@@ -101,7 +101,10 @@ def test_every_hop_finds_allowed_passages_and_done_still_ends(
     generative: GenerativeRetriever, dynamic: bool
 ) -> None:
     allow = [SOME, None, ["r1"]]
-    search = MultistepRetriever(generative, 4, dynamic=dynamic, chains=3, done_bias=2.0 if dynamic else 0.0)
+    search = HopsRetriever(
+        generative,
+        HopOptions("dynamic" if dynamic else "fixed", 4, chains=3, done_bias=2.0 if dynamic else 0.0),
+    )
     for chains, some in zip(search.retrieve_chains(QUERIES, allow), allow, strict=True):
         assert chains
         for chain in chains:
@@ -110,8 +113,8 @@ def test_every_hop_finds_allowed_passages_and_done_still_ends(
     if dynamic:
         ends = [chains[0].done for chains in search.retrieve_chains(QUERIES, allow)]
         assert (ends[0], ends[2]) == (True, True)  # a chain of all that is allowed goes on with DONE
-    alone = MultistepRetriever(over(generative, [p for p in passages() if p.id in SOME]), 3, dynamic=False)
-    filtered = MultistepRetriever(generative, 3, dynamic=False)
+    alone = HopsRetriever(over(generative, [p for p in passages() if p.id in SOME]), HopOptions("fixed", 3))
+    filtered = HopsRetriever(generative, HopOptions("fixed", 3))
     for chains, others in zip(
         filtered.retrieve_chains(QUERIES, SOME), alone.retrieve_chains(QUERIES), strict=True
     ):
@@ -121,7 +124,7 @@ def test_every_hop_finds_allowed_passages_and_done_still_ends(
 @pytest.mark.parametrize("kind", ["bm25", "dense"])
 def test_appended_hops_find_allowed_passages(kind: str, kinds: dict[str, Any]) -> None:
     retriever = kinds[kind]
-    search = AppendingMultistep(retriever, retriever.corpus, 2, chains=2, branch=2)
+    search = HopsRetriever(retriever, HopOptions("fixed", 2, chains=2, branch=2))
     for chains, some in zip(search.retrieve_chains(QUERIES, [SOME, None, IDS[:4]]), (SOME, IDS, IDS[:4])):  # noqa: B905
         assert chains[0].hits or kind == "bm25"
         assert {hit.id for chain in chains for hit in chain.hits} <= set(some)
@@ -161,7 +164,7 @@ def test_removed_passages_are_found_by_no_search(generative: GenerativeRetriever
     for retriever in (generative, back):
         same(retriever.retrieve(QUERIES, 10), expected)
         assert {h.id for h in retriever.retrieve(QUERIES, 9, SOME)[0]} == {"lynx-quick"}
-        chains = MultistepRetriever(retriever, 8, dynamic=False).retrieve_chains(QUERIES)
+        chains = HopsRetriever(retriever, HopOptions("fixed", 8)).retrieve_chains(QUERIES)
         assert {h.id for c in chains[0] for h in c.hits} == {p.id for p in left}
         inputs = [[5, 6, generative.codec.end]]
         assert len(retriever.search(inputs, 12, [()])[0]) == len(left) + 1  # DONE
@@ -208,8 +211,8 @@ def test_added_passages_are_found_as_if_they_had_been_there(
     plain = over(retriever, left)
     for one in (retriever, back):
         same(one.retrieve(QUERIES, 20), expected)
-        chains = MultistepRetriever(one, 3).retrieve_chains(QUERIES)
-        others = MultistepRetriever(plain, 3).retrieve_chains(QUERIES)
+        chains = HopsRetriever(one, HopOptions("dynamic", 3)).retrieve_chains(QUERIES)
+        others = HopsRetriever(plain, HopOptions("dynamic", 3)).retrieve_chains(QUERIES)
         assert [[c.score for c in some] for some in chains] == [
             pytest.approx([c.score for c in some], abs=1e-4) for some in others
         ]

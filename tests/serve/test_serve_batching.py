@@ -21,8 +21,7 @@ from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.parts import PARTS, PartCounts
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.pool import search_hits
-from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.hops.retriever import hop_by_hop, search_hits
 from grls.retrieve.joins import RunsPlans
 from grls.serve.jobs import BatchKey, CallJob, JoiningJobs, SearchJob
 from grls.serve.options import RequestLimits

@@ -9,7 +9,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.tune.dev import DevHops, DevQueries
 from grls.tune.hops import TriedHops, chosen_hops

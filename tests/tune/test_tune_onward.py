@@ -15,9 +15,9 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.hops.onward import FEATURES, SeenHop, onward_probability
-from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.options import FEATURES, HopOptions
+from grls.retrieve.hops.retriever import RankedHops
+from grls.retrieve.hops.stop import Onward, SeenHop, onward_probability
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.tune.dev import DevQueries
 from grls.tune.onward import cross_validated, learn_onward
@@ -139,7 +139,9 @@ def test_the_stored_model_is_that_of_all_queries(folder: Path) -> None:
     stored = load_retriever(folder)
     assert isinstance(stored, RankedHops)
     seen: list[SeenHop] = []
-    RankedHops(Mixed(), HopOptions("ranked", max=2), None, seen).retrieve(QUERIES, 2)  # type: ignore[arg-type]
+    retriever: Any = Mixed()
+    hops = HopOptions("ranked", max=2)
+    RankedHops(retriever, hops, stop=Onward.of(retriever, hops, seen)).retrieve(QUERIES, 2)
     assert learn_onward(seen, [set(own) for own in GOLD]) == stored.hops.onward
 
 

@@ -2,7 +2,7 @@
 
 Legend: n passages of a ranking, Q development queries, M the most gold passages that a ranking lacks.
 
-Chains end by DONE (:mod:`grls.retrieve.hops.multistep`); a ranking has no end of its own. Here it ends where
+Chains end by DONE (:mod:`grls.retrieve.hops.stop`); a ranking has no end of its own. Here it ends where
 F1 against the right set is expected to be highest. A logistic regression over what a ranking shows of the
 passage in place r (its score, the best score, where it stands between the best and the last, the gap behind
 it, r and log r) gives the probability p_r that it is gold, fitted on development queries. With these taken as

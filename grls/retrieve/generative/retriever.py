@@ -2,7 +2,7 @@
 
 Its folder holds ``model/`` (model and tokenizer as transformers writes them) and the files of
 :mod:`grls.retrieve.generative.folder`. Single-step retrieval is here; hops are in
-:mod:`grls.retrieve.hops.multistep`.
+:mod:`grls.retrieve.hops.search`.
 """
 
 from __future__ import annotations

@@ -8,13 +8,23 @@ from typing import Literal, get_args
 
 from grls.data.types import Steps
 from grls.errors import ConfigError
-from grls.retrieve.hops.onward import FEATURES
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 _CHAINED, _RANKED = 20, 4
 """Default numbers of hops."""
+
+FEATURES = (
+    "log of the number of passages in the chain",
+    "score of DONE less that of the best hit",
+    "entropy of the hits",
+    "score of the best hit less that of the best one of the first hop",
+    "log-probability of the last passage among the hits of its hop",
+    "log-probability of the chain among the hits of its hops",
+)
+"""What the onward model reads of a hop. Scores are divided by T. The second one is 0 where a retriever has no
+DONE; a DONE that is not among the best of a hop counts as its last hit, which it is below."""
 
 HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
@@ -32,7 +42,7 @@ class HopOptions:
         branch: Number of passages that continue a chain at each hop; null: 4 where scores are
             log-probabilities, else as many as ``chains``.
         done_bias: Bias on DONE, added at every hop to its log-odds (nats; bi-encoders: to its score). A
-            negative bias makes chains longer.
+            negative bias makes chains longer. ``grls.retrieve.hops.stop`` says it in full.
         repeat: Allow a passage twice in a chain.
         sets: Merge chains of the same passages in different orders, and add up their probabilities.
         choose: The result of a query: the ``likeliest`` chain; or ``expected-f1``, the set of passages with
@@ -49,6 +59,8 @@ class HopOptions:
         onward: The onward model, which tells from the scores of a hop how probable it is that the hop finds a
             gold passage: six weights and the bias. It takes the place of DONE; `grls tune` learns it, with
             the temperature and evidence that it stores beside it (ranked).
+        stop: Name of a stop rule that takes the place of DONE (``grls.retrieve.hops.stop``); null: the rule
+            that the other options and the retriever have (dynamic, ranked).
 
     Raises:
         ConfigError: A count is not positive, the bias is not a finite number, or an option needs other steps.
@@ -68,6 +80,7 @@ class HopOptions:
     done: bool = True
     per_first: int | None = None
     onward: tuple[float, ...] | None = None
+    stop: str | None = None
 
     @property
     def count(self) -> int:
@@ -101,6 +114,8 @@ class HopOptions:
             raise ConfigError(
                 "hops.per_first limits chains of hops: choose --hops.steps ranked, fixed or dynamic."
             )
+        if self.stop is not None and self.steps not in ("dynamic", "ranked"):
+            raise ConfigError("hops.stop says where chains end: choose --hops.steps dynamic or ranked.")
         if self.choose != "likeliest" and self.steps != "dynamic":
             raise ConfigError(
                 f"hops.choose {self.choose} needs chains that end with DONE: choose --hops.steps dynamic."

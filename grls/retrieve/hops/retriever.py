@@ -1,27 +1,33 @@
 """Retrieval hop by hop with any retriever: the kind ``hops``.
 
-Where scores are log-probabilities of passages and DONE, those of the hops are added up
-(:mod:`grls.retrieve.hops.multistep`). Other retrievers get the evidence so far with the query
-(:mod:`grls.retrieve.hops.appending`).
+:class:`HopsRetriever` returns chains, :class:`RankedHops` rankings. Where scores are log-probabilities of
+passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
+(:mod:`grls.retrieve.hops.finders`).
+
+A search returns the best chain (:func:`search_hits`). Measures, fusions and readers of answers read rankings:
+multi-step retrieval with chain beams finds more passages than its best chain holds, and recall at k needs k
+passages. So :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each
 from grls.data.inputs.arguments import Count, checked
-from grls.data.types import Chain, Hit, Query, Steps
+from grls.data.types import IN_CHAINS, RANKINGS, Chain, FullHit, Hit, Query, Steps
 from grls.errors import ConfigError
 from grls.io.counts import counted
 from grls.retrieve.base import (
+    DecodesPassages,
     Description,
     FindsChains,
     Retriever,
@@ -29,21 +35,26 @@ from grls.retrieve.base import (
     WritesChains,
     single_steps,
     unended_fingerprint,
+    untuned_fingerprint,
 )
-from grls.retrieve.hops.appending import AppendingMultistep
-from grls.retrieve.hops.diverse import refuse_single_chain
-from grls.retrieve.hops.expected_f1 import expected_f1
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.combine import Marginal, Mean, Sum, refuse_single_chain
+from grls.retrieve.hops.finders import Finder, Reads, Writes, usual_temperature, writes_chains
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.pool import pooled_ranking
-from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.steps import decodes_hops
-from grls.retrieve.joins import LetsJoin, Plan, RunsPlans
+from grls.retrieve.hops.search import HopSearch, Memory
+from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
+from grls.retrieve.joins import LetsJoin, Plan, PlansWalks, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
+from grls.runs.trec import falling
 
-_END = ("hops", "done_bias", "choose", "pool")
+_HITS = 20
+"""Number of hits in the first ranked hop, which share its probability; each further hop has one more."""
+
+_CHAINS = 5
+"""Default number of chains kept for a ranking."""
+
+_END = ("hops", "done_bias", "choose", "pool", "stop")
 """Options that say where a chain ends, or which one is chosen; the others are of the search for chains."""
 
 NEEDS_PROBABILITIES = (
@@ -52,20 +63,71 @@ NEEDS_PROBABILITIES = (
 )
 
 
-class HopsRetriever:
-    """Retrieves hop by hop with a retriever.
+class _HopByHop:
+    """What retrievers that work hop by hop share.
+
+    Attributes:
+        retriever: Retrieves each hop.
+        hops: The options.
+        search: The search.
+    """
+
+    kind = "hops"
+    retriever: Retriever
+    hops: HopOptions
+    search: HopSearch
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus of the retriever."""
+        return self.retriever.corpus
+
+    def record(self) -> dict[str, Any]:
+        """The options with their values, for manifests."""
+        raise NotImplementedError
+
+    def _later(self) -> dict[str, Any]:
+        """Options that are recorded only where they are set."""
+        later = ("per_first", "onward", "stop")
+        return {name: value for name in later if (value := getattr(self.hops, name)) is not None}
+
+    def fingerprint(self) -> str:
+        """Fingerprint of the retriever and the options of hops."""
+        record = json.dumps(self.record())
+        return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
+
+    @property
+    def runner(self) -> RunsPlans | None:
+        """The retriever whose search its hops join; None: they join none."""
+        inner = self.retriever
+        return inner if isinstance(inner, RunsPlans) and inner.lets_join else None
+
+    def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
+        """The chains of each query after every hop; see :class:`~grls.retrieve.base.WalksHops`.
+
+        Of a ranking, the C likeliest chains: the score of a hit is its probability given those before it,
+        that of a chain their product, and where a hop finds nothing, the chains are those of the hop before.
+        With ``expected-f1``, the set is chosen after the last hop.
+        """
+        return self.search.walk(queries, allow)
+
+    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
+        """:meth:`walk` of one query, for a search that others join."""
+        yield from self.search.plan(query, allow, tell)
+
+
+class HopsRetriever(_HopByHop):
+    """Retrieves chains hop by hop with a retriever.
 
     Args:
         retriever: Retrieves each hop; of a retriever that works hop by hop, the retriever within it.
-        hops: The options; ``steps`` is ``fixed`` or ``dynamic`` (``ranked``:
-            :mod:`grls.retrieve.hops.ranked`).
+        hops: The options; ``steps`` is ``fixed`` or ``dynamic`` (``ranked``: :class:`RankedHops`).
 
     Raises:
         ConfigError: The options do not fit: the retriever never writes DONE, or its scores are not
             log-probabilities.
     """
 
-    kind = "hops"
     folders = ("retriever",)
 
     def __init__(self, retriever: Retriever, hops: HopOptions):
@@ -73,12 +135,38 @@ class HopsRetriever:
             cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
             raise ConfigError(f"{cause}: choose --hops.steps fixed or dynamic.")
         self._steps: Steps = hops.steps
-        retriever = single_steps(retriever)
-        self.retriever = retriever
+        self.retriever = retriever = single_steps(retriever)
         self.hops = hops
-        self.chains = _multistep(retriever, hops)
+        self.probable = writes_chains(retriever)
+        usual = 4 if self.probable else 1
+        self.kept = hops.chains or usual
+        self.branch = hops.branch or (usual if self.probable else self.kept)
+        if hops.sets and not self.probable:
+            raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
+        refuse_single_chain(hops.per_first, self.kept)
         if hops.choose == "expected-f1" and not self.probable:
             raise ConfigError(NEEDS_PROBABILITIES)
+        finder: Finder = Reads(retriever)
+        if self.probable:
+            finder = Writes(cast(WritesChains, retriever), hops.repeat)
+        beams = partial(
+            Mean if hops.steps == "dynamic" and not self.probable else Sum,
+            chains=self.kept,
+            branch=self.branch,
+            per_first=hops.per_first,
+            sets=hops.sets,
+            bounded=self.probable,
+            choose=hops.choose,
+        )
+        self.search = HopSearch(
+            finder,
+            stop_rule(retriever, hops),
+            beams,
+            hops.count,
+            self.branch,
+            more=not (self.probable or hops.repeat),
+            repeat=hops.repeat,
+        )
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
@@ -100,16 +188,6 @@ class HopsRetriever:
         content = {"retriever": named_from(folder, retriever), "hops": recorded(self.hops)}
         write_composite(folder, self.kind, content, self.corpus)
 
-    @property
-    def probable(self) -> bool:
-        """Whether scores of chains are log-probabilities."""
-        return _writes_chains(self.retriever) is not None
-
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus of the retriever."""
-        return self.retriever.corpus
-
     def describe(self) -> Description:
         """Its description in manifests and reports."""
         single = self.retriever.describe()
@@ -119,7 +197,7 @@ class HopsRetriever:
         return Description(
             single.system,
             mode,
-            {**single.options, **_record(self.hops, self.chains)},
+            {**single.options, **self.record()},
             f"{single.name} in {until}",
             single.stages,
             single.members,
@@ -127,10 +205,14 @@ class HopsRetriever:
             not likeliest,
         )
 
-    def fingerprint(self) -> str:
-        """Fingerprint of the retriever and the options of hops."""
-        record = json.dumps(_record(self.hops, self.chains))
-        return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
+    def record(self) -> dict[str, Any]:  # noqa: D102
+        return {
+            "hops": self.hops.count,
+            "chains": self.kept,
+            "branch": self.branch,
+            **{name: getattr(self.hops, name) for name in ("done_bias", "repeat", "sets", "choose", "pool")},
+            **self._later(),
+        }
 
     def untuned(self) -> str:
         """The fingerprint of the retriever alone."""
@@ -138,8 +220,7 @@ class HopsRetriever:
 
     def unended(self) -> str:
         """The fingerprint without the number of hops, DONE, its bias, and the choice of a chain."""
-        record = _record(self.hops, self.chains)
-        search = {name: value for name, value in record.items() if name not in _END}
+        search = {name: value for name, value in self.record().items() if name not in _END}
         return f"{unended_fingerprint(self.retriever)} {json.dumps(search)}"
 
     @checked
@@ -166,45 +247,146 @@ class HopsRetriever:
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first; with ``expected-f1``, one set as a chain."""
-        return self._chosen(self.chains.retrieve_chains(queries, allow))
-
-    def _chosen(self, chains: list[list[Chain]]) -> list[list[Chain]]:
-        return [[expected_f1(beams)] for beams in chains] if self.hops.choose == "expected-f1" else chains
-
-    def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
-        """:meth:`retrieve_chains`, hop by hop; see :class:`~grls.retrieve.base.WalksHops`.
-
-        With ``expected-f1``, the set is chosen after the last hop; before it, chains are in order of their
-        probability.
-        """
-        yield from map(self._last, self.chains.walk(queries, allow))
-
-    @property
-    def runner(self) -> RunsPlans | None:
-        """The retriever whose search its hops join; None: they join none."""
-        return decodes_hops(self.retriever)
+        return self.search.retrieve_chains(queries, allow)
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
-        last = yield from self.chains.plan(query, allow)
-        (chains,) = self._chosen(last.chains())
+        last = yield from self.search.plan(query, allow)
+        (chains,) = last.chains()
         hits = pooled_ranking(chains, k)
         if self.hops.steps == "dynamic" or len(hits) >= k:
             return hits
         more = yield from cast(LetsJoin, self.retriever).plan(query, k, allow)
         return pooled_ranking([*chains, Chain(tuple(more), 0.0, False)], k)
 
-    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
-        """:meth:`walk` of one query, for a search that others join."""
-        yield from self.chains.plan(query, allow, lambda so_far: tell(self._last(so_far)))
 
-    def _last(self, so_far: SoFar) -> SoFar:
-        """The chains after a hop; after the last one, those that are chosen."""
-        return so_far._replace(chains=partial(self._ended, so_far.chains)) if so_far.last else so_far
+@dataclass
+class RankedHops(_HopByHop):
+    """Ranks passages by the probability that a chain of hops holds them; see :class:`Marginal`.
 
-    def _ended(self, chains: Callable[[], list[list[Chain]]]) -> list[list[Chain]]:
-        return self._chosen(chains())
+    A hop has n = 20 hits, and hop h 20 to 19 + h: of 19 + h passages those of the evidence are left out. n
+    does not depend on the number k of passages that are asked for, so neither does P(d), and a ranking for a
+    smaller k is the beginning of that for a larger one. Where hops find no more different passages than there
+    are hops and nothing ends chains, every chain holds every passage: each P(d) is 1, and equal ones keep the
+    order of the first hop. Where k exceeds the passages of all hops, those that a single step ranks next
+    follow (:func:`~grls.retrieve.hops.combine.after_hops`).
+
+    Args:
+        retriever: Retrieves the passages of a hop.
+        hops: The options ``max``, ``chains`` (null: 5), ``per_first``, ``temperature``, ``done_bias``,
+            ``evidence``, ``done``, ``onward`` and ``stop``.
+        memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
+            options; None: no cache.
+        stop: The stop rule; None: that of the options.
+
+    Raises:
+        ConfigError: The retriever has no default temperature, and none is set.
+    """
+
+    retriever: Retriever
+    hops: HopOptions
+    memory: InitVar[Memory | None] = None
+    stop: InitVar[StopRule | None] = None
+
+    def __post_init__(self, memory: Memory | None, stop: StopRule | None) -> None:
+        retriever, hops = self.retriever, self.hops
+        writer = retriever if isinstance(retriever, WritesChains) else None
+        if hops.evidence and writer is not None:
+            raise ConfigError(
+                "hops.evidence: a generator reads as much evidence as in training (limits.evidence of its "
+                "index): leave hops.evidence out."
+            )
+        self.kept = hops.chains or _CHAINS
+        refuse_single_chain(hops.per_first, self.kept)
+        self.ends = hops.done and scores_done(retriever)
+        self.temperature = hops.temperature or usual_temperature(retriever)
+        rule = stop or stop_rule(retriever, hops)
+        chances = partial(
+            Marginal,
+            chains=self.kept,
+            temperature=self.temperature,
+            per_first=hops.per_first,
+            least=rule.least,
+        )
+        finder: Finder = Reads(retriever, hops.evidence)
+        if writer is not None:
+            finder = Writes(writer, beside=True)
+        self.search = HopSearch(finder, rule, chances, hops.count, _HITS, memory=memory)
+
+    def describe(self) -> Description:
+        """The description of a ranking by the same system."""
+        one = self.retriever.describe()
+        return Description(
+            one.system,
+            IN_CHAINS,
+            {**one.options, **self.record()},
+            f"{one.name} ranked by {counted(self.hops.count, 'hop')}",
+            one.stages,
+            one.members,
+            "ranked",
+        )
+
+    def untuned(self) -> str:
+        """Fingerprint of the retriever without what tuning changes."""
+        return untuned_fingerprint(self.retriever)
+
+    def record(self) -> dict[str, Any]:  # noqa: D102
+        return {
+            "steps": "ranked",
+            "hops": self.hops.count,
+            "chains": self.kept,
+            "temperature": self.temperature,
+            "done_bias": self.hops.done_bias,
+            "evidence": self.hops.evidence,
+            "done": self.ends,
+            **self._later(),
+        }
+
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+        """At most k passages of each query, the likeliest first.
+
+        Args:
+            queries: The queries.
+            k: Largest number of hits for a query.
+            allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`.
+
+        Returns:
+            Hits with the score P(d) to nine digits, between 0 and 1 except for the share of dropped chains.
+            It is the same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of
+            any hop stand last, in the order of a single step.
+        """
+        return self.retrieve_by_hops(queries, k, allow)[-1]
+
+    def retrieve_by_hops(
+        self, queries: Sequence[Query | str], k: int, allow: Allow = None
+    ) -> list[list[list[Hit]]]:
+        """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
+        check_counts(k=k)
+        asked = queries_of(queries)
+        chains = self.search.combine(len(asked))
+        rankings = [self._rankings(chains, k) for _ in self.search.walk(asked, allow, chains, k)]
+        return rankings + rankings[-1:] * (self.hops.count - len(rankings))
+
+    def _rankings(self, chains: Any, k: int) -> list[list[Hit]]:
+        """The rankings so far; a generator that writes passages takes equal ones as one."""
+        generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
+        whole = generator is not None and generator.spans is None
+
+        def distinct(ids: Sequence[str]) -> int:
+            rows = generator.index.rows.row_of  # type: ignore[union-attr]
+            return len({int(rows[number]) for number in self.corpus.numbers(ids)})
+
+        rankings: list[list[Hit]] = chains.rankings(k, distinct if whole else len)
+        return rankings
+
+    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+        """:meth:`retrieve` of one query, for a search that others join."""
+        check_counts(k=k)
+        chains = self.search.combine(1)
+        yield from self.search.plan(query, allow, chains=chains, beyond=k)
+        return self._rankings(chains, k)[0]
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
@@ -229,36 +411,63 @@ def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
     return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
 
 
-def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | AppendingMultistep:
-    dynamic = hops.steps == "dynamic"
-    writer = _writes_chains(retriever)
-    if writer is not None:
-        kept, branch = hops.chains or 4, hops.branch or 4
-        refuse_single_chain(hops.per_first, kept)
-        how = (hops.count, dynamic, kept, branch, hops.done_bias)
-        return MultistepRetriever(writer, *how, repeat=hops.repeat, sets=hops.sets, per_first=hops.per_first)
-    if hops.sets:
-        raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
-    kept = hops.chains or 1
-    refuse_single_chain(hops.per_first, kept)
-    how = (hops.count, dynamic, kept, hops.branch or kept, hops.done_bias)
-    return AppendingMultistep(retriever, retriever.corpus, *how, repeat=hops.repeat, per_first=hops.per_first)
+def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:
+    """The distinct passages of the chains: the best chain's in hop order, then the next one's, up to k.
+
+    Args:
+        chains: The chains of one query, best first.
+        k: Largest number of hits.
+
+    Returns:
+        Hits with 1 / rank as score, since the order comes from the chains and not from scores of hops.
+    """
+    ids = list(dict.fromkeys(hit.id for chain in chains for hit in chain.hits))
+    return [Hit(passage, 1.0 / rank) for rank, passage in enumerate(ids[:k], 1)]
 
 
-def _writes_chains(retriever: Retriever) -> WritesChains | None:
-    return retriever if isinstance(retriever, WritesChains) and retriever.writes_chains else None
+def numbered_hits(chain: Chain) -> list[Hit]:
+    """The passages of a chain, each with its hop; one that two hops found stands there twice.
+
+    Scores are those of :func:`~grls.runs.trec.chain_ranking`: the sum of the scores of the hops so far, made
+    falling.
+    """
+    scores = falling(list(accumulate(hit.score for hit in chain.hits)))
+    hops = enumerate(zip(chain.hits, scores, strict=True), 1)
+    return [FullHit.in_hop(hit.id, score, hop) for hop, (hit, score) in hops]
 
 
-def _record(hops: HopOptions, search: MultistepRetriever | AppendingMultistep) -> dict[str, Any]:
-    """The options with their values, for manifests."""
-    return {
-        "hops": hops.count,
-        "chains": search.chains,
-        "branch": search.branch,
-        "done_bias": hops.done_bias,
-        "repeat": hops.repeat,
-        "sets": hops.sets,
-        "choose": hops.choose,
-        "pool": hops.pool,
-        **({} if hops.per_first is None else {"per_first": hops.per_first}),
-    }
+def search_hits(
+    retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
+) -> list[list[Hit]]:
+    """What a search returns for each query: at most k passages of the best chain, or else of the ranking.
+
+    Args:
+        retriever: A retriever of any kind.
+        queries: The queries.
+        k: Largest number of hits for a query.
+        allow: The filter; see :class:`~grls.retrieve.base.Retriever`.
+
+    Raises:
+        ConfigError: k is below 1.
+    """
+    check_counts(k=k)
+    if not returns_chain(retriever):
+        return retriever.retrieve(queries, k, allow)
+    return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
+
+
+def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+    """:func:`search_hits` of one query, for a search that others join."""
+    if not returns_chain(cast(Retriever, retriever)):
+        return (yield from retriever.plan(query, k, allow))
+    states: list[SoFar] = []
+    yield from cast(PlansWalks, retriever).plan_walk(query, allow, states.append)
+    return numbered_hits(states[-1].chains()[0][0])[:k]
+
+
+def returns_chain(retriever: Retriever) -> TypeGuard[FindsChains]:
+    """Whether a search returns a chain in the order of its hops: no ranking, no set, no pool of chains."""
+    if not isinstance(retriever, FindsChains):
+        return False
+    described = retriever.describe()
+    return described.steps not in RANKINGS and not described.sets and not described.options.get("pool")

@@ -9,11 +9,11 @@ log p(passage | query) + sum over priors of w_i log P_i(passage | query). It ran
 log-probability, with two exceptions: among the candidates of generators that write spans
 (:mod:`grls.retrieve.generative.span_scores`), and if scores are normalized at every token, for a generator
 that has learned beside its priors (the product of experts of :mod:`grls.decode.prior`). Chains of normalized
-scores: :mod:`grls.retrieve.hops.multistep`.
+scores: :class:`grls.retrieve.hops.combine.Sum`.
 
 The search treats DONE as a passage, but retrievers do not score DONE, except bi-encoders trained with it. So
-DONE gets a constant share of every prior. Other chains:
-:class:`~grls.retrieve.hops.appending.AppendingMultistep`, whose ``done_bias`` is tuned for where chains end.
+DONE gets a constant share of every prior. Other chains: :class:`grls.retrieve.hops.combine.Mean`, which end
+by the score of DONE (:mod:`grls.retrieve.hops.stop`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from grls.retrieve.base import Description, HopHits, NextHop, Retriever, Under
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.within import as_generator
+from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
@@ -318,12 +319,7 @@ class HybridRetriever(JoinsSearch):
             allow: The filter, which does not apply to DONE.
         """
         rankings = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
-        return [self._hop(ranking, k) for ranking in rankings]
-
-    def _hop(self, ranking: Sequence[ScoredPassage], k: int) -> HopHits:
-        done = self.generator.done
-        score = next((one.score for one in ranking if one.passage == done), None)
-        return HopHits(self.generator.hits([one for one in ranking if one.passage != done][:k]), score)
+        return hits_and_done(rankings, self, k)
 
     def search(
         self,

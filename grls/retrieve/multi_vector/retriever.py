@@ -41,7 +41,7 @@ from grls.retrieve.encoded.encode import encoded_passages
 from grls.retrieve.encoded.ranking import RanksByScores
 from grls.retrieve.encoded.retriever import refuse_generative
 from grls.retrieve.encoded.shards import PART, Encoding, shard_size
-from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.finders import found_after
 from grls.retrieve.multi_vector.encode import LateTexts
 from grls.retrieve.multi_vector.search import MaxSimSearch
 from grls.retrieve.multi_vector.shards import encode_vectors, join_vectors

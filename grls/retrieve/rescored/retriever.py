@@ -32,7 +32,7 @@ from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, U
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.corpora import passages_record
-from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.finders import found_after, hits_and_done
 from grls.retrieve.joins import LetsJoin, Plan, RunsPlans, runner_of
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, with_languages
@@ -351,16 +351,9 @@ def first_hop(
     if isinstance(retriever, TakesEvidence):
         return retriever.retrieve_hop(queries, evidence, k, allow)
     assert isinstance(retriever, WritesChains)
-    corpus, done = retriever.corpus, retriever.done
-    numbers = [corpus.numbers([passage.id for passage in passages]) for passages in evidence]
+    numbers = [retriever.corpus.numbers([passage.id for passage in passages]) for passages in evidence]
     live = [Under(n, tuple(cast("list[int]", own)), ()) for n, own in enumerate(numbers)]
-    steps = []
-    for found in retriever.next_hop(queries, allow)(live, 0, k + 1):
-        passages = [one for one in found if one.passage != done][:k]
-        ids = corpus.ids([one.passage for one in passages])
-        hits = [Hit(name, one.score) for name, one in zip(ids, passages, strict=True)]
-        steps.append(HopHits(hits, next((one.score for one in found if one.passage == done), None)))
-    return steps
+    return hits_and_done(retriever.next_hop(queries, allow)(live, 0, k + 1), retriever, k)
 
 
 def named_model(model: str, folder: str | Path) -> str:

@@ -11,7 +11,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import DataError
 from grls.retrieve.base import Retriever, ranking_fingerprint
-from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.finders import found_after
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening

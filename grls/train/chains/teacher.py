@@ -13,7 +13,7 @@ from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hybrid.priors import RetrieverPrior
 from grls.retrieve.registry import Opening, load_named
 from grls.train.chains.examples import HopExample

@@ -26,7 +26,8 @@ from grls.models.load.build import BESIDE, TRAINING
 from grls.models.load.saving import write_network
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.train.core.checkpoints import kept_checkpoint
 from grls.train.core.damage import damage, folder_damage
@@ -136,7 +137,7 @@ class ConstrainedRecall(L.Callback):
     ) -> list[float]:
         queries, qrels = data.dev_queries()
         mine = queries[trainer.global_rank :: trainer.world_size]
-        chains = MultistepRetriever(retriever, hops=self.hops).retrieve_chains(mine)
+        chains = HopsRetriever(retriever, HopOptions("dynamic", self.hops)).retrieve_chains(mine)
         return [
             set_scores([h.id for h in best[0].hits] if best else [], gold_passages(query, qrels)).f1
             for best, query in zip(chains, mine, strict=True)

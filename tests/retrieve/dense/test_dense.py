@@ -23,9 +23,8 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.dense.search import top_k
 from grls.retrieve.encoded import folder
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import hop_by_hop
+from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.registry import open_retriever
 from grls.retrieve.spec import read_spec
 
@@ -166,7 +165,7 @@ def test_evidence_joins_the_query(retriever: DenseRetriever, corpus: Corpus) -> 
 
 def test_chains_are_those_of_the_retriever(retriever: DenseRetriever, corpus: Corpus) -> None:
     """Greedy, by hand: the best passage not yet in the chain, or DONE."""
-    (chain,) = AppendingMultistep(retriever, corpus, 3).retrieve(QUERIES[:1])
+    ((chain,),) = HopsRetriever(retriever, HopOptions("fixed", 3)).retrieve_chains(QUERIES[:1])
     found: list[Passage] = []
     for _ in range(3):
         (step,) = retriever.retrieve_hop(QUERIES[:1], [found], 10)
@@ -174,8 +173,8 @@ def test_chains_are_those_of_the_retriever(retriever: DenseRetriever, corpus: Co
         found.append(corpus[int(corpus.numbers([best.id])[0] or 0)])
     assert [hit.id for hit in chain.hits] == [p.id for p in found]
     for bias, done in ((99.0, True), (-99.0, False)):
-        search = AppendingMultistep(retriever, corpus, 3, dynamic=True, done_bias=bias)
-        for ended in search.retrieve(QUERIES):
+        search = HopsRetriever(retriever, HopOptions("dynamic", 3, done_bias=bias))
+        for (ended,) in search.retrieve_chains(QUERIES):
             assert (ended.done, len(ended.hits)) == (done, 1 if done else 3)
 
 

@@ -28,7 +28,7 @@ from grls.retrieve.build import Building, build, kind_of_model
 from grls.retrieve.encoded.folder import all_usable, usable
 from grls.retrieve.encoded.ranking import top
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.finders import found_after
 from grls.retrieve.multi_vector import search
 from grls.retrieve.multi_vector.encode import LateTexts
 from grls.retrieve.multi_vector.retriever import MultiVectorRetriever

@@ -14,9 +14,8 @@ from grls.retrieve.fusion.retriever import (
     chain_length,
     fuse_chains,
 )
-from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.retriever import HopsRetriever, RankedHops
 
 CORPUS = Corpus.from_passages([Passage(i, f"text {i}") for i in "abcdef"])
 QUERIES = [Query("q1", "one"), Query("q2", "two")]
@@ -184,7 +183,7 @@ def test_fixed_chains_are_fused_as_rankings():
 def test_text_retrievers_that_append_are_members():
     texts = {"a": "red fox", "b": "fox den", "c": "den mother"}
     corpus = Corpus.from_passages([Passage(*pair) for pair in texts.items()])
-    steps = AppendingMultistep(BM25Retriever(corpus), corpus, 2)
+    steps = HopsRetriever(BM25Retriever(corpus), HopOptions("fixed", 2))
     found = FusedChains([steps, FixedChains({"q": chain("c")}, corpus)]).retrieve([Query("q", "red")], 3)
     assert ids(found[0]) == ["a", "c", "b"]
 

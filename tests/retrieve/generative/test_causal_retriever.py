@@ -18,7 +18,8 @@ from grls.models.load.build import Pretrained
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_trained_indexed_and_retrieving_hop_by_hop(data: Path, llama: Path, tmp_
     opened = GenerativeRetriever.from_pretrained(folder)
     assert opened.codec.tokenizer.get_vocab()[EVIDENCE] == opened.codec.evidence
     asked = queries()[:12]
-    chains = MultistepRetriever(opened, hops=4).retrieve_chains(asked)
+    chains = HopsRetriever(opened, HopOptions("dynamic", 4)).retrieve_chains(asked)
     right = [
         {hit.id for hit in found[0].hits} == set(query.evidence) and found[0].done
         for query, found in zip(asked, chains, strict=True)

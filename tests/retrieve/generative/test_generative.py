@@ -20,7 +20,8 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.spec import read_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
@@ -341,7 +342,7 @@ def test_texts_are_queries_and_what_is_none_is_told(retriever: GenerativeRetriev
     texts = [query.text for query in QUERIES]
     expected = retriever.retrieve(QUERIES, 3)
     assert retriever.retrieve(texts, 3) == expected
-    words, chains = BM25Retriever(retriever.corpus), MultistepRetriever(retriever, hops=2)
+    words, chains = BM25Retriever(retriever.corpus), HopsRetriever(retriever, HopOptions("dynamic", 2))
     assert words.retrieve(texts, 3) == words.retrieve(QUERIES, 3)
     assert chains.retrieve_chains(texts) == chains.retrieve_chains(QUERIES)
     with pytest.raises(DataError, match=r"a list of queries, got the text 'is it \?'; write \['is it"):

@@ -15,7 +15,8 @@ from grls.errors import ConfigError
 from grls.index import UnionIndex, build_index, index_sequences, load_index, save_index
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 
 END = 1
 
@@ -51,7 +52,9 @@ def test_evidence_is_whole_passages(folders: dict[str, Path]) -> None:
     whole, prefixes = (opened(folders, form) for form in ("whole", "prefixes"))
     for passage in range(len(whole.index)):
         np.testing.assert_array_equal(prefixes.index.tokens(passage), whole.index.tokens(passage))
-    chains = [MultistepRetriever(r, hops=3).retrieve_chains(queries()[:4]) for r in (whole, prefixes)]
+    chains = [
+        HopsRetriever(r, HopOptions("dynamic", 3)).retrieve_chains(queries()[:4]) for r in (whole, prefixes)
+    ]
     assert chains[0] == chains[1]
 
 
@@ -68,7 +71,7 @@ def test_filters_and_removals_find_the_same(folders: dict[str, Path], tmp_path: 
         retriever.save_pretrained(tmp_path / form)
         back = GenerativeRetriever.from_pretrained(tmp_path / form, "cpu", options=retriever.options)
         hops = [
-            MultistepRetriever(some, hops=3).retrieve_chains(queries()[:4], allow)
+            HopsRetriever(some, HopOptions("dynamic", 3)).retrieve_chains(queries()[:4], allow)
             for some in (retriever, back)
             for allow in (None, few[1:])
         ]

@@ -27,7 +27,9 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
@@ -141,10 +143,17 @@ def test_done_is_rescored_in_chains(data: Path, llama: Path) -> None:
     lengths = {}
     for weight in (0.0, 1e3):
         retriever.options = SearchOptions(beams=10, rescore=11, rescore_weight=weight)
-        chains = MultistepRetriever(retriever, hops=3).retrieve_chains(queries()[:4])
+        chains = HopsRetriever(retriever, HopOptions("dynamic", 3)).retrieve_chains(queries()[:4])
         assert all(chain.score <= 1e-6 for some in chains for chain in some)  # still log-probabilities
         lengths[weight] = [[hit.id for hit in some[0].hits] for some in chains]
     assert lengths[0.0] != lengths[1e3]
+
+
+class AtOnce(DoneByLogOdds):
+    """DONE may be all that is written."""
+
+    def may_end(self, hop: int) -> bool:
+        return True
 
 
 def test_a_bias_brings_back_a_done_that_rescoring_put_behind(data: Path, llama: Path) -> None:
@@ -155,9 +164,9 @@ def test_a_bias_brings_back_a_done_that_rescoring_put_behind(data: Path, llama: 
     (found,) = retriever.search([source], 11, [[]])
     place = next(n for n, hit in enumerate(found) if hit.passage == retriever.done)
     assert place >= 2  # behind what branch and beams would take
-    chains = MultistepRetriever(retriever, branch=2, min_hops=0, done_bias=200.0).retrieve_chains(
-        queries()[:1]
-    )
+    hops = HopsRetriever(retriever, HopOptions("dynamic", branch=2))
+    hops.search.stop = AtOnce(200.0)
+    chains = hops.retrieve_chains(queries()[:1])
     assert [(chain.done, len(chain.hits)) for chain in chains[0][:1]] == [(True, 0)]
 
 

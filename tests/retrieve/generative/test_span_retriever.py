@@ -25,7 +25,8 @@ from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import prior_over_spans
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
@@ -168,7 +169,7 @@ def test_hops_have_whole_passages_as_evidence(retriever: GenerativeRetriever) ->
         return search(inputs, *more, **options)
 
     retriever.search = watched  # type: ignore[method-assign]
-    chain = MultistepRetriever(retriever, hops=2, dynamic=False, chains=1, branch=1).retrieve_chains(
+    chain = HopsRetriever(retriever, HopOptions("fixed", 2, chains=1, branch=1)).retrieve_chains(
         queries()[:1]
     )[0][0]
     first, second = chain.hits
@@ -178,7 +179,9 @@ def test_hops_have_whole_passages_as_evidence(retriever: GenerativeRetriever) ->
         retriever.encode(queries()[:1])[0], retriever.codec.passages([passage])
     )
     assert seen[1] == expected
-    dynamic = MultistepRetriever(retriever, hops=3, done_bias=50).retrieve_chains(queries()[:1])[0]
+    dynamic = HopsRetriever(retriever, HopOptions("dynamic", 3, done_bias=50)).retrieve_chains(queries()[:1])[
+        0
+    ]
     assert dynamic[0].done
     assert len(dynamic[0].hits) == 1
 

@@ -18,7 +18,8 @@ from grls.models.head import Head
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
@@ -52,7 +53,7 @@ def test_single_step_with_several_widths(retriever: GenerativeRetriever) -> None
 
 def test_chains_and_priors(retriever: GenerativeRetriever) -> None:
     asked = queries()
-    chains = MultistepRetriever(retriever, hops=2)
+    chains = HopsRetriever(retriever, HopOptions("dynamic", 2))
     weighed = [WeightedSource(RetrieverPrior(BM25Retriever(retriever.corpus)), 0.5, 1.0),
                WeightedSource(EmptyPromptPrior(retriever), -0.2)]  # fmt: skip
     hybrid = HybridRetriever(retriever, weighed)

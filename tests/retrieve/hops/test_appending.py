@@ -1,6 +1,7 @@
 """Multi-step retrieval for text retrievers, and the ranking of several chains."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -8,9 +9,11 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
+from grls.retrieve.base import HopHits
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.hops.appending import AppendingMultistep, HopHits
-from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
+from grls.retrieve.hops.stop import DoneByScore, StopRule
 
 PASSAGES = [
     Passage("empty", "!"),
@@ -27,6 +30,8 @@ LETTERS = Corpus.from_passages(Passage(name, f"text of {name}") for name in "abc
 class WordOverlap:
     """Counts shared words and keeps what it was asked."""
 
+    corpus = CORPUS
+
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
@@ -42,7 +47,7 @@ class WordOverlap:
 class Scripted:
     """Scores of a table: ids of the chain so far -> scores of a, b, c, and of DONE."""
 
-    kind = "scripted"
+    kind, corpus = "scripted", LETTERS
     done_biases = (0.0,)
     learned_done: bool | None = True
 
@@ -75,16 +80,36 @@ def named(chain: Chain) -> str:
     return "".join(hit.id for hit in chain.hits) + ("." if chain.done else "")
 
 
-def scripted(table: dict[str, dict[str, float]], hops: int, **options: object) -> list[Chain]:
-    search = AppendingMultistep(Scripted(table), LETTERS, hops, **options)  # type: ignore[arg-type]
-    return search.retrieve_chains([Query("q", "?")])[0]
+class Later(DoneByScore):
+    """DONE may come after so many hops."""
+
+    def __init__(self, least: int, bias: float = 0.0):
+        super().__init__(bias)
+        object.__setattr__(self, "least_hops", least)
+
+    def may_end(self, hop: int) -> bool:
+        return hop >= self.least_hops  # type: ignore[attr-defined,no-any-return]
+
+
+def appending(retriever: Any, hops: int, dynamic: bool = False, **options: Any) -> HopsRetriever:
+    return HopsRetriever(retriever, HopOptions("dynamic" if dynamic else "fixed", hops, **options))
+
+
+def scripted(
+    table: dict[str, dict[str, float]], hops: int, stop: StopRule | None = None, **options: Any
+) -> list[Chain]:
+    made = appending(Scripted(table), hops, **options)
+    made.search.stop = stop or made.search.stop
+    return made.retrieve_chains([Query("q", "?")])[0]
+
+
+def best(retriever: Any, hops: int, queries: list[Query]) -> list[Chain]:
+    return [chains[0] for chains in appending(retriever, hops).retrieve_chains(queries)]
 
 
 def test_appending_asks_with_what_was_found_and_takes_the_best_new_passage() -> None:
     retriever = WordOverlap()
-    chains = AppendingMultistep(retriever, CORPUS, 3).retrieve(
-        [Query("q1", "eat flies"), Query("q2", "stone")]
-    )
+    chains = best(retriever, 3, [Query("q1", "eat flies"), Query("q2", "stone")])
     assert retriever.asked == [
         ["eat flies", "stone"],
         ["eat flies green frogs eat flies", "stone stone walls"],
@@ -101,13 +126,12 @@ def test_appending_asks_with_what_was_found_and_takes_the_best_new_passage() -> 
 
 def test_the_title_joins_the_query_too() -> None:
     retriever = WordOverlap()
-    AppendingMultistep(retriever, CORPUS, 2).retrieve([Query("q", "near")])
+    best(retriever, 2, [Query("q", "near")])
     assert retriever.asked[1] == ["near Insects flies live near ponds"]
 
 
 def test_bm25_goes_hop_by_hop() -> None:
-    hop = AppendingMultistep(BM25Retriever(CORPUS), CORPUS, 10)
-    walls, none = hop.retrieve([Query("q1", "Insects"), Query("q2", "zebra")])
+    walls, none = best(BM25Retriever(CORPUS), 10, [Query("q1", "Insects"), Query("q2", "zebra")])
     assert [hit.id for hit in walls.hits] == ["p2", "p1", "p3"]
     assert none == ((), 0, False)
 
@@ -170,10 +194,10 @@ def test_the_bias_of_done_sets_the_length(bias: float, expected: str) -> None:
         assert chain.score == pytest.approx((0.6 + 0.35 + bias) / 2)
 
 
-def test_done_waits_for_the_least_number_of_hops() -> None:
-    assert named(scripted(ENDING, 5, dynamic=True, min_hops=0)[0]) == "."
-    assert named(scripted(ENDING, 5, dynamic=True, done_bias=2.0, min_hops=2)[0]) == "ab."
-    assert named(scripted(ENDING, 5, dynamic=True, min_hops=3)[0]) == "abc."  # nothing else is left
+def test_a_rule_says_after_how_many_hops_done_may_come() -> None:
+    assert named(scripted(ENDING, 5, Later(0), dynamic=True)[0]) == "."
+    assert named(scripted(ENDING, 5, Later(2, 2.0), dynamic=True)[0]) == "ab."
+    assert named(scripted(ENDING, 5, Later(3), dynamic=True)[0]) == "abc."  # nothing else is left
 
 
 def test_dynamic_chains_are_ranked_by_the_mean_of_a_hop() -> None:
@@ -185,7 +209,7 @@ def test_dynamic_chains_are_ranked_by_the_mean_of_a_hop() -> None:
 
 def test_a_query_ends_when_as_many_chains_as_are_kept_have_ended() -> None:
     retriever = Scripted(ENDING)
-    search = AppendingMultistep(retriever, LETTERS, 5, dynamic=True, chains=2, branch=2)
+    search = appending(retriever, 5, dynamic=True, chains=2, branch=2)
     search.retrieve_chains([Query("q", "?")])
     assert retriever.asked == ["", "a", "b", "ab", "ba"]  # abc and bac could go on, two others have ended
 
@@ -197,7 +221,7 @@ def test_queries_do_not_influence_one_another() -> None:
         Query("q3", "zebra"),
         Query("q4", "near ponds"),
     ]
-    search = AppendingMultistep(WordOverlap(), CORPUS, 3, chains=3, branch=2)
+    search = appending(WordOverlap(), 3, chains=3, branch=2)
     together = search.retrieve_chains(queries)
     assert together == [search.retrieve_chains([query])[0] for query in queries]
     assert together[2] == [Chain((), 0.0, False)]
@@ -212,21 +236,19 @@ def test_a_done_that_was_never_learned_is_warned_of(
 ) -> None:
     retriever = Scripted({"": {"a": 2.0, "DONE": 1.0}, "a": {"b": 1.0, "DONE": 2.0}})
     retriever.learned_done = learned
-    search = AppendingMultistep(retriever, LETTERS, 2, dynamic=dynamic)
-    search.retrieve([Query("q", "?"), Query("r", "?")])
+    appending(retriever, 2, dynamic).retrieve_chains([Query("q", "?"), Query("r", "?")])
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == warns  # once, whatever is asked
     assert all("not trained with DONE" in m and "--fit.done true" in m for m in messages)
 
 
 def test_what_cannot_work_is_refused() -> None:
-    for name in ("hops", "chains", "branch"):
-        with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
-            AppendingMultistep(WordOverlap(), CORPUS, **{"hops": 2, name: 0})
     with pytest.raises(ConfigError, match="bm25 never writes DONE"):
-        AppendingMultistep(BM25Retriever(CORPUS), CORPUS, 2, dynamic=True)
+        appending(BM25Retriever(CORPUS), 2, dynamic=True)
+    astray = WordOverlap()
+    astray.corpus = LETTERS
     with pytest.raises(MismatchError, match="not in corpus"):
-        AppendingMultistep(WordOverlap(), LETTERS, 2).retrieve([Query("q", "stone")])
+        best(astray, 2, [Query("q", "stone")])
 
 
 def test_pooling_takes_the_chains_in_order_and_each_passage_once() -> None:

@@ -14,10 +14,9 @@ from small_data import small_retriever, write_small
 from grls.data.types import Chain, Query
 from grls.errors import ConfigError
 from grls.retrieve.base import HopHits
-from grls.retrieve.hops.diverse import limit_per_first
+from grls.retrieve.hops.combine import limit_per_first
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
+from grls.retrieve.hops.retriever import HopsRetriever, RankedHops, hop_by_hop
 
 SHARES = {
     "": {"a": 0.9, "b": 0.1},

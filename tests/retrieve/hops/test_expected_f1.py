@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grls.data.types import Chain, Hit
-from grls.retrieve.hops.expected_f1 import expected_f1
+from grls.retrieve.hops.combine import expected_f1
 
 
 def chain(names: str, probability: float, done: bool = True) -> Chain:

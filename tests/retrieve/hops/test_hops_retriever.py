@@ -37,7 +37,7 @@ class Single:
 
 def hops(chains: Chains, single: Single, steps: str) -> HopsRetriever:
     made = HopsRetriever(single, HopOptions("fixed", 2))
-    made.hops, made.chains = HopOptions(steps, 2), chains
+    made.hops, made.search = HopOptions(steps, 2), chains
     return made
 
 

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,10 @@ from grls.index import index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.multistep import Memory, MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hops.search import Memory
+from grls.retrieve.hops.stop import DoneByLogOdds
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
 
@@ -40,6 +44,12 @@ def over(retriever: GenerativeRetriever, texts: list[str], folder: Path) -> Gene
     return GenerativeRetriever.assemble(
         retriever.model, retriever.codec.tokenizer, Corpus.read(folder), options=options
     )
+
+
+def searching(
+    retriever: GenerativeRetriever, hops: int = 20, dynamic: bool = True, **options: Any
+) -> HopsRetriever:
+    return HopsRetriever(retriever, HopOptions("dynamic" if dynamic else "fixed", hops, **options))
 
 
 def all_chains(
@@ -81,7 +91,7 @@ def named(chain: Chain) -> tuple[str, ...]:
 def test_wide_beams_find_every_chain_with_its_score(
     small: GenerativeRetriever, hops: int, done_bias: float
 ) -> None:
-    search = MultistepRetriever(small, hops, chains=200, branch=5, done_bias=done_bias)
+    search = searching(small, hops, chains=200, branch=5, done_bias=done_bias)
     for query, chains in zip(QUERIES, search.retrieve_chains(QUERIES), strict=True):
         expected = all_chains(small, query, hops, done_bias)
         assert {named(chain): chain.score for chain in chains} == pytest.approx(expected, abs=1e-4)
@@ -91,8 +101,8 @@ def test_wide_beams_find_every_chain_with_its_score(
 
 
 def test_orders_of_a_set_are_one_chain_whose_probability_is_their_sum(small: GenerativeRetriever) -> None:
-    search = MultistepRetriever(small, hops=2, chains=30, branch=5, sets=True)
-    plain = MultistepRetriever(small, hops=2, chains=30, branch=5)
+    search = searching(small, hops=2, chains=30, branch=5, sets=True)
+    plain = searching(small, hops=2, chains=30, branch=5)
     for query in QUERIES:
         sets: dict[frozenset[str], float] = {}
         for chain, score in all_chains(small, query, 2).items():
@@ -107,7 +117,7 @@ def test_orders_of_a_set_are_one_chain_whose_probability_is_their_sum(small: Gen
 
 
 def test_a_passage_found_twice_is_another_set(small: GenerativeRetriever) -> None:
-    search = MultistepRetriever(small, hops=2, chains=60, branch=5, repeat=True, sets=True)
+    search = searching(small, hops=2, chains=60, branch=5, repeat=True, sets=True)
     for query in QUERIES:
         sets: dict[tuple[str, ...], float] = {}
         for chain, score in all_chains(small, query, 2, repeat=True).items():
@@ -120,7 +130,7 @@ def test_a_passage_found_twice_is_another_set(small: GenerativeRetriever) -> Non
 
 
 def test_repeats_are_found_where_they_are_allowed(small: GenerativeRetriever) -> None:
-    search = MultistepRetriever(small, 2, chains=200, branch=5, repeat=True)
+    search = searching(small, 2, chains=200, branch=5, repeat=True)
     (chains,) = search.retrieve_chains(QUERIES[:1])
     expected = all_chains(small, QUERIES[0], 2, repeat=True)
     assert {named(chain): chain.score for chain in chains} == pytest.approx(expected, abs=1e-4)
@@ -128,7 +138,7 @@ def test_repeats_are_found_where_they_are_allowed(small: GenerativeRetriever) ->
 
 
 def test_a_chain_holds_no_passage_twice(large: GenerativeRetriever) -> None:
-    for chains in MultistepRetriever(large, 6, dynamic=False).retrieve_chains(QUERIES):
+    for chains in searching(large, 6, dynamic=False).retrieve_chains(QUERIES):
         assert len(chains) == 4
         for chain in chains:
             assert len({hit.id for hit in chain.hits}) == len(chain.hits) == 6
@@ -136,10 +146,10 @@ def test_a_chain_holds_no_passage_twice(large: GenerativeRetriever) -> None:
 
 
 def test_the_score_of_a_chain_is_the_sum_of_its_hops(large: GenerativeRetriever) -> None:
-    fixed = MultistepRetriever(large, 3, dynamic=False).retrieve_chains(QUERIES)
+    fixed = searching(large, 3, dynamic=False).retrieve_chains(QUERIES)
     for chain in (chain for chains in fixed for chain in chains):
         assert chain.score == pytest.approx(sum(hit.score for hit in chain.hits), abs=1e-6)
-    dynamic = MultistepRetriever(large, 3, chains=8, branch=8, done_bias=3.0).retrieve_chains(QUERIES)
+    dynamic = searching(large, 3, chains=8, branch=8, done_bias=3.0).retrieve_chains(QUERIES)
     ended = [chain for chains in dynamic for chain in chains if chain.done]
     assert ended
     for chain in ended:  # DONE and its weight have their share
@@ -147,8 +157,8 @@ def test_the_score_of_a_chain_is_the_sum_of_its_hops(large: GenerativeRetriever)
 
 
 def test_done_is_no_hit_and_never_ends_a_fixed_chain(large: GenerativeRetriever) -> None:
-    dynamic = MultistepRetriever(large, 4, done_bias=50.0).retrieve_chains(QUERIES)
-    fixed = MultistepRetriever(large, 4, dynamic=False, done_bias=50.0).retrieve_chains(QUERIES)
+    dynamic = searching(large, 4, done_bias=50.0).retrieve_chains(QUERIES)
+    fixed = searching(large, 4, dynamic=False, done_bias=50.0).retrieve_chains(QUERIES)
     assert all(chain.done for chains in dynamic for chain in chains)
     assert all(not chain.done and len(chain.hits) == 4 for chains in fixed for chain in chains)
     assert "DONE" not in {hit.id for chains in dynamic + fixed for chain in chains for hit in chain.hits}
@@ -156,7 +166,7 @@ def test_done_is_no_hit_and_never_ends_a_fixed_chain(large: GenerativeRetriever)
 
 def test_a_negative_bias_makes_chains_longer(large: GenerativeRetriever) -> None:
     def mean(bias: float) -> float:
-        found = MultistepRetriever(large, 6, done_bias=bias).retrieve_chains(QUERIES)
+        found = searching(large, 6, done_bias=bias).retrieve_chains(QUERIES)
         return float(np.mean([len(chains[0].hits) for chains in found]))
 
     lengths = [mean(bias) for bias in (20.0, 0.0, -20.0)]
@@ -177,14 +187,19 @@ def test_a_bias_reorders_finished_chains(small: GenerativeRetriever) -> None:
         (1, 0, 2): (0.0, 0.0, 0.0, 0.0, 1.0),
     }
     for bias, best, score in ((0.0, ("p0", "DONE"), 0.45), (math.log(0.5), ("p0", "p1", "DONE"), 0.4)):
-        chain = MultistepRetriever(scripted, 4, done_bias=bias).retrieve_chains(QUERIES[:1])[0][0]
+        chain = searching(scripted, 4, done_bias=bias).retrieve_chains(QUERIES[:1])[0][0]
         assert (named(chain), math.exp(chain.score)) == (best, pytest.approx(score))
 
 
-def test_min_hops_come_before_done(large: GenerativeRetriever) -> None:
+def test_a_rule_says_after_how_many_hops_done_may_come(large: GenerativeRetriever) -> None:
+    class Later(DoneByLogOdds):
+        def may_end(self, hop: int) -> bool:
+            return hop >= least
+
     for least in (1, 2, 3):
-        search = MultistepRetriever(large, 5, done_bias=50.0, min_hops=least)
-        found = search.retrieve_chains(QUERIES)
+        hops = searching(large, 5)
+        hops.search.stop = Later(50.0)
+        found = hops.retrieve_chains(QUERIES)
         assert min(len(chain.hits) for chains in found for chain in chains) == least
 
 
@@ -218,7 +233,7 @@ def test_the_best_chain_wins_and_not_the_best_first_hop(
         (0,): (0.0, 0.4, 0.3, 0.3),
         (1,): (0.05, 0.0, 0.9, 0.05),
     }
-    found = MultistepRetriever(scripted, 2, dynamic=False, chains=chains).retrieve_chains(QUERIES[:1])[0][0]
+    found = searching(scripted, 2, dynamic=False, chains=chains).retrieve_chains(QUERIES[:1])[0][0]
     assert (named(found), math.exp(found.score)) == (best, pytest.approx(score))
 
 
@@ -231,7 +246,7 @@ def test_done_below_the_branch_is_lifted_by_its_bias(small: GenerativeRetriever)
         (1,): (0.5, 0.0, 0.3, 0.0, 0.2),
     }
     for bias, best in ((0.0, ("p0", "p1")), (2.0, ("p0", "DONE"))):
-        search = MultistepRetriever(scripted, 2, branch=2, done_bias=bias)
+        search = searching(scripted, 2, branch=2, done_bias=bias)
         assert named(search.retrieve_chains(QUERIES[:1])[0][0]) == best
 
 
@@ -240,20 +255,20 @@ def test_a_small_corpus_gives_shorter_chains_and_fewer_hits(
 ) -> None:
     tiny = over(large, ["the otter is calm .", "the lynx is quick ."], tmp_path)
     assert [len(hits) for hits in tiny.retrieve(QUERIES, 10)] == [2, 2, 2]
-    for chains in MultistepRetriever(tiny, 5, dynamic=False, chains=4).retrieve_chains(QUERIES):
+    for chains in searching(tiny, 5, dynamic=False, chains=4).retrieve_chains(QUERIES):
         assert {named(chain) for chain in chains} == {("p0", "p1"), ("p1", "p0")}
-    for chains in MultistepRetriever(tiny, 5, chains=9, done_bias=-50.0).retrieve_chains(QUERIES):
+    for chains in searching(tiny, 5, chains=9, done_bias=-50.0).retrieve_chains(QUERIES):
         assert {len(chain.hits) for chain in chains[:2]} == {2}
 
 
 def test_equal_texts_count_as_one_passage_of_a_chain(large: GenerativeRetriever, tmp_path: Path) -> None:
     tiny = over(large, ["the otter is calm .", "the otter is calm .", "the lynx is quick ."], tmp_path)
-    for chains in MultistepRetriever(tiny, 2, dynamic=False, chains=9).retrieve_chains(QUERIES):
+    for chains in searching(tiny, 2, dynamic=False, chains=9).retrieve_chains(QUERIES):
         assert {named(chain) for chain in chains} == {("p0", "p2"), ("p1", "p2"), ("p2", "p0"), ("p2", "p1")}
 
 
 def test_queries_do_not_influence_one_another(large: GenerativeRetriever) -> None:
-    search = MultistepRetriever(large, 3)
+    search = searching(large, 3)
     together = search.retrieve_chains(QUERIES)
     for query, chains in zip(QUERIES, together, strict=True):
         (alone,) = search.retrieve_chains([query])
@@ -262,12 +277,12 @@ def test_queries_do_not_influence_one_another(large: GenerativeRetriever) -> Non
 
 
 def test_bad_input_is_refused(large: GenerativeRetriever) -> None:
-    for name in ("hops", "chains", "branch"):
-        with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
-            MultistepRetriever(large, **{name: 0})
+    for name in ("max", "chains", "branch"):
+        with pytest.raises(ConfigError, match=rf"hops\.{name} must be at least 1, got 0"):
+            HopOptions("dynamic", **{name: 0})
     with pytest.raises(DataError, match="query 'x' is empty"):
-        MultistepRetriever(large).retrieve_chains([Query("x", "")])
-    assert MultistepRetriever(large).retrieve_chains([]) == []
+        searching(large).retrieve_chains([Query("x", "")])
+    assert searching(large).retrieve_chains([]) == []
 
 
 def test_what_was_found_for_a_chain_is_remembered_for_other_biases(
@@ -275,8 +290,7 @@ def test_what_was_found_for_a_chain_is_remembered_for_other_biases(
 ) -> None:
     given = {"hops": 3, "chains": 5, "branch": 4}
     expected = [
-        MultistepRetriever(small, **given, done_bias=bias).retrieve_chains(QUERIES)
-        for bias in (-2.0, 0.0, 2.0)
+        searching(small, **given, done_bias=bias).retrieve_chains(QUERIES) for bias in (-2.0, 0.0, 2.0)
     ]
     asked: list[tuple[int, ...]] = []
     search = GenerativeRetriever.search
@@ -290,6 +304,8 @@ def test_what_was_found_for_a_chain_is_remembered_for_other_biases(
     monkeypatch.setattr(GenerativeRetriever, "search", counted)
     memory: Memory = {}
     for bias, chains in zip((-2.0, 0.0, 2.0), expected, strict=True):
-        found = MultistepRetriever(small, **given, done_bias=bias, memory=memory).retrieve_chains(QUERIES)
+        hops = searching(small, **given, done_bias=bias)
+        hops.search.memory = memory
+        found = hops.retrieve_chains(QUERIES)
         assert [[named(c) for c in some] for some in found] == [[named(c) for c in some] for some in chains]
     assert len(asked) == len(set(asked)) == len(memory)

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.hops.onward import FEATURES, SeenHop, hop_features, onward_probability
-from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.options import FEATURES, HopOptions
+from grls.retrieve.hops.retriever import RankedHops
+from grls.retrieve.hops.stop import Onward, SeenHop, hop_features, onward_probability
 from grls.retrieve.registry import create, load_retriever
 
 
@@ -84,7 +85,9 @@ def test_a_done_that_a_hop_does_not_reach_is_below_its_hits() -> None:
 
     def of_done(retriever: ScriptedHops) -> list[float]:
         seen: list[SeenHop] = []
-        RankedHops(retriever, HopOptions("ranked", max=2), None, seen).retrieve(["?"], 6)  # type: ignore[arg-type]
+        hops = HopOptions("ranked", max=2)
+        watching = Onward.of(retriever, hops, seen)  # type: ignore[arg-type]
+        RankedHops(retriever, hops, stop=watching).retrieve(["?"], 6)  # type: ignore[arg-type]
         return [one.features[1] for one in seen]
 
     assert of_done(ScriptedHops(TABLE)) == pytest.approx([math.log(0.2 / 0.5), 0.0])
@@ -109,7 +112,9 @@ def test_what_hops_show_does_not_depend_on_the_model() -> None:
     seen: dict[float, list[SeenHop]] = {0.9: [], 0.5: []}
     for probability, hops in seen.items():
         options = HopOptions("ranked", max=3, onward=always(probability))
-        RankedHops(ScriptedHops(TABLE), options, None, hops).retrieve(["?"], 6)  # type: ignore[arg-type]
+        retriever: Any = ScriptedHops(TABLE)
+        watching = Onward.of(retriever, options, hops)
+        RankedHops(retriever, options, stop=watching).retrieve(["?"], 6)
     first, second = seen.values()
     assert first == second
     assert [one.query for one in first] == [0] * len(first)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from scripted_hops import SCRIPTED, ScriptedHops
+from small_data import small_retriever, write_small
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
@@ -19,11 +20,12 @@ from grls.retrieve.base import Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.fusion.retriever import FusionRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.combine import Sets, after_hops
+from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.ranked_chains import RankedChain, Sets
-from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
-from grls.retrieve.hops.tail import after_hops
+from grls.retrieve.hops.retriever import HopsRetriever, RankedHops, hop_by_hop
 from grls.retrieve.registry import create, load_retriever
 from grls.runs.trec import read_run, write_run
 
@@ -158,6 +160,34 @@ def test_as_many_hops_as_passages_rank_as_a_single_step(chains: int) -> None:
     assert len({hit.score for hit in informed}) == 4
 
 
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> GenerativeRetriever:
+    """A generator over seven passages of four texts."""
+    one = small_retriever(write_small(tmp_path_factory.mktemp("copies") / "data"))
+    texts = ["the otter is calm .", "the lynx is quick .", "the otter is kind .", "the lynx is proud ."]
+    corpus = Corpus.from_passages([Passage(f"p{n}", texts[n % 4]) for n in range(7)])
+    options = SearchOptions(beams=8)
+    return GenerativeRetriever.assemble(one.model, one.codec.tokenizer, corpus, options=options)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_as_many_hops_as_different_passages_rank_as_a_single_step(
+    copies: GenerativeRetriever, done: bool
+) -> None:
+    """A chain holds one of two copies, so each of them had a part of what the others have."""
+    names = [f"p{n}" for n in range(7)]
+    allow = [set(ids) for size in (3, 4, 5) for ids in combinations(names, size)]
+    queries = [Query(str(n), "is the otter kind ?") for n in range(len(allow))]
+    hops = RankedHops(copies, HopOptions("ranked", max=3, done=done))
+    single = RankedHops(copies, HopOptions("ranked", max=1))
+    pairs = zip(hops.retrieve(queries, 7, allow), single.retrieve(queries, 7, allow), allow, strict=True)
+    few = [(hits, once) for hits, once, ids in pairs if len({int(name[1]) % 4 for name in ids}) <= 3]
+    assert len(few) > 30
+    as_once = [[hit.id for hit in hits] == [hit.id for hit in once] for hits, once in few]
+    certain = [{hit.score for hit in hits} == {1.0} for hits, _ in few]
+    assert all(as_once) is all(certain) is (not done)
+
+
 def test_words_that_few_passages_hold_rank_as_a_single_step() -> None:
     """The corpus is larger, but no hop finds more than four passages."""
     texts = ["otter fish", "otter reed", "otter fish reed", "otter holt reed", "heron", "crane", "stork"]
@@ -221,10 +251,10 @@ def test_of_three_orders_the_likeliest_one_is_kept_and_not_the_first() -> None:
     """The third is likelier than each of the others, though not than both together."""
     sets = Sets()
     for order, weight in (("abc", 0.2), ("bac", 0.15), ("cab", 0.3)):
-        sets.add(RankedChain(0, tuple(order), weight))
+        sets.add(LiveChain(0, tuple(Hit(name, 0.0) for name in order), weight))
     sets.total = 0.65
     (kept,) = sets.likeliest(2, None)
-    assert (kept.ids, kept.weight) == (("c", "a", "b"), pytest.approx(0.65))
+    assert ("".join(hit.id for hit in kept.hits), kept.total) == ("cab", pytest.approx(0.65))
 
 
 def test_a_set_has_the_probability_of_all_its_orders() -> None:
@@ -305,7 +335,7 @@ class Writing(ScriptedHops):
     """Decodes: its scores are log-probabilities, and so is that of DONE."""
 
     writes_chains, widest, done, done_biases = True, 10, len(SCRIPTED), (0.0,)
-    generator = SimpleNamespace(spans=None)
+    generator = SimpleNamespace(spans=None, index=SimpleNamespace(rows=SimpleNamespace(row_of=range(8))))
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> None:
         return None

@@ -19,8 +19,8 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative import decoders
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import AppendingMultistep
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
@@ -170,13 +170,15 @@ def test_done_that_fell_out_of_the_beam_is_not_known(generator: GenerativeRetrie
 def test_chains_go_hop_by_hop(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
     hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)])
     assert isinstance(hybrid, TakesEvidence)
-    chains = AppendingMultistep(hybrid, hybrid.corpus, hops=3, chains=2, branch=2).retrieve(QUERIES)
-    for chain in chains:
+    chains = HopsRetriever(hybrid, HopOptions("fixed", 3, chains=2, branch=2)).retrieve_chains(QUERIES)
+    for chain, *_ in chains:
         assert len({hit.id for hit in chain.hits}) == 3
         assert not chain.done
-    bias = {"hops": 4, "dynamic": True, "chains": 2, "branch": 3}
-    short = AppendingMultistep(hybrid, hybrid.corpus, done_bias=50.0, **bias)  # type: ignore[arg-type]
-    assert [(len(chain.hits), chain.done) for chain in short.retrieve(QUERIES)] == [(1, True), (1, True)]
+    short = HopsRetriever(hybrid, HopOptions("dynamic", 4, chains=2, branch=3, done_bias=50.0))
+    assert [(len(chain.hits), chain.done) for chain, *_ in short.retrieve_chains(QUERIES)] == [
+        (1, True),
+        (1, True),
+    ]
 
 
 def test_the_empty_prompt_is_asked_once_and_again_when_passages_come(data: Path) -> None:
@@ -270,7 +272,7 @@ def test_chains_beside_normalized_priors_have_log_probabilities(
     weighed = [WeightedSource(RetrieverPrior(dense), 0.5)]
     hybrid = HybridRetriever(generator, weighed, normalized=True)
     count = len(generator.corpus)
-    search = MultistepRetriever(hybrid, hops=2, chains=count, branch=count, done_bias=0.0)
+    search = HopsRetriever(hybrid, HopOptions("dynamic", 2, chains=count, branch=count, done_bias=0.0))
     for query, chains in zip(QUERIES, search.retrieve_chains(QUERIES), strict=True):
         assert chains[0].score == max(chain.score for chain in chains)
         chain = chains[0]
@@ -285,7 +287,6 @@ def test_chains_beside_normalized_priors_have_log_probabilities(
         last = done if chain.done else generator.corpus.numbers([chain.hits[1].id])[0]
         assert last is not None
         assert chain.score == pytest.approx(scores[chain.hits[0].id] + following[last], abs=1e-4)
-    with pytest.raises(ConfigError, match="not log-probabilities of chains"):
-        MultistepRetriever(HybridRetriever(generator, weighed))
+    assert not HopsRetriever(HybridRetriever(generator, weighed), HopOptions("dynamic")).probable
     allowed = search.retrieve_chains(QUERIES, ["otter-calm", "lynx-quick"])
     assert {h.id for some in allowed for chain in some for h in chain.hits} == {"otter-calm", "lynx-quick"}

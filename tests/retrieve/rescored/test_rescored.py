@@ -27,10 +27,9 @@ from grls.retrieve.build import Building, build
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.finders import usual_temperature
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.ranked import RankedHops
-from grls.retrieve.hops.retriever import HopsRetriever
-from grls.retrieve.hops.temperature import usual_temperature
+from grls.retrieve.hops.retriever import HopsRetriever, RankedHops
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.rescore import rank_again

@@ -13,7 +13,7 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import written_after
+from grls.retrieve.hops.finders import found_after
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
@@ -91,7 +91,7 @@ def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
         gold = gold_passages(query, data.dev_queries()[1])
         for hop in range(len(gold)):
             evidence = data.corpus.passages([n for n in data.corpus.numbers(gold[:hop]) if n is not None])
-            (found,) = written_after(retriever, [query], [evidence], 5, None)
+            (found,) = found_after(retriever, [query], [evidence], 5)
             assert not {*gold[:hop]} & {hit.id for hit in found.hits}
             recalls.append(recall_at([hit.id for hit in found.hits], frozenset(gold[hop:]), 5))
     assert logs["dev_recall"] == pytest.approx(np.mean(recalls))

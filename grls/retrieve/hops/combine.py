@@ -1,0 +1,438 @@
+"""How the scores of hops make chains, and which chains go on.
+
+Legend: C chains kept a query, W passages that continue a chain at each hop, d a passage, S a set of passages.
+
+The chains of a generator have the sum of the log-probabilities of their hops (:class:`Sum`): log p(chain |
+query) = sum over hops h of log p(passage h | query, passages before h), DONE included (arXiv 2204.13596, the
+dynamic multi-step setting). Other retrievers have the chain beams of MDR (Xiong et al. 2021, arXiv
+2009.12756): the sum of scores. Sums favour long chains where scores are positive, as inner products mostly
+are. So dynamic chains of theirs are ranked by the mean score of a hop, DONE included (:class:`Mean`).
+
+Where any order of the evidence is right, a model spreads the probability of a set over its orders, and chains
+of many passages look less likely than they are. With ``sets``, chains of the same passages are merged:
+log p(set | query) is the log of the sum over the orders that the beams reach, and sets compete, also for the
+place to stop. It is approximate from the third passage on, since a set continues only in its likeliest order.
+
+Chains answer "which passages together?". For a ranking (:class:`Marginal`) the best chain has too few
+passages. To rank all its passages before those of the second chain is wrong: a passage in many chains is
+likelier than the last passage of the best chain. With p(d | S) the probability of the next hop, a softmax
+over the scores of its hits (divided by a temperature) and of what the stop rule gives the end,
+
+    P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
+
+a sum of probabilities of events that exclude each other, since a chain holds a passage once. P(S) is the sum
+over the orders of S that the C kept chains reach. The probability of dropped chains is shared out among the
+kept ones, so that later hops do not weigh less. The share of the end goes to no passage. This is the marginal
+of retrieval as a latent variable (RAG-Token, arXiv 2005.11401, equation 2, has it for documents and words),
+over chains instead of single passages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import TypeVar
+
+import numpy as np
+
+from grls.data.types import Chain, Hit
+from grls.errors import ConfigError
+from grls.retrieve.base import HopHits
+from grls.retrieve.hops.finders import LiveChain
+from grls.retrieve.hops.options import Choice
+from grls.retrieve.hops.stop import Weighed
+
+Kept = TypeVar("Kept")
+
+NextOf = tuple[LiveChain, Sequence[Hit], Weighed]
+"""A chain, the hits that may come next, and what they are worth by the stop rule."""
+
+_CERTAIN = 1e-9
+"""Probabilities are certain where all of them together lack no more of their number than this."""
+
+
+@dataclass
+class Sum:
+    """Chain beams of some queries by the sum of the scores of their hops.
+
+    Args:
+        queries: Number of queries.
+        chains: C.
+        branch: W, the end among them.
+        per_first: Largest number of kept chains that begin with the same passage; None: no limit.
+        sets: Merge chains of the same passages in different orders, into the likeliest order.
+        bounded: Scores are log-probabilities, so a chain that goes on gets no better. Else a query ends when
+            C chains have ended.
+        choose: What is there after the last hop: all chains, or a set of them (:func:`expected_f1`).
+    """
+
+    queries: int
+    chains: int
+    branch: int
+    per_first: int | None = None
+    sets: bool = False
+    bounded: bool = True
+    choose: Choice = "likeliest"
+
+    def __post_init__(self) -> None:
+        self._ended: list[list[LiveChain]] = [[] for _ in range(self.queries)]
+
+    def begin(self) -> list[LiveChain]:
+        """An empty chain of each query."""
+        return [LiveChain(query) for query in range(self.queries)]
+
+    def go_on(self, found: Iterable[NextOf]) -> list[LiveChain]:
+        """Continue every chain; returns the C best of each query that can still win."""
+        candidates: dict[int, list[LiveChain]] = {}
+        for chain, hits, weighed in found:
+            gains: list[tuple[float, Hit | None]] = list(zip(weighed.scores, hits, strict=False))
+            if weighed.ends is not None:  # among equal scores, the end is last
+                gains.append((weighed.ends, None))
+            if not gains:  # nothing new is found
+                self._ended[chain.query].append(chain)
+            for gain, hit in sorted(gains, key=lambda pair: -pair[0])[: self.branch]:
+                hits_so_far = chain.hits if hit is None else (*chain.hits, hit)
+                longer = chain._replace(hits=hits_so_far, total=chain.total + gain, done=hit is None)
+                candidates.setdefault(chain.query, []).append(longer)
+        return [chain for longer in candidates.values() for chain in self._keep(longer)]
+
+    def so_far(self, live: Sequence[LiveChain], last: bool) -> Callable[[], list[list[Chain]]]:
+        """Makes the chains of each query, best first, those that go on among them."""
+        return partial(self._all, live, last and self.choose == "expected-f1")
+
+    def _all(self, live: Sequence[LiveChain], as_set: bool) -> list[list[Chain]]:
+        chains = [[*own] for own in self._ended]
+        for chain in live:
+            chains[chain.query].append(chain)
+        best = [[Chain(one.hits, self._score(one), one.done) for one in self._best(own)] for own in chains]
+        return [[expected_f1(beams)] for beams in best] if as_set else best
+
+    def _score(self, chain: LiveChain) -> float:
+        return chain.total
+
+    def _keep(self, candidates: list[LiveChain]) -> list[LiveChain]:
+        """Of one query the C best chains that go on and can still win. Ended ones among the C best end."""
+        if self.sets:
+            candidates = _merged(candidates)
+        candidates.sort(key=lambda chain: -chain.total)  # all have the same number of hops
+        # Ended chains take no place of those that go on.
+        candidates = limit_per_first(candidates, lambda chain: (_first(chain), chain.done), self.per_first)
+        ended = self._ended[candidates[0].query]
+        ended += [chain for chain in candidates[: self.chains] if chain.done]
+        live = [chain for chain in candidates if not chain.done][: self.chains]
+        if self.bounded:
+            best = self._best(ended)
+            bar = best[-1].total if len(best) == self.chains else -math.inf
+            return [chain for chain in live if chain.total > bar]
+        finished = limit_per_first([chain for chain in ended if chain.done], _first, self.per_first)
+        return live if len(finished) < self.chains else []
+
+    def _best(self, ended: Sequence[LiveChain]) -> list[LiveChain]:
+        """The C best chains of a query, within the limit of those that begin with the same passage."""
+        ranked = sorted(ended, key=lambda chain: -self._score(chain))
+        return limit_per_first(ranked, _first, self.per_first)[: self.chains]
+
+
+class Mean(Sum):
+    """Chain beams by the mean score of a hop, DONE included."""
+
+    def _score(self, chain: LiveChain) -> float:
+        return chain.total / max(len(chain.hits) + chain.done, 1)
+
+
+@dataclass
+class Marginal:
+    """Passages of some queries by the probability that a chain holds them.
+
+    Args:
+        queries: Number of queries.
+        chains: C.
+        temperature: Temperature of the softmax over the scores of a hop.
+        per_first: Largest number of kept chains that begin with the same passage; None: no limit.
+        least: A query whose chains have less probability than this takes no further hop.
+    """
+
+    queries: int
+    chains: int
+    temperature: float
+    per_first: int | None = None
+    least: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.mass: list[dict[str, float]] = [{} for _ in range(self.queries)]
+        self._best: list[list[LiveChain]] = [[] for _ in range(self.queries)]
+        self._beyond: list[list[Hit]] = [[] for _ in range(self.queries)]
+
+    def begin(self) -> list[LiveChain]:
+        """An empty chain of each query, of probability 1."""
+        return [LiveChain(query, total=1.0) for query in range(self.queries)]
+
+    def go_on(self, found: Iterable[NextOf]) -> list[LiveChain]:
+        """Share out the probability of every chain among its hits; returns the chains that go on."""
+        longer: dict[int, Sets] = {}
+        for chain, hits, weighed in found:
+            sets = longer.setdefault(chain.query, Sets())
+            if not hits:
+                continue
+            logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
+            every = np.logaddexp.reduce(logits)
+            among = logits - every
+            if weighed.goes_on is not None:
+                shares = weighed.goes_on * np.exp(among)
+            else:
+                own = np.array(weighed.scores, dtype=np.float64) / self.temperature
+                every = np.logaddexp.reduce(own)
+                if weighed.ends is not None:
+                    every = np.logaddexp(every, weighed.ends / self.temperature)
+                shares = np.exp(own - every)
+            sets.total += chain.total * float(shares.sum())
+            mass = self.mass[chain.query]
+            for hit, share, log_share in zip(hits, shares.tolist(), among.tolist(), strict=False):
+                one = chain._replace(
+                    hits=(*chain.hits, Hit(hit.id, share)),
+                    total=chain.total * share,
+                    among=(*chain.among, log_share),
+                )
+                mass[hit.id] = mass.get(hit.id, 0.0) + one.total
+                sets.add(one)
+        going = {query: sets for query, sets in longer.items() if sets.total >= self.least}
+        live = {query: sets.likeliest(self.chains, self.per_first) for query, sets in going.items()}
+        self._best = [live.get(query) or best for query, best in enumerate(self._best)]
+        return [chain for chains in live.values() for chain in chains]
+
+    def so_far(self, live: Sequence[LiveChain], last: bool) -> Callable[[], list[list[Chain]]]:
+        """Makes the likeliest chains of each query; of one that goes no further, those of the hop before."""
+        return partial(_as_chains, self._best)
+
+    def go_beyond(self, single: Sequence[HopHits]) -> None:
+        """After the first hop: the passages of a single step, for a ranking of more than the hops find."""
+        found = zip(single, self.mass, strict=True)
+        self._beyond = [shares_beyond(self.temperature, step.hits, mass) for step, mass in found]
+
+    def rankings(self, k: int, distinct: Callable[[Sequence[str]], int] = len) -> list[list[Hit]]:
+        """At most k passages of each query, the likeliest first.
+
+        Args:
+            k: Largest number of hits.
+            distinct: The number of different ones among passages; a chain holds one of those that are equal.
+        """
+        return [
+            after_hops(mass, beyond, k, distinct)
+            for mass, beyond in zip(self.mass, self._beyond, strict=True)
+        ]
+
+
+class Sets:
+    """The chains of one query after a hop, those of the same passages as one."""
+
+    def __init__(self) -> None:
+        self._likeliest: dict[frozenset[str], LiveChain] = {}
+        self._weights: dict[frozenset[str], float] = {}
+        self.total = 0.0
+
+    def add(self, chain: LiveChain) -> None:
+        """Add a chain; chains of the same passages are merged into the likeliest order."""
+        key = frozenset(hit.id for hit in chain.hits)
+        self._weights[key] = self._weights.get(key, 0.0) + chain.total
+        known = self._likeliest.get(key)
+        if known is None or chain.total > known.total:
+            self._likeliest[key] = chain
+
+    def likeliest(self, count: int, per_first: int | None) -> list[LiveChain]:
+        """The likeliest chains, scaled to the weight ``total`` of all chains.
+
+        Args:
+            count: Largest number of chains.
+            per_first: Largest number of chains with the same first passage; None: no limit.
+        """
+        merged = [one._replace(total=self._weights[key]) for key, one in self._likeliest.items()]
+        chains = sorted(merged, key=lambda chain: -to_nine_digits(chain.total))
+        best = limit_per_first(chains, _first, per_first)[:count]
+        kept = sum(chain.total for chain in best)
+        if not kept > 0:
+            return []
+        return [chain._replace(total=chain.total * self.total / kept) for chain in best]
+
+
+def _as_chains(best: Sequence[Sequence[LiveChain]]) -> list[list[Chain]]:
+    """The chains of each query; an empty one where nothing was found."""
+    return [
+        [Chain(one.hits, math.prod(hit.score for hit in one.hits), False) for one in chains]
+        or [Chain((), 0.0, False)]
+        for chains in best
+    ]
+
+
+def _merged(chains: Sequence[LiveChain]) -> list[LiveChain]:
+    """Merge the chains of one query that hold the same passages, into the likeliest order."""
+    sets: dict[tuple[bool, tuple[str, ...]], list[LiveChain]] = {}
+    for chain in chains:
+        key = chain.done, tuple(sorted(hit.id for hit in chain.hits))
+        sets.setdefault(key, []).append(chain)
+    return [
+        max(orders, key=lambda chain: chain.total)._replace(
+            total=float(np.logaddexp.reduce([chain.total for chain in orders]))
+        )
+        for orders in sets.values()
+    ]
+
+
+def _first(chain: LiveChain) -> str | None:
+    """The first passage; None: nothing was found."""
+    return chain.hits[0].id if chain.hits else None
+
+
+def limit_per_first(
+    chains: Sequence[Kept], first: Callable[[Kept], Hashable], limit: int | None
+) -> list[Kept]:
+    """First-hop diversity: the chains without those whose first passage has enough better ones.
+
+    Without a limit, the continuations of one likely first passage may take all places of a chain search, and
+    everything after another first passage is lost.
+
+    Args:
+        chains: The chains of one query, best first.
+        first: The first passage of a chain.
+        limit: Largest number of chains with the same first passage; None: no limit.
+    """
+    if limit is None:
+        return list(chains)
+    count: Counter[Hashable] = Counter()
+    kept = []
+    for chain in chains:
+        begins = first(chain)
+        count[begins] += 1
+        if count[begins] <= limit:
+            kept.append(chain)
+    return kept
+
+
+def refuse_single_chain(limit: int | None, chains: int) -> None:
+    """Refuse a limit that has no effect, since one chain is kept.
+
+    Raises:
+        ConfigError: There is a limit, and one chain is kept.
+    """
+    if limit is not None and chains == 1:
+        raise ConfigError(
+            "hops.per_first limits the kept chains, and one chain is kept: set --hops.chains above 1, or "
+            "leave hops.per_first out."
+        )
+
+
+def to_nine_digits(probability: float) -> float:
+    """A probability to nine digits: what sums in another order, or of other batches, differ by is no rank."""
+    return float(f"{probability:.9g}")
+
+
+def shares_beyond(temperature: float, hits: Sequence[Hit], shares: Mapping[str, float]) -> list[Hit]:
+    """The passages of a single step with scores on the scale of probabilities of the first hop.
+
+    They have no share of the probability of a hop. Their scores are in the ratio of its softmax.
+
+    Args:
+        temperature: The temperature of the softmax.
+        hits: The passages, best first.
+        shares: The probabilities of the passages of the first hop.
+    """
+    best = next((hit for hit in hits if hit.id in shares), None)
+    if best is None:
+        return []
+    top = shares[best.id]
+    more = [hit for hit in hits if hit.id not in shares]
+    return [Hit(hit.id, top * math.exp(min(hit.score - best.score, 0.0) / temperature)) for hit in more]
+
+
+def after_hops(
+    mass: Mapping[str, float],
+    beyond: Sequence[Hit],
+    k: int,
+    distinct: Callable[[Sequence[str]], int] = len,
+) -> list[Hit]:
+    """The k likeliest passages; where the hops find fewer, those of a single step follow.
+
+    The scores of these are scaled so that none is above that of a passage of the hops. No score depends on
+    how many passages are asked for. Where the probabilities sum up to the number of different passages, each
+    of them is 1: every chain holds every passage, or an equal one, and only the share of dropped chains makes
+    one of them larger than another.
+
+    Args:
+        mass: The probabilities of the passages of all hops, in the order in which they were found. Equal ones
+            keep it.
+        beyond: The passages of a single step, best first; those of the hops count once.
+        k: Largest number of hits.
+        distinct: The number of different ones among passages.
+    """
+    total = math.fsum(mass.values())
+    certain = total >= len(mass) - _CERTAIN or (
+        abs(total - round(total)) < _CERTAIN and total >= distinct(list(mass)) - _CERTAIN
+    )
+    scores = {name: 1.0 if certain else to_nine_digits(value) for name, value in mass.items()}
+    ranked = [Hit(*pair) for pair in sorted(scores.items(), key=lambda pair: -pair[1])[:k]]
+    more = [hit for hit in beyond if hit.id not in mass][: k - len(ranked)]
+    if not more:
+        return ranked
+    lowest, first = ranked[-1].score, more[0].score
+    factor = lowest / first if first > lowest else 1.0
+    falling = list(accumulate((factor * hit.score for hit in more), min, initial=lowest))[1:]
+    return ranked + [Hit(hit.id, score) for hit, score in zip(more, falling, strict=True)]
+
+
+def expected_f1(chains: Sequence[Chain]) -> Chain:
+    """The set of passages with the highest expected F1, as a chain.
+
+    Legend: S_i the set of the i-th chain, p_i its probability, d a passage.
+
+    The likeliest chain is the best answer to "which set exactly?". If the measure is F1 against the right
+    set, the best answer is the set S with the highest expected F1 (minimum Bayes risk): sum over i of p_i
+    F1(S, S_i). As F1(S, S_i) = 2 |S and S_i| / (|S| + |S_i|), the best set of k passages has the k passages
+    with the largest sum over i of p_i [d in S_i] 2 / (k + |S_i|). So it is enough to compare one set of each
+    size (Dembczynski, Waegeman, Cheng and Huellermeier, "An exact algorithm for F-measure maximization",
+    NeurIPS 2011).
+
+    Args:
+        chains: Chains of one query with log-probabilities as scores; they need not sum to one.
+
+    Returns:
+        The passages by probability (that of the chains that hold them), highest first, with
+        log-probabilities as scores; the score of the chain is the log of the expected F1. The chain is
+        ``done`` if the chains that are done have half of the probability or more. Among equal sets the
+        smallest wins, with passages of likelier chains first. An empty set has no F1, as in
+        :mod:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
+
+    Raises:
+        ValueError: There is no chain.
+    """
+    if not chains:
+        raise ValueError("expected at least one chain.")
+    if not any(chain.hits and chain.score > -math.inf for chain in chains):
+        return max(chains, key=lambda chain: chain.score)
+    scores = np.array([chain.score for chain in chains])
+    probabilities = np.exp(scores - np.logaddexp.reduce(scores))
+    sets = [dict.fromkeys(hit.id for hit in chain.hits) for chain in chains]
+    names = {name: place for place, name in enumerate(dict.fromkeys(name for ids in sets for name in ids))}
+    holds = np.zeros((len(chains), len(names)))
+    for row, members in enumerate(sets):
+        holds[row, [names[name] for name in members]] = 1
+    sizes = holds.sum(1)
+    best, chosen = -1.0, np.array([], dtype=int)
+    for k in range(1, len(names) + 1):  # a set may be larger than any chain
+        gains = (probabilities * 2 / (k + sizes)) @ holds
+        order = np.argsort(-gains, kind="stable")[:k]
+        if gains[order].sum() > best + 1e-12:
+            best, chosen = float(gains[order].sum()), order
+    likely = probabilities @ holds
+    ids = list(names)
+    ranked = sorted(chosen.tolist(), key=lambda place: (-likely[place], place))
+    hits = tuple(Hit(ids[place], _log(min(likely[place], 1.0))) for place in ranked)
+    done = float(probabilities[[chain.done for chain in chains]].sum())
+    return Chain(hits, _log(best), done >= 0.5 - 1e-9)
+
+
+def _log(value: float) -> float:
+    """The logarithm of a probability; minus infinity for 0."""
+    return math.log(value) if value > 0 else -math.inf

@@ -1,0 +1,268 @@
+"""What may come next in chains: the passages of a hop, and the score of DONE.
+
+A generator whose scores are log-probabilities writes the next passage (:class:`Writes`). Other retrievers
+search with the evidence so far (:class:`Reads`, :func:`found_after`): as passages where they take it so, and
+else with titles and texts appended to the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+
+from grls.data.evidence import excerpt
+from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.types import Hit, Passage, Query
+from grls.decode import ScoredPassage
+from grls.errors import ConfigError
+from grls.models.base import once_each
+from grls.retrieve.base import (
+    DecodesPassages,
+    HopHits,
+    ReadsEvidence,
+    Retriever,
+    ScoresAll,
+    TakesEvidence,
+    Under,
+    WritesChains,
+)
+from grls.retrieve.joins import Decoding
+from grls.retrieve.queries import evidence_numbers, joined
+
+
+class LiveChain(NamedTuple):
+    """A chain so far.
+
+    Attributes:
+        query: Index of its query.
+        hits: Its passages, in order; the score is that of its hop (ranked hops: the probability of the
+            passage, given those before it).
+        total: What chains are compared by: the sum of the scores of the hops, or the probability.
+        done: DONE has ended it.
+        first: The best score of the first hop.
+        among: The log-probability of each passage among the hits of its hop alone (ranked hops).
+    """
+
+    query: int
+    hits: tuple[Hit, ...] = ()
+    total: float = 0.0
+    done: bool = False
+    first: float = 0.0
+    among: tuple[float, ...] = ()
+
+
+class AskedHop(NamedTuple):
+    """What a hop asks for.
+
+    Attributes:
+        chains: The chains.
+        hop: The number of the hop, from 0.
+        k: Largest number of passages of each chain.
+        known: The numbers of passages by id; those that are found are added.
+        deep: The score of DONE is needed also where DONE is not among the k best.
+    """
+
+    chains: Sequence[Under]
+    hop: int
+    k: int
+    known: dict[str, int]
+    deep: bool = False
+
+
+Find = Callable[[AskedHop], "list[HopHits]"]
+"""Finds the passages that may continue each chain."""
+
+
+@dataclass
+class Writes:
+    """Lets a generator write the next passage: none that it hides, and DONE only where the chain may end.
+
+    Args:
+        retriever: The generator.
+        repeat: Whether a passage may come twice.
+        beside: DONE is found beside k passages; else as one of them.
+    """
+
+    retriever: WritesChains
+    repeat: bool = False
+    beside: bool = False
+
+    def hidden(self, passages: tuple[int, ...], may_end: bool) -> tuple[int, ...]:
+        """What may not come next: passages of the chain, and DONE."""
+        return (*(() if self.repeat else passages), *(() if may_end else (self.retriever.done,)))
+
+    def start(self, queries: Sequence[Query], allow: Allow) -> Find:
+        """Prepare the hops of these queries; ``allow`` is the filter of every hop."""
+        find = self.retriever.next_hop(queries, allow)
+
+        def found(asked: AskedHop) -> list[HopHits]:
+            rankings = find(asked.chains, asked.hop, self.width(asked))
+            return hits_and_done(rankings, self.retriever, asked.k, asked.known)
+
+        return found
+
+    def width(self, asked: AskedHop) -> int:
+        """The number of passages to decode, DONE among them."""
+        if self.beside:
+            return asked.k + 1
+        return max(asked.k, self.retriever.widest) if asked.deep else asked.k
+
+
+@dataclass
+class Reads:
+    """Searches with the evidence so far (:func:`found_after`).
+
+    Args:
+        retriever: Any retriever.
+        words: Largest number of words of each passage as evidence; 0: all.
+    """
+
+    retriever: Retriever
+    words: int = 0
+
+    def hidden(self, passages: tuple[int, ...], may_end: bool) -> tuple[int, ...]:
+        """Nothing: what is found again is left out after the search."""
+        return ()
+
+    def start(self, queries: Sequence[Query], allow: Allow) -> Find:
+        """Prepare the hops of these queries; ``allow`` is the filter of every hop."""
+        corpus = self.retriever.corpus
+        filters = resolved(one_each(allow, len(queries)), corpus)
+
+        def found(asked: AskedHop) -> list[HopHits]:
+            numbers = list(dict.fromkeys(number for chain in asked.chains for number in chain.passages))
+            passages = dict(zip(numbers, corpus.passages(numbers), strict=True)) if numbers else {}
+            evidence = [
+                [excerpt(queries[chain.query].text, passages[n], self.words) for n in chain.passages]
+                for chain in asked.chains
+            ]
+            own = [queries[chain.query] for chain in asked.chains]
+            within = [filters[chain.query] for chain in asked.chains]
+            return found_after(self.retriever, own, evidence, asked.k, within)
+
+        return found
+
+    def width(self, asked: AskedHop) -> int:
+        """The number of passages to decode, DONE among them, where hops join a search."""
+        return asked.k + 1
+
+
+Finder = Writes | Reads
+"""Finds the passages that may continue chains."""
+
+
+def as_decodings(finder: Finder, asked: AskedHop, query: Query, allow: Filter | None) -> list[Decoding]:
+    """What a hop of one query asks the decoder for."""
+    width = finder.width(asked)
+    return [Decoding(query, chain.passages, chain.hidden, width, allow) for chain in asked.chains]
+
+
+def hits_and_done(
+    rankings: Sequence[Sequence[ScoredPassage]],
+    retriever: WritesChains,
+    k: int,
+    known: dict[str, int] | None = None,
+) -> list[HopHits]:
+    """The k best passages of each ranking as hits, and the score of DONE.
+
+    Args:
+        rankings: Passages of each chain, best first.
+        retriever: What has decoded them.
+        k: Largest number of hits.
+        known: Gets the number of each hit by its id.
+    """
+    best = [[one for one in ranking if one.passage != retriever.done][:k] for ranking in rankings]
+    numbers = list(dict.fromkeys(one.passage for ranking in best for one in ranking))
+    ids = dict(zip(numbers, retriever.corpus.ids(numbers), strict=True))
+    if known is not None:
+        known |= {name: number for number, name in ids.items()}
+    return [
+        HopHits(
+            [Hit(ids[one.passage], one.score) for one in passages],
+            next((one.score for one in ranking if one.passage == retriever.done), None),
+        )
+        for passages, ranking in zip(best, rankings, strict=True)
+    ]
+
+
+def found_after(
+    retriever: Retriever,
+    queries: Sequence[Query],
+    evidence: Sequence[Sequence[Passage]],
+    k: int,
+    allow: Allow = None,
+) -> list[HopHits]:
+    """The top-k passages of queries, given evidence.
+
+    Passages of equal texts are equal evidence, and it is read once: in two rows of a batch a model gives it
+    two embeddings, which differ by rounding.
+
+    Args:
+        retriever: A ``TakesEvidence`` or ``ReadsEvidence`` gets the evidence as passages, a generator their
+            numbers; for other retrievers titles and texts are appended to the query.
+        queries: The queries, without evidence in their texts.
+        evidence: The evidence of each query so far, in order.
+        k: Largest number of hits for a query.
+        allow: The filter; see :class:`~grls.retrieve.base.Retriever`.
+    """
+    takes = isinstance(retriever, TakesEvidence)
+    if not takes and writes_chains(retriever):  # the evidence not again, and DONE only after evidence
+        finder, chains = Writes(cast(WritesChains, retriever), beside=True), []
+        for query, passages in enumerate(evidence):
+            known = tuple(evidence_numbers(retriever.corpus, passages))
+            chains.append(Under(query, known, finder.hidden(known, bool(known))))
+        longest = max((len(passages) for passages in evidence), default=0)
+        return finder.start(queries, allow)(AskedHop(chains, longest, k, {}))
+    filters = one_each(allow, len(queries))
+    texts = [tuple((passage.title, passage.text) for passage in passages) for passages in evidence]
+    requests = list(zip(queries, texts, filters, strict=True))
+    distinct, numbers = once_each(requests)
+    passages_of = dict(zip(requests, evidence, strict=True))
+    before, within = [passages_of[request] for request in distinct], [allowed for *_, allowed in distinct]
+    asked = [query for query, *_ in distinct]
+    if takes:
+        steps = cast(TakesEvidence, retriever).retrieve_hop(asked, before, k, within)
+    elif isinstance(retriever, ReadsEvidence):
+        steps = [HopHits(hits, None) for hits in retriever.retrieve_after(asked, before, k, within)]
+    else:
+        asked = [
+            query._replace(text=joined(query, passages))
+            for query, passages in zip(asked, before, strict=True)
+        ]
+        steps = [HopHits(hits, None) for hits in retriever.retrieve(asked, k, within)]
+    return [steps[number] for number in numbers]
+
+
+def writes_chains(retriever: object) -> bool:
+    """Whether the scores of a retriever are log-probabilities of passages and DONE."""
+    return isinstance(retriever, WritesChains) and retriever.writes_chains
+
+
+@runtime_checkable
+class RescoresHops(TakesEvidence, Protocol):
+    """A retriever that adds to the scores of the hops of another one, in their unit."""
+
+    retriever: Retriever
+    rereading: Any
+
+
+def usual_temperature(retriever: Retriever) -> float:
+    """The temperature that makes the scores of a retriever log-probabilities.
+
+    Raises:
+        ConfigError: The retriever has none.
+    """
+    if isinstance(retriever, RescoresHops):
+        return usual_temperature(retriever.retriever)
+    if isinstance(retriever, ScoresAll):
+        return retriever.temperature
+    if isinstance(retriever, DecodesPassages):  # its scores are log-probabilities, of spans divided by T
+        generator = retriever.generator
+        return 1.0 if generator.spans is None else 1 / generator.options.span_temperature
+    if isinstance(retriever, TakesEvidence):
+        return 1.0
+    raise ConfigError(
+        f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "
+        "a temperature: set hops.temperature."
+    )

@@ -1,0 +1,189 @@
+"""The search by hops: one loop over the chains that go on.
+
+At each hop a finder finds what may come next in every chain (:mod:`grls.retrieve.hops.finders`), the stop
+rule says what it and the end are worth (:mod:`grls.retrieve.hops.stop`), and a combination makes longer
+chains of it and keeps some (:mod:`grls.retrieve.hops.combine`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.types import Chain, Query
+from grls.errors import MismatchError
+from grls.retrieve.base import HopHits, SoFar, Under, WritesChains
+from grls.retrieve.hops.combine import Marginal, NextOf, Sum
+from grls.retrieve.hops.finders import AskedHop, Find, Finder, LiveChain, as_decodings, hits_and_done
+from grls.retrieve.hops.stop import StopRule, Weighed
+from grls.retrieve.joins import Plan
+from grls.retrieve.queries import queries_of
+
+Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...], Filter | None, int], HopHits]
+"""A query, a chain, its hidden passages, the filter, the number of hits -> what may continue the chain."""
+
+Steps = Generator[AskedHop | SoFar, "list[HopHits]", None]
+"""Asks for the passages of a hop, gets the hits of each chain, and tells what is there after the hop."""
+
+
+@dataclass
+class HopSearch:
+    """A search by hops.
+
+    Args:
+        finder: Finds what may come next in chains.
+        stop: Says where chains end.
+        combine: Makes the chains of so many queries.
+        hops: Largest number of hops.
+        hits: Number of passages of which a hop chooses.
+        more: Ask for one passage more in each hop, since a hop may find those of its chain again.
+        repeat: Allow a passage twice in a chain.
+        memory: Cache of what was found, for the same queries with another bias or temperature and otherwise
+            equal options; None: no cache.
+    """
+
+    finder: Finder
+    stop: StopRule
+    combine: Callable[[int], Sum | Marginal]
+    hops: int
+    hits: int
+    more: bool = True
+    repeat: bool = False
+    memory: Memory | None = None
+
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+        """The chains of each query, best first.
+
+        Args:
+            queries: The queries.
+            allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`. It does not affect
+                DONE.
+
+        Raises:
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: A filter cannot be used, or no filter leaves a passage.
+        """
+        *_, last = self.walk(queries, allow)
+        return last.chains()
+
+    def walk(
+        self,
+        queries: Sequence[Query | str],
+        allow: Allow = None,
+        chains: Sum | Marginal | None = None,
+        beyond: int = 0,
+    ) -> Iterator[SoFar]:
+        """What is there after every hop; see :class:`~grls.retrieve.base.WalksHops`.
+
+        A chain so far has the score of its hops so far.
+
+        Args:
+            queries: The queries.
+            allow: The filter of every hop.
+            chains: Makes their chains; None: new ones of :attr:`combine`.
+            beyond: Passages of a single step that ``chains`` gets after the first hop, if these are more than
+                the hop finds.
+        """
+        queries = queries_of(queries)
+        find = self.finder.start(queries, allow)
+        if self.memory is not None:
+            filters = resolved(one_each(allow, len(queries)), self.finder.retriever.corpus)
+            find = _remembering(find, self.memory, queries, filters)
+        steps = self._steps(chains or self.combine(len(queries)), beyond)
+        step = next(steps, None)
+        while step is not None:
+            if isinstance(step, AskedHop):
+                step = steps.send(find(step))
+            else:
+                yield step
+                step = next(steps, None)
+
+    def plan(
+        self,
+        query: Query,
+        allow: Filter | None,
+        tell: Callable[[SoFar], object] = lambda _: None,
+        chains: Sum | Marginal | None = None,
+        beyond: int = 0,
+    ) -> Plan[SoFar]:
+        """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop.
+
+        The retriever is a generator, or one with priors. Returns what is there after the last hop.
+        """
+        writer = cast(WritesChains, self.finder.retriever)
+        steps = self._steps(chains or self.combine(1), beyond)
+        last, step = None, next(steps, None)
+        while step is not None:
+            if isinstance(step, AskedHop):
+                rankings = yield as_decodings(self.finder, step, query, allow)
+                step = steps.send(hits_and_done(rankings, writer, step.k, step.known))
+            else:
+                tell(step)
+                last, step = step, next(steps, None)
+        assert last is not None
+        return last
+
+    def _steps(self, chains: Sum | Marginal, beyond: int) -> Steps:
+        known: dict[str, int] = {}
+        live = chains.begin()
+        for hop in range(self.hops):
+            if live:
+                asked = self._asked(live, hop, known)
+                live = chains.go_on(self._weighed(live, (yield asked), hop))
+                if isinstance(chains, Marginal) and live and not hop and beyond > asked.k:
+                    chains.go_beyond((yield asked._replace(k=beyond)))
+            last = not live or hop + 1 == self.hops
+            yield SoFar(hop + 1, last, chains.so_far(live, last))
+            if last:
+                return
+
+    def _asked(self, live: Sequence[LiveChain], hop: int, known: dict[str, int]) -> AskedHop:
+        """What a hop of these chains asks for."""
+        corpus, may_end = self.finder.retriever.corpus, self.stop.may_end(hop)
+        new = list(dict.fromkeys(hit.id for chain in live for hit in chain.hits if hit.id not in known))
+        for name, number in zip(new, corpus.numbers(new) if new else (), strict=True):
+            if number is None:
+                raise MismatchError(
+                    f"the retriever returns the passage {name!r}, which is not in {corpus.source}: give the "
+                    "corpus that it retrieves from."
+                )
+            known[name] = number
+        chains = []
+        for chain in live:
+            numbers = tuple(known[hit.id] for hit in chain.hits)
+            chains.append(Under(chain.query, numbers, self.finder.hidden(numbers, may_end)))
+        deep = self.stop.deep or self.memory is not None
+        return AskedHop(chains, hop, self.hits + hop * self.more, known, deep)
+
+    def _weighed(self, live: Sequence[LiveChain], found: Sequence[HopHits], hop: int) -> Iterator[NextOf]:
+        """The hits of each chain that are new in it, weighed by the stop rule."""
+        may_end = self.stop.may_end(hop)
+        for chain, step in zip(live, found, strict=True):
+            taken = () if self.repeat else {hit.id for hit in chain.hits}
+            hits = [hit for hit in step.hits if hit.id not in taken]
+            if hits and not chain.hits:
+                chain = chain._replace(first=hits[0].score)
+            if may_end:
+                yield chain, hits, self.stop.weigh(chain, hits, step.done)
+            else:
+                yield chain, hits, Weighed([hit.score for hit in hits])
+
+
+def _remembering(
+    find: Find, memory: Memory, queries: Sequence[Query], filters: Sequence[Filter | None]
+) -> Find:
+    """``find`` with a cache: it is asked only for new chains."""
+
+    def remembered(asked: AskedHop) -> list[HopHits]:
+        keys: list[Any] = [
+            (queries[chain.query], chain.passages, chain.hidden, filters[chain.query], asked.k)
+            for chain in asked.chains
+        ]
+        new = {key: chain for key, chain in zip(keys, asked.chains, strict=True) if key not in memory}
+        if new:
+            memory.update(zip(new, find(asked._replace(chains=list(new.values()))), strict=True))
+        return [memory[key] for key in keys]
+
+    return remembered

@@ -1,0 +1,388 @@
+"""Where a chain ends: the stop rule of a search by hops.
+
+Before a chain goes on, the search asks its rule (:meth:`StopRule.weigh`) with the chain, the hits that may
+come next and the score of DONE. The rule says what the hits are worth then, and what the end is worth. The
+end competes with the hits like a passage. A chain also ends after ``hops.max`` hops, or where nothing more is
+found. :func:`stop_rule` chooses the rule from the options; ``hops.stop`` names another one, which
+:func:`register_stop` has added.
+
+======== ================= ==============================================================================
+name     rule              used
+======== ================= ==============================================================================
+never    Never             by ``hops.steps`` fixed; ranked without ``hops.done``, or without a learned DONE
+log-odds DoneByLogOdds     where the score of DONE is its log-probability: generators
+score    DoneByScore       where DONE has a score like a passage: bi-encoders, sums with priors
+onward   Onward            where ``hops.onward`` holds a model (ranked)
+======== ================= ==============================================================================
+
+DONE is one token or embedding that competes with whole passages, and a model may choose it too early or too
+late. ``hops.done_bias`` b corrects it at every hop; ``grls tune`` finds it, and a negative one makes chains
+longer. By score, b is added to the score of DONE. By log-odds, b shifts these. Let p be the probability of
+DONE and Z = 1 - p + p exp(b). Then DONE gets the probability p exp(b) / Z, and the probability of every other
+passage is divided by Z. So the probabilities of all chains still sum to one, if passages with equal tokens
+are counted once (each has the probability of their common text). (A bonus for finished chains would not work:
+each has one DONE, and their order would not change.)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from grls.data.types import Hit
+from grls.errors import ConfigError
+from grls.io.plugins import load_plugins
+from grls.models.base import Floats
+from grls.retrieve.base import DecodesPassages, Retriever, TakesEvidence, WritesChains
+from grls.retrieve.hops.finders import LiveChain, usual_temperature, writes_chains
+from grls.retrieve.hops.options import HopOptions
+
+log = logging.getLogger(__name__)
+
+ENDS_BELOW = 0.1
+"""With an onward model, a query whose chains have less probability than this takes no further hop."""
+
+_LEAST, _MOST = math.log(1e-12), 50.0
+"""No log-probability is lower, and no difference of scores (divided by T) greater."""
+
+
+class Weighed(NamedTuple):
+    """What the next hop of a chain is worth.
+
+    Attributes:
+        scores: The score of each hit, in their order; none: the chain goes on with none of them.
+        ends: The score of the end, which competes with them; None: the chain does not end here.
+        goes_on: The probability that the chain goes on; ranked hops share it out among the hits, in the
+            place of ``scores`` and ``ends``. None: ``scores`` and ``ends`` share the probability 1.
+    """
+
+    scores: Sequence[float]
+    ends: float | None = None
+    goes_on: float | None = None
+
+
+class StopRule:
+    """Says where chains end. A rule of yours derives from it; see ``docs/extend/stop-rule.md``.
+
+    Attributes:
+        bias: Its bias on DONE.
+        biases: The biases that ``grls tune`` tries.
+        deep: Whether it needs the score of DONE where DONE is not among the best hits.
+        least: A query whose chains have less probability than this takes no further hop (ranked).
+    """
+
+    bias: float = 0.0
+    biases: Sequence[float] = (0.0,)
+    deep: bool = True
+    least: float = 0.0
+
+    @classmethod
+    def of(cls, retriever: Retriever, hops: HopOptions) -> Self:
+        """The rule for a retriever with these options.
+
+        Raises:
+            ConfigError: The rule does not work with them.
+        """
+        return cls()
+
+    def may_end(self, hop: int) -> bool:
+        """Whether DONE may come in this hop (from 0); where not, it is hidden, and the rule is not asked."""
+        return hop > 0
+
+    def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:
+        """What the next hop of a chain is worth.
+
+        Args:
+            chain: The chain so far.
+            hits: The passages that may come next, best first, with the scores of the retriever; may be empty.
+            done: The score of DONE; None: the retriever has none, or DONE is not among its best.
+        """
+        raise NotImplementedError
+
+    def biased(self, bias: float) -> StopRule:
+        """The same rule with another bias on DONE."""
+        return self
+
+    def unending(self) -> StopRule:
+        """The same rule with a bias with which DONE ends no chain, so that it needs the same searches."""
+        return self
+
+
+def scores_done(retriever: Retriever) -> bool:
+    """Whether a retriever scores DONE, as far as is known of its training."""
+    if isinstance(retriever, DecodesPassages):
+        return True
+    return isinstance(retriever, TakesEvidence) and retriever.learned_done is not False
+
+
+def _knows_probability(retriever: Retriever, hops: HopOptions) -> bool:
+    """Whether the score of DONE is its log-probability."""
+    ranks_spans = (
+        hops.steps == "ranked"
+        and isinstance(retriever, DecodesPassages)
+        and retriever.generator.spans is not None
+    )
+    return writes_chains(retriever) or ranks_spans
+
+
+@dataclass(frozen=True)
+class Never(StopRule):
+    """Chains end after the number of hops, or where nothing more is found.
+
+    Args:
+        hides: A generator writes no DONE. Ranked hops find it and leave it out, so that their hits are those
+            of hops that end with DONE.
+    """
+
+    hides: bool = True
+    deep = False
+
+    @classmethod
+    def of(cls, retriever: Retriever, hops: HopOptions) -> Never:  # noqa: D102
+        return cls(hops.steps != "ranked")
+
+    def may_end(self, hop: int) -> bool:  # noqa: D102
+        return hop > 0 and not self.hides
+
+    def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
+        return Weighed([hit.score for hit in hits])
+
+
+@dataclass(frozen=True)
+class DoneByLogOdds(StopRule):
+    """DONE ends a chain by its probability; the bias shifts its log-odds (nats).
+
+    A DONE that is not among the ``beams`` best of a hop is impossible there.
+    """
+
+    bias: float = 0.0
+    biases: Sequence[float] = (0.0,)
+
+    @classmethod
+    def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByLogOdds:  # noqa: D102
+        if not _knows_probability(retriever, hops):
+            raise ConfigError(
+                f"hops.stop log-odds: the scores of a retriever of kind {retriever.kind!r} are no "
+                "log-probabilities of DONE: leave hops.stop out."
+            )
+        return cls(hops.done_bias, retriever.done_biases if isinstance(retriever, WritesChains) else (0.0,))
+
+    @property
+    def deep(self) -> bool:  # type: ignore[override]  # noqa: D102
+        return self.bias != 0
+
+    def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
+        score = -math.inf if done is None else min(done, 0.0)
+        goes_on = -math.expm1(score)
+        others = math.log(goes_on) if score < 0 else -math.inf
+        normalizer = float(np.logaddexp(others, score + self.bias)) if self.bias else 0.0
+        ends = math.exp(min(max(score + self.bias, -700.0), 700.0))
+        return Weighed(
+            [hit.score - normalizer for hit in hits],
+            None if done is None else done + self.bias - normalizer,
+            goes_on / (goes_on + ends),
+        )
+
+    def biased(self, bias: float) -> StopRule:  # noqa: D102
+        return replace(self, bias=bias)
+
+    def unending(self) -> StopRule:  # noqa: D102
+        return self.biased(-30.0)
+
+
+@dataclass(frozen=True)
+class DoneByScore(StopRule):
+    """DONE ends a chain where it scores best; the bias is added to its score."""
+
+    bias: float = 0.0
+    biases: Sequence[float] = (0.0,)
+
+    @classmethod
+    def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByScore:  # noqa: D102
+        if not isinstance(retriever, TakesEvidence):
+            raise ConfigError(
+                f"{retriever.kind} never writes DONE: choose --hops.steps fixed, or a single step."
+            )
+        if hops.steps == "dynamic" and retriever.learned_done is False:
+            log.warning(
+                "the model was not trained with DONE (an encoder as it is, or --fit.done false or "
+                "--fit.multistep false in training), so where a chain ends is chance: train it with `grls "
+                "train biencoder` --fit.multistep true --fit.done true and index it again, or choose "
+                "--hops.steps fixed."
+            )
+        return cls(hops.done_bias, retriever.done_biases)
+
+    def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
+        return Weighed([hit.score for hit in hits], None if done is None else done + self.bias)
+
+    def biased(self, bias: float) -> StopRule:  # noqa: D102
+        return replace(self, bias=bias)
+
+    def unending(self) -> StopRule:  # noqa: D102
+        return self.biased(-1e9)
+
+
+class SeenHop(NamedTuple):
+    """What a hop of one chain shows, for learning the onward model.
+
+    Attributes:
+        query: Index of its query.
+        features: Its features (:data:`~grls.retrieve.hops.options.FEATURES`).
+        shares: Passage id -> share among the hits, without DONE.
+    """
+
+    query: int
+    features: tuple[float, ...]
+    shares: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Onward(StopRule):
+    """One more hop? How probable it is, by the scores of a hop, that it finds a gold passage.
+
+    Legend: n hits of a hop, T the temperature of their softmax.
+
+    Ranked hops share out the probability of a chain among the hits of its next hop. If that hop finds nothing
+    (no gold passage is left, or its best hit is as good as the others), those shares push passages of earlier
+    hops down. DONE tells it for retrievers that learned DONE, and only whether a chain is complete. The
+    onward model works with any retriever: a logistic regression on what a hop shows (:func:`hop_features`)
+    gives the probability p that the hop finds a gold passage, and the hits share out p in the place of 1. So
+    hops that find nothing change little, and a query takes as many hops as its scores tell: once the chains
+    hold less than a tenth of the probability, no further hop is made. ``grls tune`` learns the model from
+    development queries (:mod:`grls.tune.onward`).
+
+    Args:
+        model: A weight for each feature, then the bias; None: it is yet to be learned, and every chain goes
+            on.
+        temperature: T.
+        scores_done: Whether the retriever scores DONE; a hop has no score where DONE is not among its best.
+        seen: Filled with what the hops show, for learning the model; None: not kept.
+    """
+
+    model: Sequence[float] | None
+    temperature: float
+    scores_done: bool
+    seen: list[SeenHop] | None = None
+
+    @classmethod
+    def of(cls, retriever: Retriever, hops: HopOptions, seen: list[SeenHop] | None = None) -> Onward:  # noqa: D102
+        if hops.onward is None and seen is None:
+            raise ConfigError("hops.stop onward: there is no model; `grls tune` learns it.")
+        temperature = hops.temperature or usual_temperature(retriever)
+        return cls(hops.onward, temperature, scores_done(retriever), seen)
+
+    @property
+    def least(self) -> float:  # type: ignore[override]  # noqa: D102
+        return 0.0 if self.model is None else ENDS_BELOW
+
+    def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
+        if not hits:
+            return Weighed((), None, 0.0)
+        scores = [hit.score for hit in hits]
+        logits = np.array(scores, dtype=np.float64) / self.temperature
+        unreached = float(logits.min()) if self.scores_done else None
+        scaled = unreached if done is None else done / self.temperature
+        features = hop_features(logits, scaled, chain.first / self.temperature, chain.among)
+        if self.seen is not None:
+            shares = np.exp(logits - np.logaddexp.reduce(logits)).tolist()
+            ids = [hit.id for hit in hits]
+            self.seen.append(SeenHop(chain.query, features, dict(zip(ids, shares, strict=True))))
+        return Weighed(scores, None, 1.0 if self.model is None else onward_probability(self.model, features))
+
+
+def hop_features(
+    logits: Floats, done: float | None, first: float, among: Sequence[float]
+) -> tuple[float, ...]:
+    """The features of a hop (:data:`~grls.retrieve.hops.options.FEATURES`).
+
+    Args:
+        logits: ``[n]`` scores of the hits divided by T; at least one.
+        done: The score of DONE divided by T; None: the retriever has no DONE.
+        first: The best score of the query's first hop, divided by T.
+        among: For each passage of the chain its log-probability among the hits of its hop; at least one.
+    """
+    log_shares = logits - np.logaddexp.reduce(logits)
+    best = float(logits.max())
+    return (
+        math.log(len(among)),
+        0.0 if done is None else _within(done - best),
+        float(-(np.exp(log_shares) * log_shares).sum()),
+        _within(best - first),
+        max(among[-1], _LEAST),
+        max(math.fsum(among), _LEAST),
+    )
+
+
+def onward_probability(model: Sequence[float], features: Sequence[float]) -> float:
+    """The probability that a hop finds a gold passage, in (0, 1).
+
+    Args:
+        model: A weight for each feature, then the bias.
+        features: The features of the hop.
+    """
+    *weights, bias = model
+    logit = math.fsum([bias, *(w * x for w, x in zip(weights, features, strict=True))])
+    return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
+
+
+def _within(difference: float) -> float:
+    return min(max(difference, -_MOST), _MOST)
+
+
+RULES: dict[str, type[StopRule]] = {
+    "never": Never,
+    "log-odds": DoneByLogOdds,
+    "score": DoneByScore,
+    "onward": Onward,
+}
+"""Name -> rule."""
+
+
+def register_stop(name: str, rule: type[StopRule]) -> None:
+    """Add a stop rule; ``hops.stop`` then knows its name.
+
+    Raises:
+        ConfigError: Another rule has this name.
+    """
+    known = RULES.get(name)
+    again = known is not None and (known.__module__, known.__qualname__) == (
+        rule.__module__,
+        rule.__qualname__,
+    )  # a notebook's cell, run twice
+    if known is not None and not again:
+        raise ConfigError(f"the stop rule {name!r} is there already; choose another name.")
+    RULES[name] = rule
+
+
+def stop_rule(retriever: Retriever, hops: HopOptions) -> StopRule:
+    """The rule of ``hops.stop``, or that of the other options.
+
+    Args:
+        retriever: Retrieves the hops.
+        hops: The options; ``steps`` is not ``single``.
+
+    Raises:
+        ConfigError: No rule has the name, or it does not work with the retriever.
+    """
+    name = hops.stop or _usual(retriever, hops)
+    if name not in RULES:
+        load_plugins()
+    if name not in RULES:
+        raise ConfigError(
+            f"hops.stop: no stop rule is called {name!r}; known are {', '.join(sorted(RULES))}. Name the "
+            "module that registers it in GRLS_PLUGINS."
+        )
+    return RULES[name].of(retriever, hops)
+
+
+def _usual(retriever: Retriever, hops: HopOptions) -> str:
+    if hops.onward is not None:
+        return "onward"
+    if hops.steps == "fixed" or (hops.steps == "ranked" and not (hops.done and scores_done(retriever))):
+        return "never"
+    return "log-odds" if _knows_probability(retriever, hops) else "score"
