@@ -9,6 +9,7 @@ makes foreign text safe to print, and ``logs`` silences other libraries. ``recip
 ``--config`` names. ``lazy`` imports the names of a folder on first use, ``extras`` the packages that are
 extras. ``parts`` counts the seconds of the parts of a search. ``counts`` writes a number with its noun.
 ``machine`` says which cores and memory there are, and lets the threads of numeric libraries sleep on a busy
-machine; ``turns`` gives an object to one thread at a time. ``plugins`` imports modules that add kinds, backends and measures. ``help_text`` writes the
-lists and paragraphs of ``--help``. ``listed`` takes a single text of an option for a list of one.
+machine; ``turns`` gives an object to one thread at a time. ``plugins`` imports modules that add kinds,
+backends and measures. ``help_text`` writes the lists and paragraphs of ``--help``. ``listed`` takes a single
+text of an option for a list of one.
 """

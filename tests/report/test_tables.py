@@ -210,7 +210,7 @@ def test_measures_without_a_cutoff_are_tested_at_the_depth_that_all_runs_have(da
     )
     for one, second, name, value, best in pairs:
         (group,) = measured(one, second)
-        text = render_markdown(build_page([group], (1,), 1, tested=["RR"]), "figures")
+        text = render_html(build_page([group], (1,), 1, tested=["RR"]))
         assert f"{name}: every run against" in text
         scores = group.values(group.runs[1], "RR")
         assert sum(scores) / 2 == value
