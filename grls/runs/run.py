@@ -204,7 +204,7 @@ class Run:
         return ", ".join(parts)
 
 
-def limit_of(runs: Iterable[Run]) -> int | None:
+def shared_limit(runs: Iterable[Run]) -> int | None:
     """How many first queries of a split the runs were asked, as their manifests say; None: all.
 
     Args:
