@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -129,7 +128,7 @@ class Corpus:
         return {name: value for name, value in self.__dict__.items() if name != "_hashed"}
 
     def __getitem__(self, number: int) -> Passage:
-        from_end = isinstance(number, Integral) and number < 0
+        from_end = isinstance(number, int | np.integer) and number < 0
         return self.passages([number + len(self) if from_end else number])[0]
 
     def __iter__(self) -> Iterator[Passage]:
@@ -173,7 +172,9 @@ class Corpus:
 
     def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
         """The numbers of passages as rows of the table; refused (ConfigError) where there are none such."""
-        rows: Sequence[int] = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+        rows: Any = numbers
+        if isinstance(rows, np.ndarray):
+            rows = rows.tolist()
         if not isinstance(rows, list | range) or not set(map(type, rows)) <= {int}:
             rows = fitted_argument(f"Corpus.{call}", "numbers", Sequence[int], rows)
         wrong = [number for number in rows if not 0 <= number < len(self)]

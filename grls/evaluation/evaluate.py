@@ -42,7 +42,7 @@ from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.runs.comparable import refuse_other_data, refuse_unrelated
 from grls.runs.results import find_passages
-from grls.runs.run import Run, limit_of
+from grls.runs.run import Run, shared_limit
 from grls.runs.trec import align, without_done
 
 Report = dict[str, Any]
@@ -87,7 +87,7 @@ def evaluate_run(
     loaded = run if isinstance(run, Run) else Run.load(run)
     split = _split_of(loaded, split)
     corpus = Corpus.read(data) if corpus is None else corpus
-    limit = limit_of([loaded])
+    limit = shared_limit([loaded])
     queries, qrels = read_split(data, split, corpus, limit)
     every = read_queries(data)
     refuse_other_data(loaded, data, corpus, (queries, every))

@@ -20,7 +20,7 @@ from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.io.counts import counted
 from grls.io.terminal import visible
 from grls.runs.results import find_passages
-from grls.runs.run import Run, limit_of
+from grls.runs.run import Run, shared_limit
 from grls.runs.trec import without_done
 
 _SHOWN = 5
@@ -71,7 +71,7 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
         count: Number of queries; none below 1.
     """
     loaded = run if isinstance(run, Run) else Run.load(run)
-    queries, qrels = read_split(data, split, corpus, limit_of([loaded]))
+    queries, qrels = read_split(data, split, corpus, shared_limit([loaded]))
     examples = [_example(query, loaded, qrels) for query in queries]
     examples = _checked(examples, corpus) if loaded.in_hop_order else examples
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]

@@ -29,7 +29,7 @@ from grls.evaluation.significance import CONFIDENCE, Comparison, compare
 from grls.io.counts import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
 from grls.runs.manifest import RunInfo, differ
-from grls.runs.run import Run, limit_of
+from grls.runs.run import Run, shared_limit
 from grls.runs.trec import without_done
 
 Passages = Sequence[Sequence[str]]
@@ -176,7 +176,7 @@ def price_of_run(
     refuse_no_pair(*loaded)
     made_for = None if loaded[0].info is None else loaded[0].info.split
     split = split or made_for or "test"
-    queries, qrels = read_split(data, split, corpus, limit_of(loaded))
+    queries, qrels = read_split(data, split, corpus, shared_limit(loaded))
     every = {query.id for query in read_queries(data)}
     for one in loaded:
         refuse_unrelated(one, data, split, qrels, every)

@@ -18,7 +18,7 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, shown_p
 from grls.io.counts import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
-from grls.runs.run import Run, limit_of
+from grls.runs.run import Run, shared_limit
 from grls.runs.trec import without_done
 
 
@@ -54,7 +54,7 @@ def compare_runs(
         MismatchError: The manifests show other corpora or queries.
     """
     loaded = load_runs([run, baseline])
-    queries, qrels = read_split(data, split, corpus, limit_of(loaded))
+    queries, qrels = read_split(data, split, corpus, shared_limit(loaded))
     every = {query.id for query in read_queries(data)}
     for one in loaded:
         refuse_unrelated(one, data, split, qrels, every)

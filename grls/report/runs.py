@@ -23,7 +23,7 @@ from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import refuse_other_data
 from grls.runs.manifest import RunInfo, Steps, difference, info_file
 from grls.runs.results import find_passages
-from grls.runs.run import Run, limit_of
+from grls.runs.run import Run, shared_limit
 from grls.runs.trec import refuse_unknown
 
 SYSTEMS = {
@@ -199,7 +199,7 @@ def _group(name: str, placed: Sequence[_Placed], split: str | None) -> DataGroup
             )
     split = _split(stated, split)
     corpus = Corpus.read(folder)
-    limit = limit_of(run for run, _ in placed)
+    limit = shared_limit(run for run, _ in placed)
     queries, qrels = read_split(folder, split, corpus, limit)
     every = read_queries(folder)
     for run, _ in placed:

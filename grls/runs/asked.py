@@ -17,7 +17,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
 from grls.runs.comparable import refuse_unknown_passages
 from grls.runs.manifest import differ, fingerprint_queries, which_queries
-from grls.runs.run import Run, limit_of
+from grls.runs.run import Run, shared_limit
 from grls.runs.save import refuse_own_output
 from grls.runs.trec import refuse_unknown
 
@@ -72,7 +72,7 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
         if not Path(data).is_dir():
             raise ConfigError(f"{named.path} was retrieved from {data}, no folder here; give --data DIR.")
     split = split if split is not None or info is None else info.split
-    corpus, limit = Corpus.read(data), limit_of(runs)
+    corpus, limit = Corpus.read(data), shared_limit(runs)
     queries = None
     if split is not None:
         queries = read_split(data, split, corpus, limit)[0]

@@ -204,14 +204,15 @@ class Run:
         return ", ".join(parts)
 
 
-def limit_of(runs: Iterable[Run]) -> int | None:
+def shared_limit(runs: Iterable[Run]) -> int | None:
     """How many first queries of a split the runs were asked, as their manifests say; None: all.
 
     Args:
         runs: Runs for the same queries (:meth:`Run.compatible_with`), or for all queries of the data set.
     """
-    limits = [run.info.limit for run in runs if run.info is not None and run.info.split is not None]
-    return None if None in limits else max(limits, default=None)
+    infos = [run.info for run in runs if run.info is not None and run.info.split is not None]
+    limits = [info.limit for info in infos if info.limit is not None]
+    return max(limits, default=None) if len(limits) == len(infos) else None
 
 
 def first_ids(ids: Collection[str]) -> str:
