@@ -395,14 +395,3 @@ def load_named(
         return load_retriever(name, opening)
     given = {} if analyzer is None else {"analyzer": recorded(analyzer)}
     return open_member(with_languages({"kind": BM25, **given}, Path(), corpus), Path(), name, opening)
-
-
-def open_retriever(
-    folder: str | Path,
-    device: str = "auto",
-    precision: str = "float32",
-    options: SearchOptions | None = None,
-    verify: bool | None = None,
-) -> Retriever:
-    """:func:`load_retriever`, with the fields of :class:`Opening` as arguments."""
-    return load_retriever(folder, Opening(device, precision, options, verify))

@@ -24,7 +24,7 @@ from grls.retrieve.generative.within import as_generator
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.registry import KINDS, Opening, load_named, load_retriever, open_retriever, register
+from grls.retrieve.registry import KINDS, Opening, load_named, load_retriever, register
 from grls.retrieve.spec import own_sum, read_spec, update_spec
 
 ASKED = queries()[::4]
@@ -165,7 +165,7 @@ def test_search_that_is_stored_is_heeded(place: Path) -> None:
     one = load_retriever(place / "generative", CPU)
     assert isinstance(one, GenerativeRetriever)
     assert one.options == SearchOptions(3, "full", truncate_queries=True)
-    given = open_retriever(place / "generative", "cpu", options=SearchOptions(beams=7))
+    given = load_retriever(place / "generative", Opening("cpu", search=SearchOptions(beams=7)))
     assert given.describe().options["beams"] == 7
     assert given.describe().score_mode == "renormalized"
     members = {"kind": "fusion", "members": ["../generative", "../dense"]}

@@ -25,7 +25,7 @@ from grls.retrieve.encoded import folder
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
-from grls.retrieve.registry import open_retriever
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import read_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "calm")]
@@ -194,7 +194,7 @@ def test_a_folder_holds_the_whole_retriever(retriever: DenseRetriever, saved: Pa
 def test_a_generator_as_a_biencoder_keeps_its_stages(data: Path, corpus: Corpus, tmp_path: Path) -> None:
     made = BiEncoderModel.from_generator(scratch(data).load(), 64, ["memorise"])
     DenseRetriever.assemble(made, corpus).save_pretrained(tmp_path / "r")
-    opened = open_retriever(tmp_path / "r", "cpu")
+    opened = load_retriever(tmp_path / "r", Opening("cpu"))
     assert isinstance(opened, DenseRetriever)
     assert (opened.stages, opened.biencoder.max_tokens) == (("memorise",), 64)
     assert opened.learned_done is False
@@ -205,13 +205,13 @@ def test_a_generator_as_a_biencoder_keeps_its_stages(data: Path, corpus: Corpus,
 
 def test_either_kind_is_opened_by_its_manifest(data: Path, saved: Path, tmp_path: Path) -> None:
     small_retriever(data).save_pretrained(tmp_path / "g")
-    assert isinstance(open_retriever(tmp_path / "g", "cpu"), GenerativeRetriever)
-    assert isinstance(open_retriever(saved, "cpu"), DenseRetriever)
+    assert isinstance(load_retriever(tmp_path / "g", Opening("cpu")), GenerativeRetriever)
+    assert isinstance(load_retriever(saved, Opening("cpu")), DenseRetriever)
     edit(saved, lambda manifest: manifest.update(kind="graph"))
     with pytest.raises(DataError, match="unknown kind of retriever 'graph'"):
-        open_retriever(saved)
+        load_retriever(saved)
     with pytest.raises(DataError, match="no retriever here"):
-        open_retriever(tmp_path)
+        load_retriever(tmp_path)
 
 
 def edit(folder: Path, change: Any) -> None:
