@@ -2,13 +2,25 @@
 
 A command prints a ``GrlsError`` as one line and ends with a non-zero exit code. A broken invariant of grls
 itself stays an ``AssertionError``.
+
+The text names an option as a value, :class:`Option`, and each surface words it in its own way:
+
+    raise ConfigError(f"BM25 never writes DONE: choose {Option('hops.steps', 'fixed')}.")
+
+    in_shell     choose --hops.steps fixed.
+    in_python    choose steps="fixed".
+    in_request   choose hops.steps "fixed".
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 _NO_MEMORY = re.compile(
     r"out of memory|can't allocate memory|cannot allocate memory|can't start new thread|ALLOC_FAILED", re.I
@@ -19,9 +31,111 @@ _NO_MEMORY = re.compile(
 _LONGEST, _FIRST, _LAST = 10_000, 5_000, 3_000
 """The longest error text, and how much of the beginning and the end of a longer one is kept."""
 
+Surface = Callable[[str, Sequence[Any]], str]
+"""Words an option; takes its dotted name and the values that the text names, none or more."""
+_LIGHTNING = ("checkpoint.", "data.", "last.", "mine.", "model.", "quotes.", "recall.", "save.", "trainer.")
+"""Sections of options whose dotted names are those of Python, too (:func:`grls.train.run.train_stage`)."""
+_VALUE = r"(?:(?:\d+[hms])+|\d+(?:\.\d+)?|true|false|null|single|fixed|dynamic|ranked|none|auto|rrf|sum)\b"
+_FLAG = re.compile(
+    rf"(`grls [^`]*`|⟦\[.*?\]⟧)|(?:--|(?<![\w./-])(?=hops\.(?!json|py|npz)))((?:\w+\.)*\w+)(?:[ =]({_VALUE})(?: or ({_VALUE}))?)?"
+)
+"""Options in plain texts."""
+_MARK = re.compile(r'`grls [^`]*`|⟦(\[".*?\])⟧')
+
+
+def in_shell(name: str, values: Sequence[Any]) -> str:
+    """``--hops.steps fixed or dynamic``."""
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    return " ".join([f"--{name}", " or ".join(texts)]).rstrip()
+
+
+def in_python(name: str, values: Sequence[Any]) -> str:
+    """``steps="fixed" or "dynamic"``."""
+    argument = name if name.startswith(_LIGHTNING) else name.rpartition(".")[2]
+    texts = [_quoted(value) if isinstance(value, str) else repr(value) for value in values]
+    return "=".join([argument, *([" or ".join(texts)] if texts else [])])
+
+
+def in_request(name: str, values: Sequence[Any]) -> str:
+    """``hops.steps "fixed" or "dynamic"``."""
+    texts = [_quoted(value) if isinstance(value, str) else json.dumps(value) for value in values]
+    return " ".join([name, " or ".join(texts)]).rstrip()
+
+
+def _quoted(value: str) -> str:
+    return value if value.isupper() else json.dumps(value, ensure_ascii=False)
+
+
+_process: list[Surface] = [in_python]
+
+
+@contextmanager
+def worded_for(surface: Surface) -> Iterator[None]:
+    """A context in which errors and warnings name options as a surface does; elsewhere as Python does."""
+    _process.append(surface)
+    try:
+        yield
+    finally:
+        _process.pop()
+
+
+def worded(text: str, surface: Surface | None = None) -> str:
+    """A text with its options as a surface has them; those of commands between backticks as the shell.
+
+    Args:
+        text: The text.
+        surface: Words an option; None: that of this process.
+    """
+    write = surface or _process[-1]
+
+    def option(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return f"`{worded(match[0][1:-1], in_shell)}`"
+        try:
+            name, *values = json.loads(match[1])
+        except ValueError:  # a text of a user that looks like a mark
+            return match[0]
+        return write(name, values)
+
+    return _MARK.sub(option, text)
+
+
+class Option:
+    """An option that a text names.
+
+    In an f-string it is a mark, which the surface of an error replaces. ``str`` words it for this process, as
+    in the arguments of a log.
+
+    Args:
+        name: Its dotted name, as in ``hops.steps``.
+        values: The values to choose from; one in capitals stands for a value.
+    """
+
+    def __init__(self, name: str, *values: Any):
+        self._mark = f"⟦{json.dumps([name, *values], default=str)}⟧"
+
+    def __format__(self, _: str) -> str:
+        return self._mark
+
+    def __str__(self) -> str:
+        return worded(self._mark)
+
+
+def _marked(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return match[1]
+    values = []
+    for value in match.groups()[2:]:
+        with suppress(ValueError):
+            value = value and json.loads(value)
+        values += [] if value is None else [value]
+    return f"{Option(match[2], *values)}"
+
 
 class GrlsError(Exception):
     """The base class of every error that grls raises on purpose.
+
+    In an f-string it keeps its options as values, so that an error about an error can be worded as well.
 
     Args:
         text: What was given, what was expected, and the remedy. The middle of a very long text (it quotes a
@@ -29,11 +143,17 @@ class GrlsError(Exception):
     """
 
     def __init__(self, text: object = ""):
-        shown = str(text)
+        shown = _FLAG.sub(_marked, f"{text}")
         if len(shown) > _LONGEST:
             left_out = f" … ({len(shown) - _FIRST - _LAST:,} characters left out) … "
             shown = shown[:_FIRST] + left_out + shown[-_LAST:]
         super().__init__(shown)
+
+    def __format__(self, _: str) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return worded(f"{self}")
 
 
 class DataError(GrlsError):
@@ -62,6 +182,10 @@ class MismatchError(GrlsError):
 
 class ConfigError(GrlsError):
     """An option has a value that cannot work."""
+
+
+class OptionError(ConfigError):
+    """The arguments of a command cannot be read: its exit code is argparse's, 2."""
 
 
 class WriteError(GrlsError):

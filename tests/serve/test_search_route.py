@@ -186,7 +186,7 @@ def test_long_names_are_cut(client: TestClient) -> None:
     ("name", "body", "said"),
     [
         ("bm25", {"hops": {"steps": "dynamic"}}, 'DONE: choose hops.steps "fixed", or a single step'),
-        ("fusion", {"hops": {"steps": "ranked"}}, "operator of the server can set hops.temperature."),
+        ("fusion", {"hops": {"steps": "ranked"}}, "operator of the server can set --hops.temperature."),
         ("chains", {"hops": {"steps": "fixed"}}, "ends its chains itself: leave hops.steps out, or"),
         (
             "generative",
@@ -199,7 +199,7 @@ def test_errors_of_the_library_name_fields(kinds: Path, name: str, body: dict[st
     with client_of(serving_of({name: kinds / name})) as client:
         detail = problem(client.post("/v1/search", json={"query": "otter"} | body), 422)["detail"]
     assert said in detail
-    assert "--hops" not in detail
+    assert "--hops.steps" not in detail
 
 
 def test_an_unknown_retriever(client: TestClient) -> None:
