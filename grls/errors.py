@@ -18,7 +18,7 @@ import errno
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,6 @@ Surface = Callable[[str, Sequence[Any]], str]
 """Words an option; takes its dotted name and the values that the text names, none or more."""
 _LIGHTNING = ("checkpoint.", "data.", "last.", "mine.", "model.", "quotes.", "recall.", "save.", "trainer.")
 """Sections of options whose dotted names are those of Python, too (:func:`grls.train.run.train_stage`)."""
-_VALUE = r"(?:(?:\d+[hms])+|\d+(?:\.\d+)?|true|false|null|single|fixed|dynamic|ranked|none|auto|rrf|sum)\b"
-_FLAG = re.compile(
-    rf"(`grls [^`]*`|⟦\[.*?\]⟧)|(?:--|(?<![\w./-])(?=hops\.(?!json|py|npz)))((?:\w+\.)*\w+)(?:[ =]({_VALUE})(?: or ({_VALUE}))?)?"
-)
-"""Options in plain texts."""
 _MARK = re.compile(r'`grls [^`]*`|⟦(\[".*?\])⟧')
 
 
@@ -121,21 +116,20 @@ class Option:
         return worded(self._mark)
 
 
-def _marked(match: re.Match[str]) -> str:
-    if match[1] is not None:
-        return match[1]
-    values = []
-    for value in match.groups()[2:]:
-        with suppress(ValueError):
-            value = value and json.loads(value)
-        values += [] if value is None else [value]
-    return f"{Option(match[2], *values)}"
+_PLAIN = re.compile(
+    r"(?:--|(?<=: set )(?=hops))((?:hops|fit)\.\w+)"
+    r"(?: (single|fixed|dynamic|ranked|true|false)\b(?: or (fixed|dynamic|ranked)\b)?)?"
+)
+"""Options in texts of :mod:`grls.retrieve.hops`, which does not pass :class:`Option` yet."""
+
+
+def _option(match: re.Match[str]) -> str:
+    name, *values = [part for part in match.groups() if part is not None]
+    return f"{Option(name, *({'true': True, 'false': False}.get(value, value) for value in values))}"
 
 
 class GrlsError(Exception):
     """The base class of every error that grls raises on purpose.
-
-    In an f-string it keeps its options as values, so that an error about an error can be worded as well.
 
     Args:
         text: What was given, what was expected, and the remedy. The middle of a very long text (it quotes a
@@ -143,17 +137,19 @@ class GrlsError(Exception):
     """
 
     def __init__(self, text: object = ""):
-        shown = _FLAG.sub(_marked, f"{text}")
+        shown = _PLAIN.sub(_option, f"{text}")
         if len(shown) > _LONGEST:
             left_out = f" … ({len(shown) - _FIRST - _LAST:,} characters left out) … "
             shown = shown[:_FIRST] + left_out + shown[-_LAST:]
         super().__init__(shown)
 
-    def __format__(self, _: str) -> str:
+    @property
+    def text(self) -> str:
+        """The text with its options as values, for another surface, or for an error about this error."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        return worded(f"{self}")
+        return worded(self.text)
 
 
 class DataError(GrlsError):
@@ -197,6 +193,22 @@ NOT_NUMBERS = (
     "use bfloat16 or float32."
 )
 """The error text for a model whose logits are NaN."""
+
+
+def at_least(least: float, section: str = "", **values: float | None) -> None:
+    """Refuse options below a bound; None is no value.
+
+    Args:
+        least: The bound.
+        section: The section of the options with its dot, as in ``workers.``.
+        values: Option -> its value.
+
+    Raises:
+        ConfigError: With the name and the value.
+    """
+    for name, value in values.items():
+        if value is not None and not value >= least:
+            raise ConfigError(f"{Option(section + name)} must be at least {least}, got {value}.")
 
 
 def out_of_memory(error: BaseException) -> bool:

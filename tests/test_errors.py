@@ -1,9 +1,14 @@
 """Errors carry options as values, and each surface words them: shell, Python, requests."""
 
+import ast
 import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import grls
 from grls.errors import (
     ConfigError,
     DataError,
@@ -49,7 +54,7 @@ def test_each_surface_words_an_option(text: str, shell: str, python: str, reques
 
 def test_an_error_about_an_error_keeps_the_options() -> None:
     inner = ConfigError(f"leave {Option('hops.steps')} out.")
-    outer = pickle.loads(pickle.dumps(DataError(f"hops: {inner}", "grls.json")))
+    outer = pickle.loads(pickle.dumps(DataError(f"hops: {inner.text}", "grls.json")))
     assert str(outer) == "grls.json: hops: leave steps out."
     with worded_for(in_shell):
         assert str(outer) == "grls.json: hops: leave --hops.steps out."
@@ -59,3 +64,41 @@ def test_an_error_about_an_error_keeps_the_options() -> None:
 def test_a_long_text_is_cut() -> None:
     text = str(GrlsError("x" * 20_000))
     assert "xxx … (12,000 characters left out) … xxx" in text
+
+
+SHELL = {
+    "io/option_errors.py": "reads what jsonargparse says",
+    **dict.fromkeys(
+        ("io/html.py", "explain/page.py", "answer/riches/page.py", "serve/page/docs.py"), "styles"
+    ),
+    **dict.fromkeys(("retrieve/hops", "fitting"), "they pass no Option yet"),
+}
+"""Files and folders that may write ``--``, and why."""
+
+
+def texts(file: Path) -> Iterator[tuple[int, str]]:
+    """The line and the content of the strings of a module, without docstrings; ``x`` stands for a value."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    parts: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            parts.add(node.value)
+        if isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+            yield node.lineno, "".join(str(getattr(part, "value", "x")) for part in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
+            yield node.lineno, node.value
+
+
+def test_no_text_of_the_library_names_options_as_a_shell_does() -> None:
+    root, faults = Path(grls.__file__).parent, list[str]()
+    for file in sorted(root.rglob("*.py")):
+        name = file.relative_to(root).as_posix()
+        if name == "cli.py" or name.startswith(("commands/", *SHELL)):
+            continue
+        for line, text in texts(file):
+            plain = re.sub(r"`(?!grls )[^`]*`", "", text)  # the command of another program
+            if re.search(r"\s", text) and re.search(r"(?<![\w-])--[a-z]", plain):
+                faults.append(f"{name}, line {line}: {text}: pass an Option")
+    assert not faults, "\n".join(faults)

@@ -8,7 +8,7 @@ from pathlib import Path
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.runs.run import Run
 
 
@@ -38,7 +38,7 @@ class FinishedRun:
         of = None if self.info is None else self.info.split
         if of not in (None, split) or not any(query.id in loaded.rankings for query in queries):
             raise MismatchError(
-                f"{run} answers other queries than those asked; give the run of this --split."
+                f"{run} answers other queries than those asked; give the run of this {Option('split')}."
             )
         self.corpus = corpus
         self.score_mode = loaded.score_mode or "unknown"

@@ -246,7 +246,7 @@ def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Fil
     try:
         rule = None if condition is None else where(condition)
     except ConfigError as error:
-        raise ConfigError(f"where: {error}") from None
+        raise ConfigError(f"where: {error.text}") from None
     return both(
         rule,
         None if allow is None else Only(frozenset(map(str, allow))),

@@ -124,7 +124,7 @@ class HeldFolder:
         try:
             yield
         except GrlsError as error:
-            text, here = f"{error}", _plain(self.path)
+            text, here = error.text, _plain(self.path)
             folders = self._names("this retriever") | {
                 _plain(one): name for one, name in (names or {}).items()
             }

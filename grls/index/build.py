@@ -18,7 +18,7 @@ import numpy as np
 from grls.data.codec import DONE_ID, Codec
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
@@ -162,8 +162,8 @@ def warn_of_cut(cut: int, passages: int, codec: Codec) -> None:
     if cut:
         log.warning(
             "%d of %d passages are longer than %d tokens: the rest of them is neither indexed nor found "
-            "(raise --limits.passage of grls index).",
-            cut, passages, codec.limits.passage,
+            "(raise %s of grls index).",
+            cut, passages, codec.limits.passage, Option("limits.passage"),
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.retrieve.base import Retriever
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
@@ -46,6 +46,7 @@ def refuse_analyzer(folder: str, analyzer: Analyzer) -> None:
     """Refuse (ConfigError) options of how ``bm25`` splits texts for a folder, which has its own."""
     if analyzer != USUAL:
         raise ConfigError(
-            f"--analyzer is for bm25, which counts the words of the corpus anew; {folder} searches as it was "
-            "made: leave --analyzer out, or make a folder with `grls index bm25`."
+            f"{Option('analyzer')} is for bm25, which counts the words of the corpus anew; {folder} "
+            f"searches as it was made: leave {Option('analyzer')} out, or make a folder with `grls index "
+            "bm25`."
         )

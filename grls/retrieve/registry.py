@@ -219,7 +219,7 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     try:
         return opened if hops is None else _hops().over(opened, hops)
     except ConfigError as error:
-        raise DataError(f"hops: {error}", file) from error
+        raise DataError(f"hops: {error.text}", file) from error
 
 
 def _refuse_incomplete(opened: Any, kind: str) -> None:
@@ -253,7 +253,7 @@ def _naming(folder: Path) -> Iterator[None]:
     try:
         yield
     except (ConfigError, MismatchError) as error:
-        text, file = str(error), folder / MANIFEST
+        text, file = error.text, folder / MANIFEST
         named = text.startswith(str(folder)) and not text.startswith(str(folder / ".."))
         if named or str(file) in text:
             raise

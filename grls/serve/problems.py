@@ -115,7 +115,7 @@ def _text(error: GrlsError, called: Callable[[str], str]) -> str:
         beyond.append(in_shell(option, ()))
         return in_shell(option, values)
 
-    text = worded(f"{error}", field)
+    text = worded(error.text, field)
     if not beyond or isinstance(error, RefusalError | VersionError):  # these say who sets an option
         return text
     return f"{text} Only the operator of the server can set {', '.join(dict.fromkeys(beyond))}."

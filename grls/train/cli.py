@@ -89,7 +89,7 @@ class Trainer(L.Trainer):
     def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
         device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
         if str(precision).startswith("bf16"):
-            warn_of_emulation(device, "--trainer.precision 32-true or auto")
+            warn_of_emulation(device, str(Option("trainer.precision", "32-true", "auto")))
         if precision == "auto":
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
         started = launched()
@@ -232,8 +232,8 @@ def _go_on(config: Any) -> None:
     """
     if config.get("ckpt_path") is not None:
         raise ConfigError(
-            "--resume takes the last checkpoint in --output, and --ckpt_path names a checkpoint: give only "
-            "one of the two."
+            f"{Option('resume')} takes the last checkpoint in {Option('output')}, and {Option('ckpt_path')} "
+            "names a checkpoint: give only one of the two."
         )
     config.ckpt_path = str(last_checkpoint(config.output))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, read_split
 from grls.data.types import Passage, Query
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -75,7 +75,9 @@ class DevQueries:
         queries, qrels = read_split(data, split, corpus)
         queries = queries[:limit]
         if not queries:
-            raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
+            raise DataError(
+                f"the split {split!r} holds no query to tune on; give another {Option('split')}.", data
+            )
         return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus)
 
     def at_once(self) -> DevHops:

@@ -166,5 +166,5 @@ def test_a_port_that_is_taken_while_retrievers_load_is_an_error_that_leaves_noth
 
 
 def test_a_host_of_another_machine_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--host 192\.0\.2\.1 is no address of this machine"):
+    with pytest.raises(ConfigError, match=r"host=.192\.0\.2\.1. is no address of this machine"):
         check_port("192.0.2.1", 0)

@@ -27,7 +27,7 @@ from grls.data.sentences import sentences
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage
 from grls.decode.interleave.markers import check_markers
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH
@@ -153,7 +153,9 @@ def _origin(
     if kind not in get_args(KeyKind):
         raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
     if (kind == "proposition") != (propositions is not None):
-        raise ConfigError("--keys.kind proposition and --keys.propositions FILE go together.")
+        raise ConfigError(
+            f"{Option('keys.kind', 'proposition')} and {Option('keys.propositions', 'FILE')} go together."
+        )
     check_markers(tokenizer, *markers)  # before the work begins
     source = ""
     if propositions is not None:

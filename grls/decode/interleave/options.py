@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from grls.decode.scores import ScoreMode, check_mode
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 
 Beam = Literal["adaptive", "full", "greedy"]
 
@@ -46,9 +46,8 @@ class InterleaveOptions:
         check_mode(self.mode)
         if self.beam not in get_args(Beam):
             raise ConfigError(f"unknown beam {self.beam!r}; expected one of {', '.join(get_args(Beam))}.")
-        for name in ("beams", "max_new_tokens", "max_key_tokens", "batch_size", "max_keys"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        counts = ("beams", "max_new_tokens", "max_key_tokens", "batch_size", "max_keys")
+        at_least(1, **{name: getattr(self, name) for name in counts})
 
 
 USUAL_INTERLEAVE = InterleaveOptions()

@@ -30,7 +30,7 @@ from itertools import combinations, pairwise
 from typing import Literal, TypeVar, get_args
 
 from grls.data.types import Hit
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, at_least
 from grls.io.counts import counted
 from grls.io.progress import Progress
 
@@ -110,8 +110,7 @@ class Fusion:
         Raises:
             ConfigError: ``weights`` are not as many as the members, or k is below 1.
         """
-        if k is not None and k < 1:
-            raise ConfigError(f"k must be at least 1, got {k}.")
+        at_least(1, k=k)
         if self.method == "interleave":
             return interleave(rankings)[:k]
         weights = self.weights or (1.0,) * len(rankings)

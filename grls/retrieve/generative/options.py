@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from grls.data.types import ScoreMode
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ class SearchOptions:
         if self.mode not in get_args(ScoreMode):
             known = ", ".join(get_args(ScoreMode))
             raise ConfigError(f"unknown score mode {self.mode!r}; expected one of {known}.")
-        for name in ("beams", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(1, beams=self.beams, batch_size=self.batch_size)
         if not 1e-3 <= self.span_temperature <= 1e6:
             raise ConfigError(
                 f"span_temperature must be from 0.001 to 1,000,000, got {self.span_temperature}."

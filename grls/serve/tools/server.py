@@ -83,7 +83,7 @@ def run_stdio(folders: Sequence[str], limits: RequestLimits, device: str, precis
         try:
             serving = open_serving(folders, limits, device, precision, say=aside)
         except Exception as error:  # the input may go on for long before the server ends with it
-            aside(f"error: {error!s}")
+            aside(f"error: {error}")
             raise
         log_lines()
         aside("Ready: an agent may ask")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.models.biencoder_kinds import Similarity
 from grls.models.lora import check_adapters
 
@@ -39,9 +39,7 @@ class PairOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("hard_negatives", "evidence_words"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}.")
+        at_least(0, hard_negatives=self.hard_negatives, evidence_words=self.evidence_words)
 
     @property
     def ranked(self) -> int:
@@ -114,9 +112,8 @@ class BiEncoderOptions(PairOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        counts = ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every")
+        at_least(1, **{name: getattr(self, name) for name in counts})
         if self.dev_passages is not None and self.dev_passages < 1:
             raise ConfigError(f"dev_passages must be at least 1, or null for all, got {self.dev_passages}.")
         if self.max_steps is not None and self.max_steps < 1:

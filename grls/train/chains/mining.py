@@ -21,7 +21,7 @@ import lightning as L
 import numpy as np
 import torch.distributed
 
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.examples import HopExample, Teaching
@@ -78,16 +78,19 @@ class MineNegatives(L.Callback):
         margin = getattr(pl_module, "margin", 0.0)
         if bool(margin) != bool(self.passages):
             raise ConfigError(
-                "a margin loss needs both --model.margin and --mine.passages above 0, got "
-                f"{margin} and {self.passages}."
+                f"a margin loss needs both {Option('model.margin')} and {Option('mine.passages')} above 0, "
+                f"got {margin} and {self.passages}."
             )
         if self.passages and getattr(trainer.datamodule, "prior", None) is not None:  # type: ignore[attr-defined]
             raise ConfigError(
-                "--mine.passages searches with the generator alone, but --data.prior trains it beside a "
-                "prior: give only one of the two."
+                f"{Option('mine.passages')} searches with the generator alone, but {Option('data.prior')} "
+                "trains it beside a prior: give only one of the two."
             )
         if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]
-            raise ConfigError("--mine.passages needs --data.workers 0: the search needs the current weights.")
+            raise ConfigError(
+                f"{Option('mine.passages')} needs {Option('data.workers', 0)}: the search needs the current "
+                "weights."
+            )
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Connect the batches to the mining.
@@ -102,8 +105,8 @@ class MineNegatives(L.Callback):
         spans = None if data.spans is None else data.spans.record
         if self._mined[1] and self._spans != spans:
             raise MismatchError(
-                "the checkpoint holds hard negatives of other spans: resume with the --data.spans of that "
-                "run, or begin a new run in another --output."
+                "the checkpoint holds hard negatives of other spans: resume with the "
+                f"{Option('data.spans')} of that run, or begin a new run in another {Option('output')}."
             )
         self._spans = spans
         teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}

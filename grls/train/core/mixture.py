@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from grls.data.dataset import read_queries
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.train.core.examples import Example, Examples
 from grls.train.core.passage_inputs import PassageInput
 
@@ -204,8 +204,8 @@ def mixed(
     epochs = mix.epochs or epochs
     if epochs is None and any(part.share(0) != part.share(1) for part in parts):
         raise ConfigError(
-            "shares that change need the number of epochs: set mix.epochs, --trainer.max_epochs or "
-            "--trainer.max_steps."
+            f"shares that change need the number of epochs: set mix.epochs, {Option('trainer.max_epochs')} "
+            f"or {Option('trainer.max_steps')}."
         )
     return Mixture(main, parts, epochs or 1, mix.size, seed)
 

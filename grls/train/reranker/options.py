@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.models.lora import check_adapters
 
 LATER = {
@@ -85,11 +85,8 @@ class RerankHopOptions:
     hard_negatives: int = 7
 
     def __post_init__(self) -> None:
-        if self.hard_negatives < 1 or self.evidence_words < 0:
-            raise ConfigError(
-                "hard_negatives must be at least 1 and evidence_words at least 0, got "
-                f"{self.hard_negatives} and {self.evidence_words}."
-            )
+        at_least(1, "hops.", hard_negatives=self.hard_negatives)
+        at_least(0, "hops.", evidence_words=self.evidence_words)
 
 
 USUAL_RERANK_HOPS = RerankHopOptions()
