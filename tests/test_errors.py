@@ -85,7 +85,8 @@ def texts(file: Path) -> Iterator[tuple[int, str]]:
             parts.add(node.value)
         if isinstance(node, ast.JoinedStr):
             parts.update(node.values)
-            yield node.lineno, "".join(str(getattr(part, "value", "x")) for part in node.values)
+            whole = (part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+            yield node.lineno, "".join(map(str, whole))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
             yield node.lineno, node.value
