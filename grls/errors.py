@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -195,20 +196,46 @@ NOT_NUMBERS = (
 """The error text for a model whose logits are NaN."""
 
 
-def at_least(least: float, section: str = "", **values: float | None) -> None:
-    """Refuse options below a bound; None is no value.
+def bounded(interval: str, section: str = "", **values: float | None) -> None:
+    """Refuse numbers outside an interval; None is no number.
 
     Args:
-        least: The bound.
+        interval: The interval, as in ``[1, inf)`` or ``(0, 1]``.
         section: The section of the options with its dot, as in ``workers.``.
         values: Option -> its value.
 
     Raises:
-        ConfigError: With the name and the value.
+        ConfigError: With the option, the bounds and the value.
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    for name, value in values.items():
+        above = value is None or value > low or (interval[0] == "[" and value == low)
+        below = value is None or value < high or (interval[-1] == "]" and value == high)
+        if not (above and below):
+            words = (
+                [f"{'at least' if interval[0] == '[' else 'above'} {low:,.12g}"] if low > -math.inf else []
+            )
+            words += (
+                [f"{'at most' if interval[-1] == ']' else 'below'} {high:,.12g}"] if high < math.inf else []
+            )
+            expected = " and ".join(words) or "a finite number"
+            raise ConfigError(f"{Option(section + name)} must be {expected}, got {value}.")
+
+
+def at_least(least: int, section: str = "", **values: float | None) -> None:
+    """Refuse numbers below a bound; see :func:`bounded`."""
+    bounded(f"[{least}, inf)", section, **values)
+
+
+def one_of(choices: Collection[str], section: str = "", **values: str | None) -> None:
+    """Refuse values that are none of the choices.
+
+    Raises:
+        ConfigError: With the option, the choices and the value.
     """
     for name, value in values.items():
-        if value is not None and not value >= least:
-            raise ConfigError(f"{Option(section + name)} must be at least {least}, got {value}.")
+        if value not in choices:
+            raise ConfigError(f"{Option(section + name)} must be one of {', '.join(choices)}, got {value!r}.")
 
 
 def out_of_memory(error: BaseException) -> bool:

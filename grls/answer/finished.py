@@ -8,7 +8,7 @@ from pathlib import Path
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, MismatchError, Option
+from grls.errors import ConfigError, MismatchError, Option, at_least
 from grls.runs.run import Run
 
 
@@ -50,8 +50,7 @@ class FinishedRun:
         Raises:
             ConfigError: ``k`` is below 1, or there is a filter: a finished run cannot be filtered.
         """
-        if k < 1:
-            raise ConfigError(f"expected k of at least 1, got {k}.")
+        at_least(1, k=k)
         if allow is not None:
             raise ConfigError("a finished run cannot be filtered: retrieve again with the filter.")
         return [self._rankings.get(query.id, [])[:k] for query in queries]

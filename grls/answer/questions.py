@@ -10,7 +10,7 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, Option
+from grls.errors import at_least
 from grls.io.files import refuse_unwritable
 from grls.models.load.language import weights_fingerprint
 from grls.runs.manifest import RunInfo, fingerprint_queries
@@ -47,8 +47,7 @@ class Questions:
             ConfigError: The limit is below 1, or the output cannot be written.
             DataError: The data set cannot be read.
         """
-        if limit is not None and limit < 1:
-            raise ConfigError(f"{Option('limit')} must be at least 1, got {limit}.")
+        at_least(1, limit=limit)
         refuse_unwritable(output)
         corpus = Corpus.read(data)
         every, qrels = read_split(data, split, corpus)

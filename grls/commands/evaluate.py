@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.evaluation.options import AutoAISOptions
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def evaluate(
 
 def _refuse_wrong_limit(limit: int | None, answers: bool) -> None:
     """Refuse (ConfigError) a limit below 1, or of runs."""
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    at_least(1, limit=limit)
     if limit is not None and not answers:
         raise ConfigError("--limit is of answers: leave it out for runs.")
 

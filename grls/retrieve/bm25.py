@@ -27,7 +27,7 @@ from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, is_short, nothing_found
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError, at_least
 from grls.io.counts import counted
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, waiting
@@ -147,8 +147,7 @@ class BM25Retriever:
         A filter does not change scores: document frequencies are those of the whole corpus.
         """
         queries = queries_of(queries)
-        if k < 1:
-            raise ConfigError(f"expected k of at least 1, got {k}.")
+        at_least(1, k=k)
         within = reachable(queries, allow, self.corpus)
         words = self._words([query.text for query in queries])
         self._warn_of_misses(words)

@@ -13,7 +13,7 @@ from typing import Any
 
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.trace import note
-from grls.errors import ConfigError
+from grls.errors import at_least
 
 TEMPERATURE = 0.7
 LONGEST_WAIT = 120.0
@@ -53,10 +53,8 @@ class Patience(dspy.Adapter):
         sleep: Callable[[float], object] = time.sleep,
     ):
         super().__init__()
-        if attempts < 1 or wait < 0:
-            raise ConfigError(
-                f"expected attempts of at least 1 and a wait of at least 0, got {attempts} and {wait}."
-            )
+        at_least(1, attempts=attempts)
+        at_least(0, wait=wait)
         self.inner = inner
         self.attempts = attempts
         self.wait = wait

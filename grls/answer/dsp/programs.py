@@ -28,7 +28,7 @@ from grls.answer.dsp.patience import LIKELIHOOD
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.answer.dsp.trace import note
 from grls.data.types import Hit
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, Option, at_least, bounded
 from grls.evaluation.metrics.answer_f1 import normalise_answer
 from grls.retrieve.fusion.fuse import interleave
 from grls.retrieve.queries import check_counts
@@ -254,10 +254,8 @@ class Branch(dspy.Module):
 
     def __init__(self, program: Any, n: int = 1, temperature: float = 0.7, vote: Vote = "majority"):
         super().__init__()
-        if n < 1 or not temperature > 0:
-            raise ConfigError(
-                f"expected at least 1 branch and a temperature above 0, got {n} and {temperature}."
-            )
+        at_least(1, n=n)
+        bounded("(0, inf)", temperature=temperature)
         if vote == "choice" and (isinstance(program, Conversational) or not hasattr(program, "retrieval")):
             raise ConfigError(
                 f"{Option('dsp.vote', 'choice')} retrieves for the question with each answer, and this "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError, at_least, bounded
 from grls.models.biencoder_kinds import Similarity
 from grls.models.lora import check_adapters
 
@@ -113,21 +113,13 @@ class BiEncoderOptions(PairOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         counts = ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every")
-        at_least(1, **{name: getattr(self, name) for name in counts})
-        if self.dev_passages is not None and self.dev_passages < 1:
-            raise ConfigError(f"dev_passages must be at least 1, or null for all, got {self.dev_passages}.")
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ConfigError(f"max_steps must be at least 1, or null for no limit, got {self.max_steps}.")
-        if self.learning_rate <= 0 or not 0 <= self.warmup < 1:
-            raise ConfigError(
-                "expected a learning_rate above 0 and a warmup of at least 0 and below 1, got "
-                f"{self.learning_rate} and {self.warmup}."
-            )
+        counts += ("dev_passages", "max_steps")
+        at_least(1, "fit.", **{name: getattr(self, name) for name in counts})
+        bounded("(0, inf)", "fit.", learning_rate=self.learning_rate, scale=self.scale)
+        bounded("[0, 1)", "fit.", warmup=self.warmup)
         check_adapters(self.lora_rank, self.lora_dropout)
         if self.strategy != "ddp" and self.optimizer != "adamw":
             raise ConfigError(f"strategy {self.strategy}: set optimizer to adamw, got {self.optimizer}.")
-        if self.scale is not None and not self.scale > 0:
-            raise ConfigError(f"scale must be above 0, got {self.scale}.")
 
 
 USUAL_FIT = BiEncoderOptions()

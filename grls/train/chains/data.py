@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grls.data.spans import Spans
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, Option, bounded
 from grls.models.rescore_spec import RESCORE, RescoreInput
 from grls.models.seq2seq.plain import start_token
 from grls.train.chains.collate import ChainCollator
@@ -94,8 +94,7 @@ class ChainData(RetrieveData):
                 f"ChainData is for grls.train.chains.module.RetrieveChains; for {type(module).__name__} take "
                 "grls.train.stages.data.RetrieveData."
             )
-        if not 0 < self.decay <= 1:
-            raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
+        bounded("(0, 1]", "data.", decay=self.decay)
         if self.teach_memories and (self.teacher is None or self.mix.memorise is None):
             raise ConfigError(
                 f"teach_memories needs a teacher ({Option('data.teacher')}) and "

@@ -21,7 +21,7 @@ import lightning as L
 import numpy as np
 import torch.distributed
 
-from grls.errors import ConfigError, MismatchError, Option
+from grls.errors import ConfigError, MismatchError, Option, at_least
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.examples import HopExample, Teaching
@@ -53,11 +53,8 @@ class MineNegatives(L.Callback):
         beams: int = 10,
         batch_size: int = 32,
     ):
-        if min(passages, first_epoch) < 0 or every_n_epochs < 1 or (queries is not None and queries < 1):
-            raise ConfigError(
-                "mine: passages and first_epoch must not be negative, queries and every_n_epochs at least 1; "
-                f"got {passages}, {first_epoch}, {queries} and {every_n_epochs}."
-            )
+        at_least(0, "mine.", passages=passages, first_epoch=first_epoch)
+        at_least(1, "mine.", queries=queries, every_n_epochs=every_n_epochs)
         self.passages = passages
         self.queries = queries
         self.first_epoch = first_epoch

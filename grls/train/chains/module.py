@@ -8,14 +8,13 @@ The module holds no index: allowed tokens and targets come with the batch.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError, Option, out_of_memory
+from grls.errors import ConfigError, Option, at_least, out_of_memory
 from grls.models.causal.slots import refuse_windows
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
@@ -93,8 +92,7 @@ class RetrieveChains(GeneratorModule):
                 f"vocabulary is that of {Option('model')} grls.train.stages.module.Retrieve, for "
                 "sequence-to-sequence models."
             )
-        if not 0 <= self.rescore_weight < math.inf:
-            raise ConfigError(f"rescore_weight must be a number of at least 0, got {self.rescore_weight}.")
+        at_least(0, "model.", rescore_weight=self.rescore_weight)
         self._freeze_first()
         if is_causal(self.model):
             refuse_windows(self.model)

@@ -23,7 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, Option, bounded
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec, Loaded, add_markers
 from grls.models.load.kinds import is_causal
@@ -97,10 +97,8 @@ class GeneratorModule(L.LightningModule):
         seed: int | None = None,
     ):
         super().__init__()
-        if learning_rate <= 0 or not 0 <= warmup <= 1:
-            raise ConfigError(
-                f"learning_rate must be positive and warmup a share of 1, got {learning_rate} and {warmup}."
-            )
+        bounded("(0, inf)", "model.", learning_rate=learning_rate)
+        bounded("[0, 1]", "model.", warmup=warmup)
         self._closing_markers = closing_markers
         self.model, self.tokenizer = self._load(generator)
         self.stages = (*generator.stages(), self.stage or type(self).__name__.lower())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, at_least
+from grls.errors import at_least, bounded
 from grls.models.lora import check_adapters
 
 LATER = {
@@ -49,11 +49,8 @@ class RerankerOptions:
     lora_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.batch_size) < 1 or self.learning_rate <= 0:
-            raise ConfigError(
-                "epochs, batch_size and learning_rate must be positive, got "
-                f"{self.epochs}, {self.batch_size}, {self.learning_rate}."
-            )
+        at_least(1, "fit.", epochs=self.epochs, batch_size=self.batch_size)
+        bounded("(0, inf)", "fit.", learning_rate=self.learning_rate)
         check_adapters(self.lora_rank, self.lora_dropout)
 
 
