@@ -211,15 +211,15 @@ def bounded(interval: str, section: str = "", **values: float | None) -> None:
     for name, value in values.items():
         above = value is None or value > low or (interval[0] == "[" and value == low)
         below = value is None or value < high or (interval[-1] == "]" and value == high)
-        if not (above and below):
-            words = (
-                [f"{'at least' if interval[0] == '[' else 'above'} {low:,.12g}"] if low > -math.inf else []
-            )
-            words += (
-                [f"{'at most' if interval[-1] == ']' else 'below'} {high:,.12g}"] if high < math.inf else []
-            )
-            expected = " and ".join(words) or "a finite number"
-            raise ConfigError(f"{Option(section + name)} must be {expected}, got {value}.")
+        if above and below:
+            continue
+        least = f"{'at least' if interval[0] == '[' else 'above'} {low:,.12g}" if low > -math.inf else ""
+        most = f"{'at most' if interval[-1] == ']' else 'below'} {high:,.12g}" if high < math.inf else ""
+        finite = "" if math.isfinite(value or 0) else "a finite number"
+        expected = ", ".join(filter(None, (finite, " and ".join(filter(None, (least, most))))))
+        if least and most and interval[0] + interval[-1] == "[]":
+            expected = f"between {low:,.12g} and {high:,.12g}"
+        raise ConfigError(f"{Option(section + name)} must be {expected}, got {value}.")
 
 
 def at_least(least: int, section: str = "", **values: float | None) -> None:

@@ -96,7 +96,7 @@ def test_auto_takes_what_was_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("device", "name", "message"),
     [
-        ("cpu", "half", "unknown precision 'half'; expected one of float32"),
+        ("cpu", "half", "precision must be one of float32"),
         ("meta", "int8", "is for CPUs"),
         ("nowhere", "float32", "cannot use device 'nowhere'"),
     ],

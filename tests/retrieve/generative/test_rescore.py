@@ -181,7 +181,7 @@ def test_a_generator_that_has_not_learned_to_is_refused(tmp_path: Path) -> None:
         retriever.retrieve(queries()[:1], 2)
     with pytest.raises(ConfigError, match="rescore must not be negative"):
         SearchOptions(rescore=-1)
-    with pytest.raises(ConfigError, match="rescore_weight a finite number"):
+    with pytest.raises(ConfigError, match="rescore_weight must be a finite number"):
         SearchOptions(rescore_weight=math.nan)
 
 

@@ -193,7 +193,7 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
 
     with pytest.raises(MismatchError, match="another corpus"):
         RetrieverTeacher(str(root / "dense"), Corpus.read(tmp_path))
-    with pytest.raises(ConfigError, match="teacher_temperature must be positive"):
+    with pytest.raises(ConfigError, match="teacher_temperature must be above 0"):
         RetrieverTeacher(str(root / "dense"), data.corpus, temperature=0)
     with pytest.raises(ConfigError, match="between 0 and 1"):
         Teaching(data.index, 10, share=1.5)
