@@ -290,9 +290,9 @@ def _remedy(trainer: L.Trainer) -> str:
     """How to resume a run that ends now."""
     kept = kept_checkpoint(trainer)
     if kept is not None:
-        return f"go on from its last checkpoint with {Option('ckpt_path', kept)}."
+        return f"go on from its last checkpoint with {Option('ckpt_path', kept)!s}."
     return (
-        f"nothing was saved yet ({Option('last.every_n_train_steps')} saves within an epoch), so start it "
+        f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), so start it "
         "again."
     )
 
