@@ -113,8 +113,8 @@ class BiEncoderOptions(PairOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         counts = ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every")
-        counts += ("dev_passages", "max_steps")
         at_least(1, "fit.", **{name: getattr(self, name) for name in counts})
+        at_least(1, "fit.", dev_passages=self.dev_passages, max_steps=self.max_steps)
         bounded("(0, inf)", "fit.", learning_rate=self.learning_rate, scale=self.scale)
         bounded("[0, 1)", "fit.", warmup=self.warmup)
         check_adapters(self.lora_rank, self.lora_dropout)
