@@ -97,7 +97,7 @@ def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
     [
         (["nowhere"], "nowhere"),
         (["{one}", "{one}"], "write name=folder"),
-        (["{one}", "--port", "70000"], "between 0 and 65535"),
+        (["{one}", "--port", "70000"], "between 0 and 65,535"),
         (["{one}", "--limits.queue", "0"], "limits.queue must be above 0"),
         (["{one}", "--access.keys", "nowhere"], "no such file"),
         (["{one}", "--access.admin", "nowhere"], "no such file"),
