@@ -236,7 +236,7 @@ def test_branches_take_the_majority() -> None:
     assert steps[-1] == {"kind": "majority", "answers": ["Ada", "the barn.", "barn"], "answer": "the barn."}
     said[3000] = "mill"
     assert ran(Branch(Vanilla(), 3), lm, question="who")[0].answer == "Ada"  # a tie: the earliest
-    with pytest.raises(ConfigError, match="at least 1 branch"):
+    with pytest.raises(ConfigError, match="n must be at least 1"):
         Branch(Vanilla(), 0)
 
 

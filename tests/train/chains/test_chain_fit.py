@@ -75,9 +75,9 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("option", "changed"), [
-    ("--data.teacher=FOLDER", "the retriever of --data.teacher"),
-    ("--data.prior.retrievers=[FOLDER]", "a retriever of --data.prior"),
-    ("--data.rescore.retrievers=[FOLDER]", "a retriever of --data.rescore"),
+    ("--data.teacher=FOLDER", "the retriever of data.teacher"),
+    ("--data.prior.retrievers=[FOLDER]", "a retriever of data.prior"),
+    ("--data.rescore.retrievers=[FOLDER]", "a retriever of data.rescore"),
 ])  # fmt: skip
 def test_a_run_whose_retriever_has_changed_is_not_resumed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, changed: str
