@@ -46,7 +46,7 @@ def test_without_a_manifest_the_data_set_must_be_named(data, tmp_path):
 
 def test_a_data_set_that_has_moved_is_found_by_option(data, tmp_path):
     run = write(tmp_path / "run", data, GOOD, data=str(tmp_path / "gone" / "small"))
-    with pytest.raises(ConfigError, match=r"names '.*gone/small', which is no folder here; give data=DIR"):
+    with pytest.raises(ConfigError, match=r"names '.*gone/small', which is no folder here; give data=FOLDER"):
         load_groups([run])
     assert load_groups([run], str(data))[0].name == "small"
     with pytest.raises(DataError, match=r"nowhere: no such folder"):

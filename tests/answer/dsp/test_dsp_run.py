@@ -162,7 +162,7 @@ def test_what_waiting_does_not_mend_is_not_asked_again(error: str) -> None:
         Vanilla()(question="who")
     assert len(script.prompts) == 1
     for attempts, wait in ((0, 1.0), (1, -1.0)):
-        with pytest.raises(ConfigError, match="attempts"):
+        with pytest.raises(ConfigError, match="must be at least"):
             Patience(LinesAdapter(), attempts, wait)
 
 
