@@ -298,11 +298,12 @@ class Command:
             return self._parser()
 
     def _parser(self) -> ArgumentParser:
-        from grls.commands.parsing import VerbParser, command_help, option_helps, positional_parameters
+        from grls.commands.parsing import command_help, option_helps, positional_parameters
+        from grls.io.option_errors import PlainParser
 
         function = self.function
         what, names = command_help(function), self._see_also()
-        parser = VerbParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=names)
+        parser = PlainParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=names)
         parser.add_argument("--config", action="config", help=_CONFIG)
         places = positional_parameters(function)
         types, helps = get_type_hints(function), option_helps(function)

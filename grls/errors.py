@@ -2,13 +2,26 @@
 
 A command prints a ``GrlsError`` as one line and ends with a non-zero exit code. A broken invariant of grls
 itself stays an ``AssertionError``.
+
+The text names an option as a value, :class:`Option`, and each surface words it in its own way:
+
+    raise ConfigError(f"BM25 never writes DONE: choose {Option('hops.steps', 'fixed')}.")
+
+    in_shell     choose --hops.steps fixed.
+    in_python    choose steps="fixed".
+    in_request   choose hops.steps "fixed".
 """
 
 from __future__ import annotations
 
 import errno
+import json
+import math
 import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _NO_MEMORY = re.compile(
     r"out of memory|can't allocate memory|cannot allocate memory|can't start new thread|ALLOC_FAILED", re.I
@@ -18,6 +31,102 @@ _NO_MEMORY = re.compile(
 
 _LONGEST, _FIRST, _LAST = 10_000, 5_000, 3_000
 """The longest error text, and how much of the beginning and the end of a longer one is kept."""
+
+Surface = Callable[[str, Sequence[Any]], str]
+"""Words an option; takes its dotted name and the values that the text names, none or more."""
+_LIGHTNING = ("checkpoint.", "data.", "last.", "mine.", "model.", "quotes.", "recall.", "save.", "trainer.")
+"""Sections of options whose dotted names are those of Python, too (:func:`grls.train.run.run_stage`)."""
+_MARK = re.compile(r'`grls [^`]*`|⟦(\[".*?\])⟧')
+
+
+def in_shell(name: str, values: Sequence[Any]) -> str:
+    """``--hops.steps fixed or dynamic``."""
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    return " ".join([f"--{name}", " or ".join(texts)]).rstrip()
+
+
+def in_python(name: str, values: Sequence[Any]) -> str:
+    """``steps="fixed" or "dynamic"``."""
+    argument = name if name.startswith(_LIGHTNING) else name.rpartition(".")[2]
+    texts = [_quoted(value) if isinstance(value, str) else repr(value) for value in values]
+    return "=".join([argument, *([" or ".join(texts)] if texts else [])])
+
+
+def in_request(name: str, values: Sequence[Any]) -> str:
+    """``hops.steps "fixed" or "dynamic"``."""
+    texts = [_quoted(value) if isinstance(value, str) else json.dumps(value) for value in values]
+    return " ".join([name, " or ".join(texts)]).rstrip()
+
+
+def _quoted(value: str) -> str:
+    return value if value.isupper() else json.dumps(value, ensure_ascii=False)
+
+
+_process: list[Surface] = [in_python]
+
+
+@contextmanager
+def worded_for(surface: Surface) -> Iterator[None]:
+    """A context in which errors and warnings name options as a surface does; elsewhere as Python does."""
+    _process.append(surface)
+    try:
+        yield
+    finally:
+        _process.pop()
+
+
+def worded(text: str, surface: Surface | None = None) -> str:
+    """A text with its options as a surface has them; those of commands between backticks as the shell.
+
+    Args:
+        text: The text.
+        surface: Words an option; None: that of this process.
+    """
+    write = surface or _process[-1]
+
+    def option(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return f"`{worded(match[0][1:-1], in_shell)}`"
+        try:
+            name, *values = json.loads(match[1])
+        except ValueError:  # a text of a user that looks like a mark
+            return match[0]
+        return write(name, values)
+
+    return _MARK.sub(option, text)
+
+
+class Option:
+    """An option that a text names.
+
+    In an f-string it is a mark, which the surface of an error replaces. ``str`` words it for this process, as
+    in the arguments of a log.
+
+    Args:
+        name: Its dotted name, as in ``hops.steps``.
+        values: The values to choose from; one in capitals stands for a value.
+    """
+
+    def __init__(self, name: str, *values: Any):
+        self._mark = f"⟦{json.dumps([name, *values], default=str)}⟧"
+
+    def __format__(self, _: str) -> str:
+        return self._mark
+
+    def __str__(self) -> str:
+        return worded(self._mark)
+
+
+_PLAIN = re.compile(
+    r"(?:--|(?<=: set )(?=hops))((?:hops|fit)\.\w+)"
+    r"(?: (single|fixed|dynamic|ranked|true|false)\b(?: or (fixed|dynamic|ranked)\b)?)?"
+)
+"""Options in texts of :mod:`grls.retrieve.hops`, which does not pass :class:`Option` yet."""
+
+
+def _option(match: re.Match[str]) -> str:
+    name, *values = [part for part in match.groups() if part is not None]
+    return f"{Option(name, *({'true': True, 'false': False}.get(value, value) for value in values))}"
 
 
 class GrlsError(Exception):
@@ -29,11 +138,19 @@ class GrlsError(Exception):
     """
 
     def __init__(self, text: object = ""):
-        shown = str(text)
+        shown = _PLAIN.sub(_option, f"{text}")
         if len(shown) > _LONGEST:
             left_out = f" … ({len(shown) - _FIRST - _LAST:,} characters left out) … "
             shown = shown[:_FIRST] + left_out + shown[-_LAST:]
         super().__init__(shown)
+
+    @property
+    def text(self) -> str:
+        """The text with its options as values, for another surface, or for an error about this error."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return worded(self.text)
 
 
 class DataError(GrlsError):
@@ -64,6 +181,10 @@ class ConfigError(GrlsError):
     """An option has a value that cannot work."""
 
 
+class OptionError(ConfigError):
+    """The arguments of a command cannot be read: its exit code is argparse's, 2."""
+
+
 class WriteError(GrlsError):
     """A file could not be written (full disk, missing permission); nothing was left under its final name."""
 
@@ -73,6 +194,48 @@ NOT_NUMBERS = (
     "use bfloat16 or float32."
 )
 """The error text for a model whose logits are NaN."""
+
+
+def bounded(interval: str, section: str = "", **values: float | None) -> None:
+    """Refuse numbers outside an interval; None is no number.
+
+    Args:
+        interval: The interval, as in ``[1, inf)`` or ``(0, 1]``.
+        section: The section of the options with its dot, as in ``workers.``.
+        values: Option -> its value.
+
+    Raises:
+        ConfigError: With the option, the bounds and the value.
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    for name, value in values.items():
+        above = value is None or value > low or (interval[0] == "[" and value == low)
+        below = value is None or value < high or (interval[-1] == "]" and value == high)
+        if above and below:
+            continue
+        least = f"{'at least' if interval[0] == '[' else 'above'} {low:,.12g}" if low > -math.inf else ""
+        most = f"{'at most' if interval[-1] == ']' else 'below'} {high:,.12g}" if high < math.inf else ""
+        finite = "" if math.isfinite(value or 0) else "a finite number"
+        expected = ", ".join(filter(None, (finite, " and ".join(filter(None, (least, most))))))
+        if least and most and interval[0] + interval[-1] == "[]":
+            expected = f"between {low:,.12g} and {high:,.12g}"
+        raise ConfigError(f"{Option(section + name)} must be {expected}, got {value}.")
+
+
+def at_least(least: int, section: str = "", **values: float | None) -> None:
+    """Refuse numbers below a bound; see :func:`bounded`."""
+    bounded(f"[{least}, inf)", section, **values)
+
+
+def one_of(choices: Collection[str], section: str = "", **values: str | None) -> None:
+    """Refuse values that are none of the choices.
+
+    Raises:
+        ConfigError: With the option, the choices and the value.
+    """
+    for name, value in values.items():
+        if value not in choices:
+            raise ConfigError(f"{Option(section + name)} must be one of {', '.join(choices)}, got {value!r}.")
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
-from grls.errors import MismatchError
+from grls.errors import MismatchError, Option
 from grls.runs.run import Run
 
 
@@ -37,12 +37,12 @@ class FinishedRun:
         of = None if self.info is None else self.info.split
         if of not in (None, split) or not any(query.id in loaded.rankings for query in queries):
             raise MismatchError(
-                f"{run} answers other queries than those asked; give the run of this --split."
+                f"{run} answers other queries than those asked; give the run of this {Option('split')}."
             )
         if self.info is not None and self.info.limit is not None and self.info.limit < len(queries):
             raise MismatchError(
                 f"{run} ({self.info.asked}) answers fewer queries than the {len(queries):,} asked; give "
-                f"--limit {self.info.limit}, or retrieve for all of them."
+                f"{Option('limit', self.info.limit)}, or retrieve for all of them."
             )
         self.corpus = corpus
         self.score_mode = loaded.score_mode or "unknown"

@@ -12,7 +12,7 @@ from grls.answer.finished import FinishedRun
 from grls.answer.questions import Questions
 from grls.data.corpus import Corpus
 from grls.data.types import RANKINGS
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.io.files import sha256
 from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.corpora import remedy_of_other_corpus
@@ -45,16 +45,20 @@ def open_for_reading(
     """
     if name is None:
         if hops is not None and hops.steps != "single":
-            raise ConfigError("--hops.steps needs a retriever: give --retriever FOLDER or bm25.")
+            raise ConfigError(
+                f"{Option('hops.steps')} needs a retriever: give {Option('retriever', 'FOLDER', 'bm25')}."
+            )
         return None
     how = Opening(device, truncate_queries=True)
     if name == BM25 and corpus is None:
-        raise ConfigError("--retriever bm25 needs --data, the corpus to retrieve from.")
+        raise ConfigError(
+            f"{Option('retriever', 'bm25')} needs {Option('data')}, the corpus to retrieve from."
+        )
     opened = load_retriever(name, how) if corpus is None else load_named(name, corpus, how)
     if same and corpus is not None and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
-            f"--retriever {name} is over another corpus than {corpus.source}: give the data set that it was "
-            f"built from, or {remedy_of_other_corpus(opened.corpus, corpus)}."
+            f"{Option('retriever', name)} is over another corpus than {corpus.source}: give the data set "
+            f"that it was built from, or {remedy_of_other_corpus(opened.corpus, corpus)}."
         )
     return opened if hops is None else hop_by_hop(opened, hops)
 

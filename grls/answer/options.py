@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grls.errors import ConfigError
+from grls.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,7 @@ class ReaderOptions:
     batch_size: int = 8
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not isinstance(value, bool) and value < 1:
-                raise ConfigError(f"--reader.{name} must be at least 1, got {value}.")
+        at_least(1, "reader.", **{name: value for name, value in vars(self).items() if name != "chat"})
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from grls.answer.room import room_of
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.io.turns import turn
 from grls.models.load.language import end_tokens
 from grls.models.load.opening import refuse_larger_tokenizer
@@ -103,11 +103,7 @@ class TextWriter:
         batch_size: int = 8,
         stops: Sequence[str] = ("\n",),
     ):
-        if max_new_tokens < 1 or batch_size < 1:
-            raise ConfigError(
-                "expected max_new_tokens and batch_size of at least 1, got "
-                f"{max_new_tokens} and {batch_size}."
-            )
+        at_least(1, max_new_tokens=max_new_tokens, batch_size=batch_size)
         if not all(stops):
             raise ConfigError("an empty stop string would end every continuation at once: leave it out.")
         refuse_larger_tokenizer(model, tokenizer)

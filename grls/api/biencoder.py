@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from grls.api.building import build_searcher
-from grls.api.naming import named_as_called
 from grls.api.recipes import biencoder_recipe
 from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
@@ -133,7 +132,7 @@ class BiEncoder:
         from grls.train.biencoder.resume import refuse_unfinished_run
         from grls.train.biencoder.run import run_biencoder
 
-        with named_as_called("BiEncoder.fit", place):
+        with place.named("BiEncoder.fit"):
             if not resume:
                 refuse_unfinished_run(place.path)
             made = run_biencoder(
@@ -175,5 +174,5 @@ class BiEncoder:
             str(place.path), asked, limits=limits, batch_size=batch_size, device=device,
             similarity=self.similarity,
         )  # fmt: skip
-        with named_as_called("BiEncoder.index", place):
+        with place.named("BiEncoder.index"):
             return build_searcher(self.name, corpus, place, how)

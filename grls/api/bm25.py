@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from grls.api.naming import named_as_called
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.data.inputs.arguments import checked
@@ -53,7 +52,7 @@ class BM25(Searcher):
             refuse_foreign(output, MANIFEST)
             refuse_unwritable(output, folder=True)
         place = HeldFolder(output)
-        with named_as_called("BM25", place):
+        with place.named("BM25"):
             retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
             retriever.save_pretrained(place.path)
         super().__init__(retriever, place)

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grls.api.naming import named_as_called
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
@@ -105,7 +104,7 @@ def fit(
     """
     chosen = FitOptions(budget, **options)
     place, held = HeldFolder(output), HeldFolder()
-    with named_as_called("fit", place, {held.path / "data": "the data"}):
+    with place.named("fit", {held.path / "data": "the data"}):
         return FitResult(_fitted(corpus, queries, gold, dev, test, chosen, place, held), place, chosen.device)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from grls.api.building import build_searcher
 from grls.api.generator_stages import GeneratorRun, train_stages
-from grls.api.naming import named_as_called
 from grls.api.recipes import generator_recipe
 from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
@@ -127,7 +126,7 @@ class Generator:
         )
         data = training_data(corpus, queries, gold, dev)
         place = HeldFolder(output)
-        with named_as_called("Generator.fit", place, dotted=True):
+        with place.named("Generator.fit"):
             results = train_stages(run, data, place.path)
         trained = Generator(place.path / "model")
         trained.results, trained._place = results, place
@@ -163,5 +162,5 @@ class Generator:
             LimitOptions(**limits),
             device=device,
         )
-        with named_as_called("Generator.index", place):
+        with place.named("Generator.index"):
             return build_searcher(self.name, corpus, place, how)

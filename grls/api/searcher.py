@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writer
-from grls.api.naming import named_as_called
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
 from grls.data.inputs.arguments import Count, checked, checked_options
@@ -73,7 +72,7 @@ class Searcher(Searching):
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        with named_as_called("hops", self.place, self._named()):
+        with self.place.named("hops", self._named()):
             write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
         return self.composed("hops", write, [self], output, self._named())
 
@@ -116,7 +115,7 @@ class Searcher(Searching):
         """
         from grls.api.tuning import tune_searcher
 
-        with named_as_called("this retriever", self.place, self._named()):
+        with self.place.named("this retriever", self._named()):
             tune_searcher(self, queries, gold, options)
         self.reopen()
         return self
@@ -152,7 +151,7 @@ class Searcher(Searching):
         from grls.api.updating import write_updated
 
         place = HeldFolder(output)
-        with named_as_called("updated", place, self._named()):
+        with place.named("updated", self._named()):
             retriever = write_updated(self, place, add, remove, merge, batch_size)
         return Searcher(retriever, place, self.how)
 
@@ -183,7 +182,7 @@ class Searcher(Searching):
         """
         from grls.api.explaining import explain_query
 
-        with self.turn, named_as_called("this retriever", self.place, self._named()):
+        with self.turn, self.place.named("this retriever", self._named()):
             return explain_query(self.retriever, self.folder, query, gold, depth)
 
     @checked
@@ -204,7 +203,7 @@ class Searcher(Searching):
         """
         from grls.retrieve.pack import pack_folder
 
-        with named_as_called("this retriever", self.place, self._named()):
+        with self.place.named("this retriever", self._named()):
             pack_folder(self.folder, folder)
         return Path(folder)
 
@@ -248,7 +247,7 @@ class Searcher(Searching):
             names: The folders of members -> what the caller calls them, for errors.
         """
         place = HeldFolder(output, [one.place for one in members])
-        with named_as_called(call, place, names):
+        with place.named(call, names):
             return Searcher(write(place.path, self.how), place, self.how)
 
     def _named(self) -> dict[Path, str]:

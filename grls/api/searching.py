@@ -8,7 +8,6 @@ from threading import RLock
 from typing import Any, Self, overload
 
 from grls.api.batching import Batches
-from grls.api.naming import named_as_called
 from grls.api.streaming import StreamedHop, stream_hops
 from grls.api.temporary import HeldFolder
 from grls.api.texts import with_texts
@@ -208,7 +207,7 @@ class Searching:
 
     def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
         """The hops; it holds the searcher, and so its folder."""
-        with named_as_called("this retriever", self.place):
+        with self.place.named("this retriever"):
             yield from stream_hops(self.retriever, query, allow, self.turn)
 
     def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
@@ -218,11 +217,11 @@ class Searching:
             ConfigError: ``k`` is no positive number.
             DataError: A query is empty.
         """
-        with self.turn, named_as_called("this retriever", self.place):
+        with self.turn, self.place.named("this retriever"):
             return self.retriever.retrieve(_listed(queries), k)
 
     def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self.turn, named_as_called("this retriever", self.place):
+        with self.turn, self.place.named("this retriever"):
             return search_hits(self.retriever, queries, k, allow)
 
 
@@ -248,7 +247,7 @@ def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Fil
     try:
         rule = None if condition is None else where(condition)
     except ConfigError as error:
-        raise ConfigError(f"where: {error}") from None
+        raise ConfigError(f"where: {error.text}") from None
     return both(
         rule,
         None if allow is None else Only(frozenset(map(str, allow))),

@@ -1,20 +1,26 @@
 """Temporary folders of objects: what an object keeps on disk goes when the object goes.
 
 A retriever is a folder. The folder of one that is made without ``output`` is temporary, and belongs to the
-object that users hold. What a killed process leaves is removed when the next temporary folder is made.
+object that users hold; errors name the object in its place. What a killed process leaves is removed when the
+next temporary folder is made.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 import weakref
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from grls.errors import ConfigError, WriteError
+from grls.errors import ConfigError, GrlsError, WriteError
 from grls.io.temporary import NEW, temporary
+from grls.retrieve.spec import MANIFEST
+
+_PATH = re.compile(r"(?<![\w/.~-])(?:\.{1,2}/|/)?(?:[^\s/:;,'\"()\[\]]+/)*[^\s/:;,'\"()\[\]]+")
 
 
 def temporary_folder(owner: object) -> Path:
@@ -103,3 +109,70 @@ class HeldFolder:
     def temporary(self) -> bool:
         """Whether it, or the folder of a member, is removed with this object."""
         return self._temporary or any(member.temporary for member in self.members)
+
+    @contextmanager
+    def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:
+        """A context whose errors name folders as the caller does.
+
+        The library names ``../../tmp/x/grls.json``. The caller finds the call in its place, or the argument
+        that the temporary folder belongs to.
+
+        Args:
+            call: The name of the call that writes this folder, or is about it.
+            names: The folders of other retrievers -> what the caller calls them.
+        """
+        try:
+            yield
+        except GrlsError as error:
+            text, here = error.text, _plain(self.path)
+            folders = self._names("this retriever") | {
+                _plain(one): name for one, name in (names or {}).items()
+            }
+            if self.path_is_temporary:
+                folders[here] = call
+                for place in (self.path, here, here.resolve()):
+                    if text.startswith(f"{place}/{MANIFEST}: "):
+                        text = f"{call}: {text.partition(': ')[2]}"
+            text = _PATH.sub(
+                lambda path: _called(path[0], here, folders) if "/" in path[0] else path[0], text
+            )
+            error.args = (text, *error.args[1:])
+            raise
+
+    def _names(self, name: str) -> dict[Path, str]:
+        """Its temporary folder and those of its members -> their names."""
+        names = {_plain(self.path): name} if self.path_is_temporary else {}
+        for member in self.members:
+            names |= member._names(f"a member of {name.removeprefix('a member of ')}")
+        return names
+
+
+def _called(path: str, here: Path, names: Mapping[Path, str]) -> str:
+    """What the caller calls a path: the name of its folder, or the path as it would be written.
+
+    Args:
+        path: The path, which may be relative to a folder.
+        here: The folder.
+        names: Folders -> what the caller calls them.
+    """
+    if not path.startswith(("/", "..")) and here / path not in names and Path(path) not in names:
+        return path
+    dot = "." if path.endswith(".") and not path.endswith("..") else ""
+    plain = _plain(here / path.removesuffix(dot))
+    for folder in (plain, *plain.parents):
+        if folder in names:
+            name, rest = names[folder], plain.relative_to(folder).as_posix()
+            if rest == ".":
+                return name + dot
+            if "/" in name or Path(name).is_dir():
+                return f"{name}/{rest}{dot}"
+            return (f"the corpus of {name}" if rest == "corpus.jsonl" else f"{rest} of {name}") + dot
+    if ".." not in Path(path).parts:
+        return path
+    current = Path.cwd()
+    return f"{plain.relative_to(current) if plain.is_relative_to(current) else plain}{dot}"
+
+
+def _plain(folder: Path) -> Path:
+    """The absolute path of a folder, with its links as they are."""
+    return Path(os.path.normpath(folder.absolute()))

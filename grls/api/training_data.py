@@ -149,7 +149,7 @@ def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
         try:
             return gold_of(value[1], value[0], corpus)
         except DataError as error:
-            raise DataError(str(error), name) from None
+            raise DataError(error.text, name) from None
     raise DataError(
         "expected a pair (queries, gold), or the name of a split of a data set folder, got "
         f"{short_repr(value)}. Queries with a field 'evidence' make the pair (queries, None).",

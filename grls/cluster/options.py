@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 
 LOCAL = "local"
 """The address that starts a cluster on this machine, and ends it after the work."""
@@ -32,11 +32,8 @@ class WorkerOptions:
     gpus: float = 0
 
     def __post_init__(self) -> None:
-        for name, value in (("count", self.count), ("shard", self.shard), ("cpus", self.cpus)):
-            if value is not None and value < 1:
-                raise ConfigError(f"--workers.{name} must be at least 1, got {value}.")
-        if self.gpus < 0:
-            raise ConfigError(f"--workers.gpus must be at least 0, got {self.gpus}.")
+        at_least(1, "workers.", count=self.count, shard=self.shard, cpus=self.cpus)
+        at_least(0, "workers.", gpus=self.gpus)
 
 
 USUAL_WORKERS = WorkerOptions()
@@ -67,12 +64,15 @@ def workers_of(ray: str | None, options: WorkerOptions) -> Workers | None:
     """
     if ray is None:
         if options != USUAL_WORKERS:
-            raise ConfigError("--workers has no effect without --ray: add --ray local, or leave it out.")
+            raise ConfigError(
+                f"{Option('workers')} has no effect without {Option('ray')}: add {Option('ray', 'local')}, "
+                "or leave it out."
+            )
         return None
     host, _, port = ray.rpartition(":")
     if ray not in (LOCAL, "auto") and not (host and port.isdigit() and "/" not in host):
         raise ConfigError(
-            f"--ray {ray}: expected the address of a Ray cluster as HOST:PORT (`ray status` shows it), auto "
-            "(the cluster that this machine belongs to) or local (a cluster on this machine)."
+            f"{Option('ray', ray)}: expected the address of a Ray cluster as HOST:PORT (`ray status` shows "
+            "it), auto (the cluster that this machine belongs to) or local (a cluster on this machine)."
         )
     return Workers(ray, options)

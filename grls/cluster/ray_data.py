@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.plan import Maker, Shard, ShardPlan, Work
-from grls.errors import ConfigError, GrlsError
+from grls.errors import ConfigError, GrlsError, Option
 from grls.io.extras import require
 
 RESTARTS = 3
@@ -49,7 +49,7 @@ class Cluster:
         Raises:
             ConfigError: The packages are not installed here, or there is no cluster at the address.
         """
-        require("ray", "--ray")
+        require("ray", f"{Option('ray')}")
         os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
         import ray
 
@@ -144,7 +144,7 @@ class Cluster:
         if not any(all(one.get(name, 0) >= least for name, least in needed.items()) for one in held):
             raise ConfigError(
                 f"no machine of the Ray cluster has {needed['CPU']} processors and {needed['GPU']:g} GPUs "
-                "for a worker: lower --workers.cpus or --workers.gpus."
+                f"for a worker: lower {Option('workers.cpus')} or {Option('workers.gpus')}."
             )
 
 
@@ -165,7 +165,7 @@ class _Stage:
                 self._work = self._work or self._make()
                 self._plan.do(shard, self._work)
         except GrlsError as raised:
-            kind, error = type(raised).__name__, str(raised)
+            kind, error = type(raised).__name__, raised.text
         return {"items": [shard.end - shard.first], "kind": [kind], "error": [error]}
 
     @contextmanager
@@ -178,9 +178,9 @@ class _Stage:
             if count > RESTARTS:
                 raise ConfigError(
                     f"shard {shard.number} (items {shard.first:,} to {shard.end - 1:,}) ended its worker "
-                    f"{count} times, perhaps for lack of memory: take fewer workers (--workers.count), "
-                    f"smaller shards (--workers.shard; remove {self._plan.folder} before), or larger "
-                    "machines."
+                    f"{count} times, perhaps for lack of memory: take fewer workers "
+                    f"({Option('workers.count')}), smaller shards ({Option('workers.shard')}; remove "
+                    f"{self._plan.folder} before), or larger machines."
                 )
             with tries.open("ab") as stream:
                 stream.write(b".")
@@ -227,7 +227,7 @@ def _refuse_silent(address: str) -> None:
 def _no_cluster(address: str, why: str) -> str:
     return (
         f"there is no Ray cluster at {address} ({why.rstrip('.')}): start one with `ray start --head`, or "
-        "use --ray local."
+        f"use {Option('ray', 'local')}."
     )
 
 

@@ -1,33 +1,11 @@
-"""The parser of a command: errors in one line, and no import that only types need."""
+"""The parts of the parser of a command: no import that only types need, and help from docstrings."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter, signature
-from typing import Any, NoReturn
-
-from jsonargparse import ArgumentParser
-
-from grls.io.option_errors import refuse_options
-
-
-class VerbParser(ArgumentParser):
-    """jsonargparse's parser, with errors of one line instead of the whole usage.
-
-    An option is written out: a beginning of its name, which argparse would take, may mean another option in
-    the next version.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Print the error with its remedy and exit with argparse's status, 2."""
-        if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
-            super().error(message, ex)
-        refuse_options(message, self, self.prog, ex)
+from typing import Any
 
 
 @contextmanager

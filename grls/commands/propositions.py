@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError, at_least
 from grls.io.counts import counted
 from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
@@ -64,10 +64,7 @@ def propositions(
 
     quiet()
     sharing = workers_of(ray, workers)
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit must be at least 1, got {limit}.")
-    if batch_size < 1:
-        raise ConfigError(f"--batch_size must be at least 1, got {batch_size}.")
+    at_least(1, limit=limit, batch_size=batch_size)
     refuse_unwritable(output)
     reading = (data, model, chat, examples, template, fallback)
     asked = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)

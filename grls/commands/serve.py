@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grls.errors import bounded
 from grls.models.precision_names import Precision
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.options import (
@@ -54,13 +55,11 @@ def serve(
         examples: File with queries to try, one a line, which the page at / offers; null: queries of the data
             set that grls fit left beside the retriever.
     """
-    from grls.errors import ConfigError
     from grls.io.extras import require
     from grls.io.logs import quiet
 
     quiet()
-    if not 0 <= port < 65_536:
-        raise ConfigError(f"--port must be between 0 and 65535, got {port}.")
+    bounded("[0, 65535]", port=port)
     require("serve", "grls serve")
     if mcp is not None:
         require("mcp", "grls serve --mcp")

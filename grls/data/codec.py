@@ -31,7 +31,7 @@ import numpy.typing as npt
 from grls.data.evidence import excerpt
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.data.types import Passage
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.io.turns import turn
 
 if TYPE_CHECKING:
@@ -233,8 +233,9 @@ class Codec:
             if not truncate:
                 raise DataError(
                     f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
-                    "--limits.query (of grls index; --data.max_query_tokens in training), or accept the "
-                    "cut with --search.truncate_queries true (--data.truncate_queries in training)."
+                    f"{Option('limits.query')} (of grls index; {Option('data.max_query_tokens')} in "
+                    f"training), or accept the cut with {Option('search.truncate_queries', True)} "
+                    f"({Option('data.truncate_queries')} in training)."
                 )
             log.warning("%sits end %r is cut.", what, _shorten(cut))
             result[n] = tokens[:limit]

@@ -22,7 +22,7 @@ from typing import Any
 
 from grls.data.corpus import Corpus, passage_record
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError, Option, at_least
 from grls.io.counts import counted
 from grls.io.files import atomic_folder, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
@@ -121,7 +121,8 @@ def evidence_hint(folder: Path) -> str:
         return "; the queries have no `evidence` either"
     return (
         f"; there are no qrels, but {judged:,} of {counted(len(queries), 'query')} have `evidence`: write "
-        f"qrels of it with `grls prepare beir --raw {folder} --out NEW --ratios [0.8,0.1,0.1]`"
+        f"qrels of it with `grls prepare beir {Option('raw', folder)} {Option('out', 'NEW')} "
+        f"{Option('ratios', [0.8, 0.1, 0.1])}`"
     )
 
 
@@ -131,8 +132,7 @@ def first_queries(queries: list[Query], limit: int | None) -> list[Query]:
     Raises:
         ConfigError: The limit is below 1.
     """
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    at_least(1, limit=limit)
     return queries[:limit]
 
 

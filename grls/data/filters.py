@@ -267,7 +267,7 @@ def _where_of(query: Query, text: str) -> Filter:
     try:
         return where(text)
     except ConfigError as error:
-        raise DataError(f"query {query.id!r}, metadata.where: {error}") from None
+        raise DataError(f"query {query.id!r}, metadata.where: {error.text}") from None
 
 
 def both(*filters: Filter | None) -> Filter | None:

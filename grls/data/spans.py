@@ -27,7 +27,7 @@ import numpy.typing as npt
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.data.words import pieces
-from grls.errors import ConfigError
+from grls.errors import at_least
 from grls.io.files import read_count
 
 SPANS = "spans.json"
@@ -54,8 +54,7 @@ class Spans:
     """
 
     def __init__(self, corpus: Corpus, words: int = 8):
-        if words < 1:
-            raise ConfigError(f"spans must have at least 1 word, got {words}.")
+        at_least(1, words=words)
         self.corpus = corpus
         self.words = words
         self.source = corpus.source

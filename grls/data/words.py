@@ -29,7 +29,7 @@ import Stemmer
 from grls.data.inputs.arguments import options_of
 from grls.data.language import STEMMERS, guess
 from grls.data.types import Passage
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.counts import counted
 from grls.io.temporary import is_temporary
 
@@ -111,13 +111,16 @@ class Analyzer:
         if analyzer.language == "auto":
             guessed = _guessed(passages)
             if guessed is None and analyzer.stem:
-                raise ConfigError("the language of the corpus cannot be guessed: give --analyzer.language.")
+                raise ConfigError(
+                    f"the language of the corpus cannot be guessed: give {Option('analyzer.language')}."
+                )
             analyzer = replace(analyzer, language=guessed or "en")
             if analyzer.language != "en":
                 log.warning(
                     "the corpus seems to be in the language %r; if it is another, say so where BM25 is made "
-                    "(--analyzer.language of `grls index bm25` and `grls retrieve bm25`).",
+                    "(%s of `grls index bm25` and `grls retrieve bm25`).",
                     analyzer.language,
+                    Option("analyzer.language"),
                 )
         analyzer.check()
         return analyzer
@@ -269,8 +272,8 @@ def nothing_found(asked: int, empty: int, source: str) -> str | None:
     return (
         f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {asked:,} asked: BM25 "
         "finds nothing there. Are queries and passages in one language? Language and stemming are chosen "
-        "where BM25 is made: --analyzer.language and --analyzer.stem of `grls index bm25` and "
-        "`grls retrieve bm25`."
+        f"where BM25 is made: {Option('analyzer.language')!s} and {Option('analyzer.stem')!s} of `grls index "
+        "bm25` and `grls retrieve bm25`."
     )
 
 
@@ -373,8 +376,8 @@ def _stemmer(language: str) -> Callable[[str], str]:
     name = STEMMERS.get(language)
     if name is None or name not in Stemmer.algorithms():
         raise ConfigError(
-            f"there is no stemmer for the language {language!r}; leave --analyzer.stem out, or set "
-            f"--analyzer.language to one of {', '.join(sorted(STEMMERS))}."
+            f"there is no stemmer for the language {language!r}; leave {Option('analyzer.stem')} out, or "
+            f"set {Option('analyzer.language')} to one of {', '.join(sorted(STEMMERS))}."
         )
     stem: Callable[[str], str] = Stemmer.Stemmer(name).stemWord
     return stem

@@ -22,7 +22,7 @@ from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.scores import ScoreMode, check_mode, log_probabilities
 from grls.decode.select import Selection, select
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
@@ -107,8 +107,7 @@ class BeamSearch:
                 unique prefixes and the search needs whole passages.
         """
         check_mode(self.mode)
-        if self.beams < 1:
-            raise ConfigError(f"beams must be at least 1, got {self.beams}.")
+        at_least(1, beams=self.beams)
         if not self.stops_early:
             self.index.rows.refuse_prefixes("decoding without early stop")
 

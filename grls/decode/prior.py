@@ -37,7 +37,7 @@ import numpy as np
 
 from grls.decode.scope import Mask, Scope
 from grls.decode.scores import ragged_logsumexp
-from grls.errors import ConfigError
+from grls.errors import ConfigError, bounded
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.counts import counted
@@ -81,13 +81,8 @@ class WeightedPrior:
     fixed: Fixed | None = None
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.weight):
-            raise ConfigError(f"the weight of a prior must be a finite number, got {self.weight}.")
-        if self.fixed is not None and not -math.inf < self.fixed.log_probability < 0:
-            raise ConfigError(
-                "a fixed log-probability of a prior must be a finite number below 0, got "
-                f"{self.fixed.log_probability}."
-            )
+        bounded("(-inf, inf)", weight=self.weight)
+        bounded("(-inf, 0)", log_probability=None if self.fixed is None else self.fixed.log_probability)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import get_args
 import numpy as np
 
 from grls.data.types import ScoreMode as ScoreMode
-from grls.errors import NOT_NUMBERS, ConfigError
+from grls.errors import NOT_NUMBERS, ConfigError, one_of
 from grls.index.rows import Ints
 from grls.models.base import Floats, StepRows
 
@@ -25,8 +25,7 @@ def check_mode(mode: str) -> None:
     Raises:
         ConfigError: The mode is neither ``renormalized`` nor ``full``.
     """
-    if mode not in get_args(ScoreMode):
-        raise ConfigError(f"unknown score mode {mode!r}; expected one of {', '.join(get_args(ScoreMode))}.")
+    one_of(get_args(ScoreMode), "search.", mode=mode)
 
 
 def log_probabilities(

@@ -16,7 +16,7 @@ from grls.decode.first_step import Best, FirstSteps
 from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior
 from grls.decode.scope import Scope
-from grls.errors import ConfigError
+from grls.errors import at_least
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.io.parts import PartTimer
@@ -56,8 +56,7 @@ class SlotDecoder(BeamSearch, ABC):
     def check(self) -> None:
         """Refuse options that cannot work; see :meth:`BeamSearch.check`."""
         super().check()
-        if self.slots < 1:
-            raise ConfigError(f"slots must be at least 1, got {self.slots}.")
+        at_least(1, slots=self.slots)
         self.first_steps = FirstSteps(self.index, self.stops_early)
 
     def places(self, queries: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.answers import ENDING, KS, PremiseKind, Scores, read_answers, score_answers
 from grls.evaluation.depth import WHOLE, RunDepth
 from grls.models.entailment import Entailment
@@ -38,8 +38,8 @@ def score_file(
     info = read_info(f"{run}.jsonl")
     if info is not None and info.corpus not in ("", corpus.fingerprint):
         raise DataError(
-            f"these answers were retrieved from another corpus than {corpus.source}: give the --data that "
-            "they were retrieved from, or answer again.",
+            f"these answers were retrieved from another corpus than {corpus.source}: give the "
+            f"{Option('data')} that they were retrieved from, or answer again.",
             file,
         )
     answered = read_answers(file)
@@ -53,7 +53,7 @@ def score_file(
             answered, queries, qrels, corpus, KS if ks is None else ks, judge, premise, depth
         )
     except DataError as error:
-        raise DataError(str(error), file) from None
+        raise DataError(error.text, file) from None
     seconds = None if info is None else info.seconds / len(answered)
     return {"file": file, "name": _name(run, info), **scores, "seconds": seconds}
 
@@ -78,7 +78,9 @@ def asked_by(files: list[str], limit: int | None) -> tuple[str, int | None]:
     limits = [limit] if limit is not None else list(dict.fromkeys(info.limit for info in infos if info))
     if len(limits) > 1:
         counts = ", ".join("all queries" if n is None else f"the first {n:,}" for n in limits)
-        raise ConfigError(f"the answers are of {counts}: give --limit N, or score each by itself.")
+        raise ConfigError(
+            f"the answers are of {counts}: give {Option('limit', 'N')}, or score each by itself."
+        )
     return splits[0] if splits else "test", limits[0] if limits else None
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, turns_of
 from grls.data.types import Query
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.evaluation.depth import WHOLE, RunDepth
 from grls.evaluation.metrics.answer_f1 import answer_f1
 from grls.evaluation.metrics.autoais import attributed
@@ -144,7 +144,7 @@ def score_answers(
     if unknown:
         raise DataError(
             f"the query id {min(unknown)!r} of the answers is none of those asked ({len(unknown)} such): "
-            "they belong to another split or data set, or --limit is too small."
+            f"they belong to another split or data set, or {Option('limit')} is too small."
         )
     missing = sum(query.id not in answered for query in queries)
     if missing:

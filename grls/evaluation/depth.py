@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.evaluation.measures import cutoff
 from grls.io.counts import counted
 from grls.runs.run import Run
@@ -69,7 +69,7 @@ class RunDepth:
         if deeper and self.ranks is not None:
             raise ConfigError(
                 f"{self.run} was cut off at {counted(self.ranks, 'passage')} a query, so it has no "
-                f"{', '.join(deeper)}: retrieve again with a larger --k, or {remedy}."
+                f"{', '.join(deeper)}: retrieve again with a larger {Option('k')}, or {remedy}."
             )
 
     def note(self) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries, read_split, relevant
 from grls.data.types import Hit, Query
-from grls.errors import MismatchError
+from grls.errors import MismatchError, Option
 from grls.evaluation.by_type import scores_by_type
 from grls.evaluation.depth import RunDepth
 from grls.evaluation.graph import Reading
@@ -108,8 +108,8 @@ def _split_of(run: Run, split: str | None) -> str:
     made_for = None if run.info is None else run.info.split
     if split is not None and made_for is not None and made_for != split:
         raise MismatchError(
-            f"{run.path} was retrieved for the split {made_for}, and --split asks for {split}; leave --split "
-            "out, or give a run of that split."
+            f"{run.path} was retrieved for the split {made_for}, and {Option('split')} asks for {split}; "
+            f"leave {Option('split')} out, or give a run of that split."
         )
     return split or made_for or "test"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import at_least
 
 PremiseKind = Literal["quotes", "passages"]
 
@@ -29,5 +29,4 @@ class AutoAISOptions:
     batch_size: int = 16
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ConfigError(f"autoais.batch_size must be at least 1, got {self.batch_size}.")
+        at_least(1, "autoais.", batch_size=self.batch_size)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries, read_split
 from grls.data.types import Hit
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.evaluation.by_type import types_of
 from grls.evaluation.metrics.known_number import known_number_f1
 from grls.evaluation.metrics.set_f1 import set_scores
@@ -196,13 +196,13 @@ def refuse_no_pair(run: Run, unended: Run) -> None:
     """
     if run.steps != "dynamic":
         raise ConfigError(
-            f"{run.called} does not end by itself, so its end has no price: give a run of --hops.steps "
-            "dynamic, or of `grls fuse cut`."
+            f"{run.called} does not end by itself, so its end has no price: give a run of "
+            f"{Option('hops.steps', 'dynamic')}, or of `grls fuse cut`."
         )
     if unended.steps == "dynamic":
         raise ConfigError(
             f"{unended.called} ends by itself, so it lacks the passages after its end: give a run of the "
-            "same system with --hops.steps fixed, or the ranking before the cut."
+            f"same system with {Option('hops.steps', 'fixed')}, or the ranking before the cut."
         )
     if run.info and unended.info and differ(run.info.retriever, unended.info.retriever):
         raise MismatchError(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError, at_least
 
 RESAMPLES = 9999
 CONFIDENCE = 0.95
@@ -57,8 +57,7 @@ def compare(
         ConfigError: ``resamples`` is below 1.
         DataError: There is no query, or the lists differ in length.
     """
-    if resamples < 1:
-        raise ConfigError(f"expected at least one resample, got {resamples}.")
+    at_least(1, resamples=resamples)
     if len(first) != len(second) or not len(first):
         raise DataError(
             f"expected values of the same queries for both runs, and at least one; got {len(first)} and "

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
 from grls.data.types import Query, Steps
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.explain.parts import TEXT_ALONE
 from grls.explain.summary import Ask
 from grls.io.counts import counted
@@ -49,7 +49,8 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
         close = get_close_matches(query, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         raise DataError(
-            f"no query has the id {query!r}{hint} The text of a query needs no --data, or holds a space.",
+            f"no query has the id {query!r}{hint} The text of a query needs no {Option('data')}, or holds a "
+            "space.",
             file,
         )
     log.warning("%s: no query has the id %r, so it is taken as the text of a query.", file, query)
@@ -65,9 +66,11 @@ def _order(query: Query, folder: Path, split: str, named: bool) -> list[str]:
     if named:
         return []
     others = [f.stem for f in sorted(folder.glob("*.tsv")) if f != file and query.id in read_qrels(f)]
-    where = f"--split {others[0]} does: name it" if others else "no split does: make qrels"
+    where = f"{Option('split')} {others[0]} does: name it" if others else "no split does: make qrels"
     raise DataError(
-        f"--split {split} does not judge query {query.id!r}; {where}, or give --case.gold ID.", file
+        f"{Option('split', split)} does not judge query {query.id!r}; {where}, or give "
+        f"{Option('case.gold', 'ID')}.",
+        file,
     )
 
 
@@ -95,24 +98,24 @@ def hops_of(
     if hop is not None:
         if not 1 <= hop <= len(order) + bool(gold):
             raise ConfigError(
-                f"--case.hop {hop}: the query has {counted(len(order), 'gold passage')} in order; hops count "
-                "from 1."
+                f"{Option('case.hop', hop)}: the query has {counted(len(order), 'gold passage')} in order; "
+                "hops count from 1."
             )
         return [Hop(gold or (order[hop - 1],), tuple(order[: hop - 1]))]
     before = evidence or ()
     wanted = gold or tuple(p for p in order if p not in before)
     if not wanted:
         raise ConfigError(
-            "no gold passage is known for this query: give --case.gold ID, or a query id of --data DIR whose "
-            "qrels (--split) or evidence name it."
+            f"no gold passage is known for this query: give {Option('case.gold', 'ID')}, or a query id of "
+            f"{Option('data', 'DIR')} whose qrels ({Option('split')}) or evidence name it."
         )
     if evidence is not None or steps == "single" or not order:
         return [Hop(wanted, before)]
     strange = [p for p in wanted if p not in order]
     if strange:
         raise ConfigError(
-            f"{strange[0]!r} is not in the gold order of the query, so its hop is unknown; give --case.hop "
-            "or --case.evidence."
+            f"{strange[0]!r} is not in the gold order of the query, so its hop is unknown; give "
+            f"{Option('case.hop')} or {Option('case.evidence')}."
         )
     return [Hop((p,), tuple(order[: order.index(p)])) for p in wanted]
 

@@ -23,7 +23,7 @@ from grls.decode.recording import RecordedStep, RecordingModel
 from grls.decode.scope import Scope
 from grls.decode.scores import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, bounded
 from grls.explain.parts import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
@@ -173,8 +173,7 @@ def trace_beam(
     reason = no_beam(retriever)
     if reason is not None:
         raise ConfigError(reason)
-    if not 1 <= most <= MOST_LISTED:
-        raise ConfigError(f"most must be between 1 and {MOST_LISTED}, got {most}.")
+    bounded(f"[1, {MOST_LISTED}]", most=most)
     inner = single_steps(retriever)
     assert isinstance(inner, DecodesPassages)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS

@@ -7,14 +7,13 @@ retrieval.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grls.data.codec import DONE, DONE_ID
 from grls.data.types import Query
 from grls.decode.trace import PathStep, TokenScore, follow
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError, at_least, bounded
 from grls.explain.facts import Ending, Explanation, PathRow, Preferred, Result
 from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
@@ -47,10 +46,8 @@ class Explainer:
     done_bias: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"k must be at least 1, got {self.k}.")
-        if not math.isfinite(self.done_bias):
-            raise ConfigError(f"done_bias must be a finite number, got {self.done_bias}.")
+        at_least(1, k=self.k)
+        bounded("(-inf, inf)", done_bias=self.done_bias)
 
     @property
     def generator(self) -> GenerativeRetriever:

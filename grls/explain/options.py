@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,8 @@ class CaseOptions:
 
     def __post_init__(self) -> None:
         if self.evidence is not None and self.hop is not None:
-            raise ConfigError("give --case.evidence or --case.hop, not both.")
-        if self.widest < 1:
-            raise ConfigError(f"--case.widest must be at least 1, got {self.widest}.")
+            raise ConfigError(f"give {Option('case.evidence')} or {Option('case.hop')}, not both.")
+        at_least(1, "case.", widest=self.widest)
 
     @property
     def is_of_one_query(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from grls.data.dataset import Qrels, gold_passages
 from grls.data.types import Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.explain.standing import GoldStanding, standings
 from grls.io.terminal import visible
@@ -45,15 +45,18 @@ def refuse_stepwise(
     stored = stored_options(folder)
     heeds = getattr(type(single_steps(retriever)), "heeds", None)
     searching = _changed(search, replace(USUAL_SEARCH, **stored.get("search", {})))
-    changed = [f"--case.{name}" for name in _changed(case, USUAL_CASE) if name != "gold"]
-    changed += [f"--search.{name}" for name in searching if heeds is not None and name not in heeds]
+    changed = [f"{Option(f'case.{name}')}" for name in _changed(case, USUAL_CASE) if name != "gold"]
+    changed += [
+        f"{Option(f'search.{name}')}" for name in searching if heeds is not None and name not in heeds
+    ]
     hopping = _changed(hops, replace(USUAL_HOPS, **stored.get("hops", {})))
-    changed += [f"--hops.{name}" for name in hopping]
+    changed += [f"{Option(f'hops.{name}')}" for name in hopping]
     if changed:
         has, it = ("has", "it") if len(changed) == 1 else ("have", "them")
         raise ConfigError(
-            f"--retriever {folder} is a {retriever.kind} retriever, not explained step by step: the rank of "
-            f"each passage is printed, and {', '.join(changed)} {has} no meaning there; leave {it} out."
+            f"{Option('retriever', folder)} is a {retriever.kind} retriever, not explained step by step: "
+            f"the rank of each passage is printed, and {', '.join(changed)} {has} no meaning there; leave "
+            f"{it} out."
         )
 
 

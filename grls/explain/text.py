@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grls.errors import Option
 from grls.explain.facts import Explanation, PathRow
 from grls.explain.parts import Part, facts_part, parts_text, query_line, shortened, text_part, with_id
 from grls.explain.verdict import MEANING, Verdict
@@ -131,7 +132,8 @@ def _early(e: Explanation) -> str:
     return (
         f"Its whole score is {number(e.complete)}, the worst passage returned has "
         f"{number(min(r.complete for r in e.results))}; but the search compared scores up to the unique "
-        f"prefix ({number(e.score)}). {_left(e)} Use --search.early_stop false, or renormalized scores."
+        f"prefix ({number(e.score)}). {_left(e)} Use {Option('search.early_stop', False)!s}, or renormalized "
+        "scores."
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from grls.data.codec import DONE_ID, Codec
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option, one_of
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
@@ -162,8 +162,8 @@ def warn_of_cut(cut: int, passages: int, codec: Codec) -> None:
     if cut:
         log.warning(
             "%d of %d passages are longer than %d tokens: the rest of them is neither indexed nor found "
-            "(raise --limits.passage of grls index).",
-            cut, passages, codec.limits.passage,
+            "(raise %s of grls index).",
+            cut, passages, codec.limits.passage, Option("limits.passage"),
         )  # fmt: skip
 
 
@@ -217,8 +217,7 @@ def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> S
 
 def _check_options(backend: str, form: str) -> None:
     check_backend(backend)
-    if form not in FORMS:
-        raise ConfigError(f"unknown form {form!r}; expected one of {', '.join(FORMS)}.")
+    one_of(FORMS, form=form)
     if form == "prefixes" and backend != "array":
         raise ConfigError(f"the form 'prefixes' needs the backend 'array'; got {backend!r}.")
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 
 Form = Literal["whole", "prefixes"]
 """What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
@@ -38,8 +38,7 @@ class IndexOptions:
 
     def __post_init__(self) -> None:
         memory_bytes(self.memory)
-        if self.span_words is not None and self.span_words < 0:
-            raise ConfigError(f"index.span_words must be at least 0, got {self.span_words}.")
+        at_least(0, "index.", span_words=self.span_words)
 
 
 @dataclass(frozen=True)

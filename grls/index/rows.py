@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.index.options import Form as Form
 
 Ints = npt.NDArray[np.int64]
@@ -88,7 +88,7 @@ class SortedRows(ABC):
             instead = ", or decode renormalized scores with early stop" if decoding else ""
             raise ConfigError(
                 f"{what} needs whole passages, and this index holds only their unique prefixes: build it "
-                f"with `grls index … --index.form whole`{instead}."
+                f"with `grls index … {Option('index.form', 'whole')}`{instead}."
             )
 
 

@@ -1,7 +1,7 @@
 """How a command ends: exit codes, the one line that reports an error, signals, output that nobody reads.
 
 - An error of grls, an extra that is not installed, too little memory, or a file that cannot be written: one
-  line and exit code 1.
+  line and exit code 1; arguments that cannot be read: exit code 2.
 - Ctrl-C: one line and exit code 130. SIGTERM and SIGHUP: one line and the shell's code for the signal.
 - Standard output that nobody reads any more (``| head``): exit code 141, as after SIGPIPE.
 - Any other error is a bug, and its whole traceback is shown.
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from grls.errors import GrlsError, out_of_memory
+from grls.errors import GrlsError, OptionError, in_shell, out_of_memory, worded_for
 from grls.io.extras import missing
 from grls.io.files import WRITE_ERRORS, is_write_failure
 from grls.io.terminal import Visible, visible
@@ -34,9 +34,10 @@ SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 def unless_unread(run: Callable[[], int]) -> int:
-    """The exit code of a command, or 141 if nobody reads its output any more."""
+    """The exit code of a command whose errors are worded for a shell; 141 if nobody reads its output."""
     try:
-        code = run()
+        with worded_for(in_shell):
+            code = run()
     except BaseException as end:  # a failure is reported whether or not the output is read
         harmless = isinstance(end, BrokenPipeError) or (isinstance(end, SystemExit) and not end.code)
         if _unread() and harmless:
@@ -73,7 +74,7 @@ def reported(
         with _ending_cleanly(signals), _one_report_of_a_full_disk():
             run()
     except GrlsError as error:
-        return _say(str(error), 1)
+        return _say(str(error), 2 if isinstance(error, OptionError) else 1)
     except ImportError as error:
         line = missing(error)
         if line is None:

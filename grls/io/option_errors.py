@@ -7,15 +7,17 @@ text, and names the option that may be meant. It does not know the meaning of an
 
 from __future__ import annotations
 
+import os
 import re
-import sys
-from argparse import ArgumentParser
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from inspect import signature
 from pydoc import locate
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from grls.io.terminal import visible
+from jsonargparse import ArgumentParser
+
+from grls.errors import Option, OptionError
 
 _NOISE = ("Given value type:", "Does not validate", "Errors:", "Expected a <class 'NoneType'>")
 _MARKS = ("Parser key", "Does not validate", "Problem with given class_path")
@@ -23,7 +25,7 @@ _KEY = re.compile(r"""Parser key "([^"]+)":\s*(.*)""")
 _CLASS = re.compile(r"Problem with given class_path '([\w.]+)':")
 _UNKNOWN = re.compile(r"Option '([\w.]+)' is not accepted")
 _MISSING = re.compile(r"the following arguments are required: (.+)")
-_UNRECOGNIZED = re.compile(r"unrecognized arguments: --(.+)")
+_UNRECOGNIZED = re.compile(r"unrecognized arguments: (.+)", re.DOTALL)
 _PATH = re.compile(r"Expected a path but .*")
 _NESTED = re.compile(r"NestedArg\(key='(.*?)', val='?(.*?)'?\)")
 _QUOTE = "'"
@@ -40,96 +42,87 @@ _KINDS = (
 _EXPECTED = re.compile(r"Expected a (.+?)(?:\. Got value: (.*))?")
 
 
-def refuse_options(message: str, parser: ArgumentParser, called: str, error: Exception | None) -> NoReturn:
-    """Print the error with its remedy and exit with argparse's status, 2.
+class PlainParser(ArgumentParser):
+    """jsonargparse's parser, with errors of one line instead of the whole usage.
 
-    Args:
-        message: What jsonargparse says.
-        parser: The parser, which knows the options.
-        called: The command as it is typed.
-        error: Where it came from.
+    An option is written out: a beginning of its name, which argparse would take, may mean another option in
+    the next version.
     """
-    line = plain_option_error(message, parser, called)
-    print(f"error: {line}\n`{called} --help` lists the options.", file=sys.stderr)
-    raise SystemExit(2) from error
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raise the error with its remedy.
+
+        Raises:
+            OptionError: Always, but for a parser within a parser, whose error the outer one reports.
+        """
+        if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
+            super().error(message, ex)
+        line = plain_option_error(message, self)
+        raise OptionError(f"{line}\n`{self.prog} {Option('help')}` lists the options.") from ex
 
 
-def plain_option_error(message: str, parser: ArgumentParser, called: str) -> str:
+def plain_option_error(message: str, parser: ArgumentParser) -> str:
     """An error of jsonargparse in one line, with the option that may be meant.
 
     Args:
         message: What jsonargparse says.
-        parser: The parser, which knows the options.
-        called: The command as it is typed.
+        parser: The parser, which knows the options and the command as it is typed.
     """
-    line = plain_error(message, called)
-    options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    line = plain_error(message, parser.prog)
+    actions = {name: action for action in parser._actions for name in action.option_strings}
+    options = [name[2:] for name in actions if name.startswith("--")]
     places = [action.dest for action in parser._actions if not action.option_strings]
-    if match := re.fullmatch(r"unrecognized arguments: (.+)", line, re.DOTALL):
-        required = [
-            action.option_strings[-1]
-            for action in parser._actions
-            if action.required and action.option_strings
-        ]
-        line = _unknown_argument(match[1].split(), options, places, called, required)
-    elif match := _MISSING.fullmatch(line):
-        line = _required(match[1].split(", "), places)
-    elif match := re.fullmatch(r"argument (--[\w.]+): expected (?:one|at least one) argument", line):
-        line = f"{match[1]} needs a value{_such_as(parser, match[1])}."
-    elif match := re.fullmatch(r"Option '([\w.]+)' is not accepted", line):
-        line = f"the file of --config: {_no_option(match[1], [name[2:] for name in options])}"
-    elif match := re.fullmatch(r"Group '([\w.]+)' does not accept option '([\w.]+)'", line):
-        line = _no_option(f"--{match[1]}.{match[2]}", options)
-    elif match := re.search(r"""Parser key "(\w+)":\s+Unable to load config '([^']+)'""", message):
-        line = f"--{match[1]}: {match[2]} cannot be read; give a file of YAML."
-    elif match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
-        line = f"the file of --config is no YAML: {' '.join(match[1].split())}."
-    return str(visible(line))
+    if match := _UNRECOGNIZED.fullmatch(line):
+        words = match[1].split()
+        wrong = next((word for word in words if word.startswith("-")), None)
+        if wrong is not None:
+            return _no_option(wrong.partition("=")[0].removeprefix("--"), options)
+        takes = f"takes {' and '.join(places)}, and options" if places else "takes only options"
+        needed = [f"{Option(name, name.upper())}" for name in options if actions[f"--{name}"].required]
+        form = " ".join([parser.prog, *map(str.upper, places), *needed])
+        return f"the argument {words[0]!r} has no place: `{parser.prog}` {takes}. Write `{form}`."
+    if match := _MISSING.fullmatch(line):
+        names = match[1].split(", ")
+        return _needed(f"the argument {name}" if name in places else name.lstrip("-") for name in names)
+    if match := re.fullmatch(r"argument --([\w.]+): expected (?:one|at least one) argument", line):
+        truth = "bool" in str(getattr(actions.get(f"--{match[1]}"), "_typehint", ""))
+        return f"{Option(match[1])} needs a value" + (
+            f": {Option(match[1], True)}, or false." if truth else "."
+        )
+    config = f"the file of {Option('config')}"
+    if match := _UNKNOWN.fullmatch(line):
+        return f"{config}: {_no_option(match[1], options, str)}"
+    if match := re.fullmatch(r"Group '([\w.]+)' does not accept option '([\w.]+)'", line):
+        return _no_option(f"{match[1]}.{match[2]}", options)
+    if match := re.search(r"""Parser key "(\w+)":\s+Unable to load config '([^']+)'""", message):
+        return f"{Option(match[1])}: {match[2]} cannot be read; give a file of YAML."
+    if match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
+        return f"{config} is no YAML: {' '.join(match[1].split())}."
+    return line
 
 
-def _unknown_argument(
-    words: list[str], options: list[str], places: list[str], called: str, required: list[str]
-) -> str:
-    """The line for arguments that nothing takes."""
-    wrong = next((word for word in words if word.startswith("-")), None)
-    if wrong is not None:
-        return _no_option(wrong.partition("=")[0], options)
-    takes = f"takes {' and '.join(places)}, and options" if places else "takes only options"
-    form = " ".join([called, *map(str.upper, places), *(f"{name} {name[2:].upper()}" for name in required)])
-    return f"the argument {words[0]!r} has no place: `{called}` {takes}. Write `{form}`."
+def _no_option(wrong: str, options: list[str], written: Callable[[str], object] = Option) -> str:
+    """That there is no such option, with those that may be meant.
 
-
-def _no_option(wrong: str, options: list[str]) -> str:
-    kept = [name for name in options if not name.endswith(".help")]
-    longer = [name for name in kept if name.startswith(wrong)] if len(wrong) > len("--") else []
-    elsewhere = [name for name in kept if _last_part(name) == _last_part(wrong)]
-    near = (
-        longer[:_SHOWN]
-        or get_close_matches(wrong, elsewhere, 1, 0.0)
-        or get_close_matches(wrong, kept, 1, 0.75)
-    )
-    return f"there is no option {wrong}" + (f"; did you mean {' or '.join(near)}?" if near else ".")
-
-
-def _last_part(option: str) -> str:
-    return option.lstrip("-").rpartition(".")[2]
-
-
-def _required(names: list[str], places: list[str]) -> str:
-    """The line for what must be given."""
-    named = [f"the argument {name}" if name in places else f"--{name.lstrip('-')}" for name in names]
-    return f"{' and '.join(named)} must be given."
-
-
-def _such_as(parser: ArgumentParser, option: str) -> str:
-    """The values of an option that is true or false."""
-    action = next((one for one in parser._actions if option in one.option_strings), None)
-    kind = str(getattr(action, "_typehint", ""))
-    return f": {option} true, or false" if "bool" in kind else ""
+    Args:
+        wrong: Its name.
+        options: The names of all options.
+        written: Writes an option.
+    """
+    names = [name for name in options if not name.endswith(".help")]
+    last = wrong.rpartition(".")[2]
+    elsewhere = [name for name in names if name.rpartition(".")[2] == last]
+    near = [name for name in names if wrong and name.startswith(wrong)][:_SHOWN]
+    near = near or get_close_matches(wrong, elsewhere, 1, 0.0) or get_close_matches(wrong, names, 1, 0.75)
+    meant = f"; did you mean {' or '.join(f'{written(name)}' for name in near)}?" if near else "."
+    return f"there is no option {written(wrong)}{meant}"
 
 
 def plain_error(message: str, called: str = "grls train") -> str:
-    """Shorten an error of jsonargparse to ``--option: reason``; other messages stay as they are.
+    """Shorten an error of jsonargparse to the option and the reason; other messages stay as they are.
 
     Args:
         message: The message: a line for each type that was tried, and for each class around the option.
@@ -167,26 +160,29 @@ def plain_error(message: str, called: str = "grls train") -> str:
 
 def _plain_reason(reason: str, path: list[str], owner: str, called: str) -> str:
     """One reason, with the whole name of the option."""
-    option = "--" + ".".join(path)
+    name = ".".join(path)
     if match := _UNKNOWN.fullmatch(reason):
         near = get_close_matches(match[1], _options(owner), 1)
-        hint = f"; did you mean {option}.{near[0]}?" if near else "."
+        hint = f"; did you mean {Option(f'{name}.{near[0]}')}?" if near else "."
         if len(path) == 1:
-            hint += f" `{called} {option}.help {owner}` lists them."
-        return f"{option}.{match[1]} is no option of {owner}{hint}"
+            hint += f" `{called} {Option(f'{name}.help')} {owner}` lists them."
+        return f"{Option(f'{name}.{match[1]}')} is no option of {owner}{hint}"
     if path and (match := _UNRECOGNIZED.fullmatch(reason)):
-        return f"unrecognized arguments: {option}.{match[1]}"
+        return f"unrecognized arguments: --{name}.{match[1].removeprefix('--')}"  # see plain_option_error
     if match := _MISSING.fullmatch(reason):
-        inner = [f"{option}.{name}" if path else f"--{name}" for name in match[1].split(", ")]
-        return f"{' and '.join(inner)} must be given."
+        return _needed(".".join([*path, inner]) for inner in match[1].split(", "))
     if match := _EXPECTED.fullmatch(reason):
         if within := _NESTED.fullmatch(match[2] or ""):  # the value takes no options, or is not a class
-            last = "" if option.endswith(f".{within[1]}") else f".{within[1]}"
-            return f"{option}{last}: cannot take {within[2]}."
-        return f"{option}: expected {_plain_kind(match[1])}" + (
-            "." if match[2] is None else f", got {match[2]}."
-        )
-    return f"{option}: {reason}" if path else reason
+            last = "" if name.endswith(f".{within[1]}") else f".{within[1]}"
+            return f"{Option(name + last)}: cannot take {within[2]}."
+        got = "." if match[2] is None else f", got {match[2]}."
+        return f"{Option(name)}: expected {_plain_kind(match[1])}{got}"
+    return f"{Option(name)}: {reason}" if path else reason
+
+
+def _needed(names: Iterable[str]) -> str:
+    named = [name if " " in name else f"{Option(name)}" for name in names]
+    return f"{' and '.join(named)} must be given."
 
 
 def _plain_kind(kind: str) -> str:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PLACES = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -63,7 +63,7 @@ def config_file(name: str) -> str:
         return str(recipes[wanted])
     near = get_close_matches(wanted, recipes, 3) or [key for key in recipes if "/" not in key]
     raise ConfigError(
-        f"{_OPTION} {name}: there is no such file here, and no recipe of that name. "
+        f"{Option('config', name)}: there is no such file here, and no recipe of that name. "
         f"Near names: {', '.join(near) or 'none, for this installation has no recipes'}. "
         "Name one of these, or a file by its path."
     )

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from grls.data.codec import DONE_ID
 from grls.data.types import Passage
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, one_of
 from grls.io.files import write_json
 from grls.io.progress import Progress
 from grls.models.base import once_each
@@ -96,8 +96,7 @@ class BiEncoderModel(TextEncoder):
         super().__init__(TextNetwork.of(model), max_tokens, stages)
         self.learned_done = learned_done if STAGE in self.stages else False
         self.similarity: Similarity = similarity or model.similarity_fn_name
-        if self.similarity not in (known := get_args(Similarity)):
-            raise ConfigError(f"similarity must be one of {', '.join(known)}, got {self.similarity!r}.")
+        one_of(get_args(Similarity), similarity=self.similarity)
         self.model.similarity_fn_name = self.similarity  # it is saved with the model
 
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from grls.data.codec import foreign_ids, wrapping
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.models.base import once_each
 from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
@@ -67,10 +67,7 @@ def load_entailment(
     Raises:
         ConfigError: There is no such model, it has no label ``entailment``, or a number is below 1.
     """
-    if batch_size < 1 or max_tokens < 1:
-        raise ConfigError(
-            f"expected batch_size and max_tokens of at least 1, got {batch_size}, {max_tokens}."
-        )
+    at_least(1, batch_size=batch_size, max_tokens=max_tokens)
     refuse_missing_folder(name)
     with opening(
         "a model of entailment",

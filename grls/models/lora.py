@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from grls.errors import ConfigError
+from grls.errors import at_least, bounded
 from grls.io.extras import require
 
 
@@ -23,11 +23,8 @@ def check_adapters(rank: int, dropout: float) -> None:
     Raises:
         ConfigError: The rank is below 0, or the dropout is not in [0, 1).
     """
-    if rank < 0 or not 0 <= dropout < 1:
-        raise ConfigError(
-            "expected a lora_rank of at least 0 and a lora_dropout of at least 0 and below 1, got "
-            f"{rank} and {dropout}."
-        )
+    at_least(0, lora_rank=rank)
+    bounded("[0, 1)", lora_dropout=dropout)
 
 
 def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
@@ -41,8 +38,8 @@ def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
     Raises:
         ConfigError: peft is not installed, the rank is below 1, or the dropout is not in [0, 1).
     """
-    if rank < 1 or not 0 <= dropout < 1:
-        raise ConfigError(f"lora_rank must be at least 1 and its dropout below 1, got {rank} and {dropout}.")
+    at_least(1, lora_rank=rank)
+    bounded("[0, 1)", lora_dropout=dropout)
     require("lora", "LoRA (lora_rank above 0)")
     from peft import LoraConfig, inject_adapter_in_model
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from grls.errors import NOT_NUMBERS, ConfigError, out_of_memory
+from grls.errors import NOT_NUMBERS, ConfigError, one_of, out_of_memory
 from grls.models.precision_names import Precision as Precision
 
 log = logging.getLogger(__name__)
@@ -41,10 +41,7 @@ def move(model: Any, device: str, precision: str) -> Any:
     Raises:
         ConfigError: The device does not exist or does not support the precision, or the precision is unknown.
     """
-    if precision not in get_args(Precision):
-        raise ConfigError(
-            f"unknown precision {precision!r}; expected one of {', '.join(get_args(Precision))}."
-        )
+    one_of(get_args(Precision), precision=precision)
     try:
         where = torch.device(device)
         model = model.to(where)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.evaluation.depth import shared_name
 from grls.evaluation.metrics.averages import cutoffs
 from grls.io.counts import counted
@@ -63,8 +63,7 @@ def build_page(
     labels = [run.label for group in groups for run in group.runs]
     if baseline is not None and baseline not in labels:
         raise ConfigError(f"the baseline {baseline!r} is none of the runs; expected one of {labels}.")
-    if proofs < 0:
-        raise ConfigError(f"expected a number of proofs of at least 0, got {proofs}.")
+    at_least(0, proofs=proofs)
     ks, k = cutoffs(ks), cutoffs([k])[0]
     sections = [_data_section(group, ks, k, baseline, proofs, seed, tested) for group in groups]
     if len(groups) > 1:

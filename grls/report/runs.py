@@ -17,7 +17,7 @@ from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_qrels, read_queries, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import all_gold
 from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import refuse_other_data
@@ -179,12 +179,12 @@ def _folder(run: Run, data: str | None) -> Path:
         return Path(info.data)
     if data is not None:
         if not Path(data).is_dir():
-            raise DataError("no such folder; --data names a data set folder.", data)
+            raise DataError(f"no such folder; {Option('data')} names a data set folder.", data)
         return Path(data)
     why = (
         "it has no manifest" if info is None else f"its manifest names {info.data!r}, which is no folder here"
     )
-    raise ConfigError(f"{run.path}: which data set is this run of? {why}; give --data FOLDER.")
+    raise ConfigError(f"{run.path}: which data set is this run of? {why}; give {Option('data', 'FOLDER')}.")
 
 
 def _group(name: str, placed: Sequence[_Placed], split: str | None) -> DataGroup:
@@ -233,7 +233,7 @@ def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
         raise MismatchError(f"{first} is of the split {one}, {second} of {other}; report on them apart.")
     only = next(iter(splits), None)
     if asked is not None and only not in (None, asked):
-        raise MismatchError(f"{splits[only]} is of the split {only}, and --split asks for {asked}.")
+        raise MismatchError(f"{splits[only]} is of the split {only}, and {Option('split')} asks for {asked}.")
     return asked or only or "test"
 
 
@@ -247,7 +247,7 @@ def _entry(run: Run, corpus: Corpus, every: Sequence[Query], folder: Path) -> En
         refuse_unknown(run.rankings, texts, "query", str(folder / "queries.jsonl"))
         find_passages(corpus, {hit.id for ranked in hits for hit in ranked if hit.id != DONE_ID})
     except DataError as error:
-        raise DataError(str(error), path) from None
+        raise DataError(error.text, path) from None
     if run.info is None and path.suffix == ".jsonl":
         _refuse_other_texts(path, texts, folder)
     return Entry(run, run.name)

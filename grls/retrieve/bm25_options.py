@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from grls.errors import ConfigError
+from grls.errors import at_least, bounded, one_of
 
 Variant = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 
@@ -28,11 +28,9 @@ class BM25Options:
     method: Variant = "lucene"
 
     def __post_init__(self) -> None:
-        if self.k1 < 0 or not 0 <= self.b <= 1:
-            raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={self.k1}, b={self.b}.")
-        if self.method not in get_args(Variant):
-            names = ", ".join(get_args(Variant))
-            raise ConfigError(f"there is no variant {self.method!r} of BM25; method takes one of {names}.")
+        at_least(0, k1=self.k1)
+        bounded("[0, 1]", b=self.b)
+        one_of(get_args(Variant), method=self.method)
 
 
 USUAL_BM25 = BM25Options()

@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from grls.cluster.options import Workers
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.plugins import load_plugins
@@ -76,7 +76,7 @@ class Building:
         for name in unused:
             value = attrgetter(name)
             if value(self) != value(usual):
-                raise ConfigError(f"{called} has no --{name}; {remedy or 'leave it out'}.")
+                raise ConfigError(f"{called} has no {Option(name)}; {remedy or 'leave it out'}.")
 
 
 Build = Callable[[str, str, Building], str]
@@ -113,16 +113,18 @@ def build(model: str, corpus: str, how: Building) -> str:
     if kind not in buildable:
         known = ", ".join(sorted([AUTO, *buildable, *VARIANTS]))
         what = "is not built from a model" if kind in KINDS else "is no kind of retriever"
-        raise ConfigError(f"--kind {asked} {what}; choose one of {known}.")
+        raise ConfigError(f"{Option('kind', asked)} {what}; choose one of {known}.")
     if how.workers is not None and not getattr(class_of(kind), "built_by_workers", False):
-        raise ConfigError(f"--ray builds no retriever of the kind {kind!r}: leave it out.")
+        raise ConfigError(f"{Option('ray')} builds no retriever of the kind {kind!r}: leave it out.")
     try:
         line = buildable[kind](model, corpus, replace(how, asked=asked))
     except UnopenedError as error:
         if how.asked != AUTO or kind != FALLBACK:
             raise
         others = ", ".join(sorted({*buildable, *VARIANTS} - {FALLBACK}))
-        raise UnopenedError(f"{error} If it is an encoder, say of what kind: --kind {others}.") from None
+        raise UnopenedError(
+            f"{error} If it is an encoder, say of what kind: {Option('kind', others)}."
+        ) from None
     if not isinstance(line, str) or not (Path(how.output) / MANIFEST).is_file():
         raise ConfigError(
             f"the kind {kind!r} ({KINDS[kind]}) built no folder: its `build` writes {how.output}, with a "

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.corpora import remedy_of_other_corpus
@@ -46,7 +46,7 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
 def refuse_words(folder: str, analyzer: Analyzer, bm25: BM25Options = USUAL_BM25) -> None:
     """Refuse (ConfigError) options of ``bm25`` for a folder, which has its own."""
     if analyzer != USUAL or bm25 != USUAL_BM25:
-        option = "--bm25" if analyzer == USUAL else "--analyzer"
+        option = Option("bm25" if analyzer == USUAL else "analyzer")
         raise ConfigError(
             f"{option} is for bm25, which counts the words of the corpus anew; {folder} searches as it was "
             f"made: leave {option} out, or make a folder with `grls index bm25`."

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from grls.data.inputs.arguments import UnfitError, fitted
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError, Option, in_request, worded
 from grls.io.files import atomic_folder, read_json, write_json
 
 MANIFEST = "grls.json"
@@ -69,8 +69,8 @@ def _remedy(folder: Path) -> str:
     if not _holds(folder, "corpus.jsonl"):
         return "make one with `grls index`"
     return (
-        f"it holds a corpus: make one of it with `grls index bm25 --corpus {folder}`, `grls index MODEL "
-        f"--corpus {folder}` or `grls fit`"
+        f"it holds a corpus: make one of it with `grls index bm25 {Option('corpus', folder)}`, `grls index "
+        f"MODEL {Option('corpus', folder)}` or `grls fit`"
     )
 
 
@@ -286,7 +286,7 @@ def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
     try:
         return cls(**values)
     except ConfigError as error:
-        raise DataError(f"{field}: {error}", file) from None
+        raise DataError(f"{field}: {worded(error.text, in_request)}", file) from None
     except TypeError as error:
         raise DataError(f"{field}: {error}; write what is missing.", file) from None
 

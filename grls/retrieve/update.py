@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.errors import ConfigError, GrlsError
+from grls.errors import ConfigError, GrlsError, Option
 from grls.index.array_files import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.locks import alone_in
@@ -55,7 +55,10 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
             as it was.
     """
     if changes.add is None and not changes.remove and not changes.merge:
-        raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
+        raise ConfigError(
+            f"nothing to do: give {Option('add', 'FILE')}, {Option('remove', 'FILE')} or "
+            f"{Option('merge', True)}."
+        )
     root = followed(folder)
     read_spec(root)
     final = Path(root if output is None else output)
@@ -213,7 +216,7 @@ def _naming(folders: Mapping[Path, Path]) -> Iterator[None]:
     try:
         yield
     except GrlsError as error:
-        text = str(error)
+        text = error.text
         for copy, source in sorted(folders.items(), reverse=True):  # members before what holds them
             text = text.replace(str(copy), str(source))
         error.args = (text,)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.runs.comparable import refuse_unknown_passages
 from grls.runs.manifest import differ, fingerprint_queries, which_queries
 from grls.runs.run import Run, shared_limit
@@ -66,11 +66,13 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
     if data is None:
         if info is None or named is None:
             if split is not None:
-                raise ConfigError("--split needs a data set: give --data DIR, too.")
+                raise ConfigError(f"{Option('split')} needs a data set: give {Option('data', 'DIR')}, too.")
             return None
         data = info.data
         if not Path(data).is_dir():
-            raise ConfigError(f"{named.path} was retrieved from {data}, no folder here; give --data DIR.")
+            raise ConfigError(
+                f"{named.path} was retrieved from {data}, no folder here; give {Option('data', 'DIR')}."
+            )
     split = split if split is not None or info is None else info.split
     corpus, limit = Corpus.read(data), shared_limit(runs)
     queries = None
@@ -145,5 +147,5 @@ def refuse_to_replace(output: str, runs: Sequence[str], asked: QuerySet | None) 
     if asked is None and Path(f"{output}.jsonl").exists():
         raise ConfigError(
             f"{output}.jsonl is there already, and without a data set there is no new one to replace it; "
-            "remove it, choose another name, or give --data DIR."
+            f"remove it, choose another name, or give {Option('data', 'DIR')}."
         )

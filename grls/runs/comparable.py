@@ -17,7 +17,7 @@ from typing import Literal
 
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.counts import counted
 from grls.runs.manifest import differ, fingerprint_queries, info_file
 from grls.runs.run import Run, first_ids
@@ -77,8 +77,8 @@ def refuse_other_data(
     else:
         return
     raise MismatchError(
-        f"{run.path} was made with {what} than {folder} holds; retrieve again, or name the right folder with "
-        "--data."
+        f"{run.path} was made with {what} than {folder} holds; retrieve again, or name the right folder "
+        f"with {Option('data')}."
     )
 
 
@@ -102,7 +102,8 @@ def refuse_unrelated(
     refuse_unknown(run.rankings, set(every), "query", str(Path(data) / "queries.jsonl"))
     if not any(query in run.rankings for query in asked):
         raise DataError(
-            f"the run answers no query of the split {split!r}: give --split as it was retrieved for.",
+            f"the run answers no query of the split {split!r}: give {Option('split')} as it was retrieved "
+            "for.",
             run.path,
         )
 
@@ -151,8 +152,8 @@ def _answered(runs: Sequence[Run], missing: Missing) -> list[str]:
         if missing == "refuse" and (difference := runs[0].unlike(other)):
             raise MismatchError(
                 f"{runs[0].path} and {other.path} do not answer the same queries: {difference}. Say which "
-                "queries were asked (--data DIR --split S), or --missing empty to take what a run lacks as "
-                "no hits."
+                f"queries were asked ({Option('data', 'DIR')} {Option('split', 'S')}), or "
+                f"{Option('missing', 'empty')} to take what a run lacks as no hits."
             )
     return list(dict.fromkeys(query for run in runs for query in run.rankings))
 

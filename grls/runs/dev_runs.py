@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grls.data.dataset import gold_passages, read_split
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.io.counts import counted
 from grls.runs.asked import QuerySet, find_asked
 from grls.runs.comparable import complete_runs, load_runs
@@ -46,7 +46,9 @@ class DevRuns:
             MismatchError: A run is of another system than its member.
         """
         if asked is None:
-            raise ConfigError("runs to tune on need the gold passages of a data set: give --data DIR, too.")
+            raise ConfigError(
+                f"runs to tune on need the gold passages of a data set: give {Option('data', 'DIR')}, too."
+            )
         if len(paths) != len(members):
             raise ConfigError(
                 f"{counted(len(paths), 'run')} to tune on for {counted(len(members), 'member')}; give one "

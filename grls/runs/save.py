@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grls.data.corpus import Corpus
 from grls.data.types import Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.counts import counted
 from grls.io.files import refuse_unwritable
 from grls.runs.manifest import ENDINGS, RunInfo, info_file, write_info
@@ -85,7 +85,9 @@ def refuse_own_output(output: str, runs: Sequence[str]) -> None:
     refuse_unwritable(output)
     for run in runs:
         if info_file(run).resolve() == Path(f"{output}.info.json").resolve():
-            raise ConfigError(f"--output {output} would replace {run}, which is read; choose another name.")
+            raise ConfigError(
+                f"{Option('output', output)} would replace {run}, which is read; choose another name."
+            )
 
 
 def _warn_of_missing_done(done: Sequence[bool]) -> None:
@@ -94,8 +96,11 @@ def _warn_of_missing_done(done: Sequence[bool]) -> None:
     if missing > len(done) / 2:
         log.warning(
             "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
-            "with it (--data.done true; a bi-encoder with --fit.done true)? If it was, let `grls tune` "
-            "find hops.done_bias, or raise --hops.max.",
+            "with it (%s; a bi-encoder with %s)? If it was, let `grls tune` find %s, or raise %s.",
             missing,
             len(done),
+            Option("data.done", True),
+            Option("fit.done", True),
+            Option("hops.done_bias"),
+            Option("hops.max"),
         )

@@ -17,7 +17,7 @@ from time import monotonic
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.io.files import named_lines
 from grls.serve.problems import RefusalError, problem
 
@@ -129,8 +129,8 @@ def check_admin(request: Request, token: bytes | None) -> None:
     if token is None:
         raise RefusalError(
             403,
-            "this server has no administrator: start it with --access.admin FILE, or with the environment "
-            f"variable {ADMIN}.",
+            f"this server has no administrator: start it with {Option('access.admin', 'FILE')}, or with the "
+            f"environment variable {ADMIN}.",
         )
     if not hmac.compare_digest(_hashed(token_of(request)), token):
         text = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."

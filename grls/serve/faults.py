@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from grls.io.counts import counted
-
 Schema = Mapping[str, Any]
 """A JSON schema, or a part of one."""
 _MOST, _LONGEST = 10, 200
 """Faults of a request that are listed, and characters of the name of a field."""
 _SHOWN = 40
 """Characters of a value that are shown."""
-_PLURALS = {"string": "texts", "integer": "whole numbers", "number": "numbers", "boolean": "truth values"}
+_KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
+_BOUNDS = (("imum", ""), ("Length", "characters"), ("Items", "items"))
+"""Ends of the names of bounds in a schema, and what they count."""
 
 
 class Fault(NamedTuple):
@@ -43,12 +43,25 @@ def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: 
         schema: The schema of the request.
         document: The document that its references are about.
     """
-    placed: dict[tuple[str, ...], str] = {}
+    problems: dict[tuple[str, ...], str] = {}
     for error in errors:
-        place, problem = _placed(error, schema, document)
-        placed.setdefault(place, problem)
-    least = [place for place in placed if not any(_within(other, place) for other in placed)]
-    return [Fault(_name(place), placed[place]) for place in least[:_MOST]]
+        path, here = list[str](), schema
+        unknown = error["type"] == "extra_forbidden"
+        for part in error["loc"][:-1] if unknown else error["loc"]:
+            inner = _inner(part, here, document)
+            if inner is not None:  # else the part is the tag of a union
+                path.append(str(part))
+                here = inner
+        if unknown:
+            path.append(str(error["loc"][-1]))
+        problems.setdefault(tuple(path), _problem(error, here, document))
+    whole = {path[:size] for path in problems for size in range(len(path))}  # the fault of an item says more
+    faults = [
+        (".".join(part if part.strip() else repr(part) for part in path) or "body", text)
+        for path, text in problems.items()
+        if path not in whole
+    ]
+    return [Fault(name[:_LONGEST].encode("utf-8", "replace").decode(), text) for name, text in faults[:_MOST]]
 
 
 def listed(faults: Sequence[Fault]) -> str:
@@ -56,128 +69,64 @@ def listed(faults: Sequence[Fault]) -> str:
     return "; ".join(f"{fault.field}: {fault.problem}" for fault in faults[:3])
 
 
-def no_such(what: str, name: str, known: Sequence[str]) -> str:
-    """That there is nothing of this name, with what there is, and what may be meant."""
-    parts = re.split(r"[\W_]+", name.lower())  # top_k: k
-    near = [other for other in known if other in parts] or get_close_matches(name.lower(), known)
-    meant = f" (did you mean {' or '.join(near)}?)" if near else ""
-    there = f"there are {', '.join(known)}" if known else "there are none"
-    return f"there is no such {what}{meant}; {there}"
-
-
-def _within(place: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether a place is a part of another one: of a list, the fault of an item says more."""
-    return len(place) > len(other) and place[: len(other)] == other
-
-
-def _name(place: tuple[str, ...]) -> str:
-    name = ".".join(part if part.strip() else repr(part) for part in place) or "body"
-    return name[:_LONGEST].encode("utf-8", "replace").decode("utf-8")
-
-
-def _placed(error: Mapping[str, Any], schema: Schema, document: Schema) -> tuple[tuple[str, ...], str]:
-    """The place of an error without the tags of unions, and its problem."""
-    place: list[str] = []
-    *parts, last = error["loc"] or ("",)
-    unknown = error["type"] == "extra_forbidden"
-    here = schema
-    for part in parts if unknown or not error["loc"] else (*parts, last):
-        inner = _inner(part, here, document)
-        if inner is not None:
-            place.append(str(part))
-            here = inner
-    if unknown:
-        return (*place, str(last)), no_such("field", str(last), _fields(here, document))
-    return tuple(place), _problem(error, here, document)
-
-
 def _inner(part: str | int, schema: Schema, document: Schema) -> Schema | None:
-    """The schema of a field or of an item; None: there is none, so the part is the tag of a union."""
-    for one in _alternatives(schema, document):
-        if isinstance(part, int) and "items" in one:
-            item: Schema = one["items"]
-            return item
-        if part in one.get("properties", {}):
-            field: Schema = one["properties"][part]
-            return field
+    """The schema of a field or of an item; None: there is none."""
+    for each in _alternatives(schema, document):
+        fields = each.get("properties", {})
+        inner: Schema | None = each.get("items") if isinstance(part, int) else fields.get(part)
+        if inner is not None:
+            return inner
     return None
 
 
 def _alternatives(schema: Schema, document: Schema) -> Iterator[Schema]:
     """The schemas of which a value has to meet one, references resolved."""
     if "$ref" in schema:
-        found: Any = document
+        target: Any = document
         for part in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        yield from _alternatives(found, document)
+            target = target[part]
+        yield from _alternatives(target, document)
     elif "anyOf" in schema:
-        for one in schema["anyOf"]:
-            yield from _alternatives(one, document)
+        for each in schema["anyOf"]:
+            yield from _alternatives(each, document)
     else:
         yield schema
 
 
-def _fields(schema: Schema, document: Schema) -> list[str]:
-    return [name for one in _alternatives(schema, document) for name in one.get("properties", {})]
-
-
 def _problem(error: Mapping[str, Any], schema: Schema, document: Schema) -> str:
-    takes = _expected(schema, document)
+    if error["type"] == "extra_forbidden":
+        name = str(error["loc"][-1]).lower()
+        known = [field for each in _alternatives(schema, document) for field in each.get("properties", {})]
+        parts = re.split(r"[\W_]+", name)  # top_k: k
+        near = [field for field in known if field in parts] or get_close_matches(name, known)
+        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+        return f"there is no such field{meant}; there are {', '.join(known) or 'none'}"
+    expected = ", or ".join(_kind(each, document) for each in _alternatives(schema, document))
     if error["type"] == "missing":
-        return f"it is missing; expected {takes}"
+        return f"it is missing; expected {expected}"
     if error["type"] == "string_unicode":
-        return f"expected {takes}, got characters that are not Unicode (half of a surrogate pair)"
-    return f"expected {takes}, got {_got(error.get('input'))}"
+        return f"expected {expected}, got characters that are not Unicode (half of a surrogate pair)"
+    return f"expected {expected}, got {_got(error.get('input'))}"
 
 
-def _expected(schema: Schema, document: Schema) -> str:
-    """What a value may be, in words."""
-    texts: list[str] = []
-    seen: list[Schema] = []
-    for one in _alternatives(schema, document):
-        texts.append(_kind(one, document, seen))
-        seen.append(one)
-    return ", or ".join(texts)
-
-
-def _kind(schema: Schema, document: Schema, seen: Sequence[Schema]) -> str:
+def _kind(schema: Schema, document: Schema) -> str:
+    """What a value may be, in words, with its bounds."""
     if "enum" in schema or "const" in schema:
         return f"one of {', '.join(schema.get('enum', [schema.get('const')]))}"
+    bounds = ""
+    for name, unit in _BOUNDS:
+        least, most = schema.get(f"min{name}"), schema.get(f"max{name}")
+        ends = [f"{end:,.12g}" for end in (least, most) if end is not None]
+        if ends:
+            only = "" if len(ends) == 2 else "at least " if most is None else "at most "
+            bounds = f" ({only}{' to '.join(ends)} {unit.rstrip('s' if ends == ['1'] else '')}".rstrip() + ")"
     kind = schema.get("type")
-    if kind == "array":
-        item = next(_alternatives(schema["items"], document))
-        many = _PLURALS.get(str(item.get("type")), "objects")
-        one = many[:-1] if schema.get("maxItems", schema.get("minItems")) == 1 else many
-        such = f"such {one}" if item in seen else one + _range(item, "Length", " of {}", "characters")
-        return f"a list of {_range(schema, 'Items', '{} ')}{such}"
     if kind == "object":
         return f"an object with the fields {', '.join(schema.get('properties', {}))}"
-    if kind == "integer":
-        return f"a whole number{_range(schema, 'imum', ' {}')}"
-    plain = {"boolean": "true or false", "null": "null", "number": "a number"}
-    return plain.get(str(kind), f"a text{_range(schema, 'Length', ' of {}', 'characters')}")
-
-
-def _range(schema: Schema, what: str, frame: str, unit: str = "") -> str:
-    """The bounds of a schema in words, within a frame; nothing where there are none."""
-    least, most = (_whole(schema.get(f"{end}{what}")) for end in ("min", "max"))
-    between = "from {:,} to {:,}" if what == "imum" else "{:,} to {:,}"
-    if least is None and most is None:
-        return ""
-    if least is None:
-        words = f"at most {most:,}"
-    elif most is None:
-        words = f"at least {least:,}"
-    else:
-        words = between.format(least, most)
-    if what == "imum" and None in (least, most):
-        words = f"of {words}"
-    one = unit.removesuffix("s") if (most is None and least == 1) or most == 1 else unit
-    return frame.format(f"{words} {one}".rstrip())
-
-
-def _whole(bound: float | None) -> float | None:
-    return int(bound) if bound is not None and bound == int(bound) else bound
+    if kind == "array":
+        items = ", or ".join(_kind(each, document) for each in _alternatives(schema["items"], document))
+        return f"a list{bounds}, each {items}"
+    return f"{_KINDS.get(str(kind), 'a text')}{bounds}"
 
 
 def _got(value: object) -> str:
@@ -193,4 +142,4 @@ def _got(value: object) -> str:
     shown = json.dumps(value, default=str)
     if len(shown) <= _SHOWN:
         return shown
-    return f"a text of {counted(len(value), 'character')}" if isinstance(value, str) else f"{shown[:_SHOWN]}…"
+    return f"a text of {len(value):,} characters" if isinstance(value, str) else f"{shown[:_SHOWN]}…"

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from grls.errors import in_shell
 from grls.serve.problems import problem
 
 ANY = "*"
@@ -56,7 +57,7 @@ class HostCheck:
         if scope["type"] == "http" and not self._accepts(scope):
             text = (
                 "the header Host names none of the hosts of this server; use its address, or start it with "
-                "--access.allowed_hosts."
+                f"{in_shell('access.allowed_hosts', ())}."
             )
             await problem(400, text)(scope, receive, send)
             return

@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.serve.request_log import JsonLines
 from grls.serve.start import say
 
@@ -67,13 +67,13 @@ def _unbound(error: OSError, host: str, port: int) -> ConfigError:
     """The error of an address that cannot be listened at."""
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
-            f"port {port} of {host} is taken by another program: end that one, or give another --port "
-            "(0: any free one)."
+            f"port {port} of {host} is taken by another program: end that one, or give another "
+            f"{Option('port')} (0: any free one)."
         )
     if error.errno == errno.EACCES:
-        return ConfigError(f"port {port} is for the administrator: give a --port above 1023.")
+        return ConfigError(f"port {port} is for the administrator: give a {Option('port')} above 1023.")
     return ConfigError(
-        f"--host {host} is no address of this machine ({error.strerror or error}): give another."
+        f"{Option('host', host)} is no address of this machine ({error.strerror or error}): give another."
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.listed import list_texts
 
 ToolTransport = Literal["stdio", "http"]
@@ -41,10 +41,7 @@ class RequestLimits:
     batch: int = 64
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if not 0 < value < float("inf"):
-                raise ConfigError(f"limits.{one.name} must be above 0, got {value}.")
+        bounded("(0, inf)", "limits.", **vars(self))
 
 
 @dataclass(frozen=True)
@@ -75,18 +72,18 @@ class AccessOptions:
 
     def __post_init__(self) -> None:
         list_texts(self, "origins", "allowed_hosts")
-        if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise ConfigError(f"access.rate must be above 0 requests a minute, got {self.rate}.")
+        bounded("(0, inf)", "access.", rate=self.rate)
         for origin in self.origins:
             if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", origin):
                 raise ConfigError(
-                    f"access.origins: expected an origin such as https://example.org, got {origin!r}."
+                    f"{Option('access.origins')}: expected an origin such as https://example.org, got "
+                    f"{origin!r}."
                 )
         for host in self.allowed_hosts:
             if not re.fullmatch(r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", host):
                 raise ConfigError(
-                    "access.allowed_hosts: expected a host name without port such as search.example.org, "
-                    f"got {host!r}."
+                    f"{Option('access.allowed_hosts')}: expected a host name without port such as "
+                    f"search.example.org, got {host!r}."
                 )
 
 
@@ -109,8 +106,7 @@ class WorkerProcessOptions:
     starts: int = 5
 
     def __post_init__(self) -> None:
-        if self.starts < 1:
-            raise ConfigError(f"worker.starts must be at least 1, got {self.starts}.")
+        at_least(1, "worker.", starts=self.starts)
 
 
 USUAL_LIMITS = RequestLimits()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,9 +16,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from grls.errors import ConfigError, DataError, GrlsError, out_of_memory
+from grls.errors import ConfigError, DataError, GrlsError, in_request, in_shell, out_of_memory, worded
+from grls.serve.answers.bodies import AnswerBody
+from grls.serve.bodies import ExplainBody, HopsBody, SearchBody, StreamBody
+from grls.serve.bodies_trace import TraceBody
 from grls.serve.faults import Schema, listed, plain_faults
-from grls.serve.fields import in_json
 from grls.serve.served import BusyError, VersionError
 from grls.serve.worker import QueueFullError, ShutdownError
 
@@ -30,6 +32,10 @@ GONE = 499
 _REMEDIES = {
     404: "there is no such address; the addresses are listed at /docs.",
 }
+_BODIES = (SearchBody, StreamBody, TraceBody, ExplainBody, AnswerBody)
+_FIELDS = {f"hops.{name}" for name in HopsBody.model_fields}.union(*(body.model_fields for body in _BODIES))
+_EXPLAINED = {"case.gold": "gold", "case.evidence": "evidence"}
+"""Options of ``grls explain`` -> the fields of its requests."""
 
 
 class RefusalError(GrlsError):
@@ -80,12 +86,17 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _any)
 
 
-def problem_for(error: Exception) -> Response:
-    """The response for an error of any kind; unexpected ones are logged."""
+def problem_for(error: Exception, called: Callable[[str], str] = str) -> Response:
+    """The response for an error of any kind; unexpected ones are logged.
+
+    Args:
+        error: The error.
+        called: Names a field as the client has it.
+    """
     if isinstance(error, GrlsError):
         status, headers = status_of(error)
         if status != 500:
-            return problem(status, _text(error), headers)
+            return problem(status, _text(error, called), headers)
     if out_of_memory(error):
         log.error("there is not enough memory for a request")
         return problem(503, "there is not enough memory; ask for less, or try again.", {"Retry-After": "5"})
@@ -93,10 +104,21 @@ def problem_for(error: Exception) -> Response:
     return problem(500, "the server failed at this request; its log says why.")
 
 
-def _text(error: GrlsError) -> str:
-    """The text of an error; one of the server itself is written for clients already."""
-    own = isinstance(error, RefusalError | VersionError)
-    return str(error) if own else in_json(str(error))
+def _text(error: GrlsError, called: Callable[[str], str]) -> str:
+    """The text of an error with fields as clients have them; an option without a field is the operator's."""
+    beyond: list[str] = []
+
+    def field(option: str, values: Sequence[Any]) -> str:
+        name = _EXPLAINED.get(option, option)
+        if name in _FIELDS:
+            return in_request(called(name), values)
+        beyond.append(in_shell(option, ()))
+        return in_shell(option, values)
+
+    text = worded(error.text, field)
+    if not beyond or isinstance(error, RefusalError | VersionError):  # these say who sets an option
+        return text
+    return f"{text} Only the operator of the server can set {', '.join(dict.fromkeys(beyond))}."
 
 
 async def only_known_parameters(request: Request) -> None:
@@ -147,7 +169,7 @@ async def _plain(request: Request, error: HTTPException) -> Response:
     detail = _REMEDIES.get(error.status_code, "the request cannot be read; /docs describes the requests.")
     if error.status_code == 405:
         takes = (error.headers or {}).get("Allow", "another method")
-        detail = f"the address takes {takes}, not {in_json(request.method)}; /docs describes the requests."
+        detail = f"the address takes {takes}, not {request.method}; /docs describes the requests."
     return problem(error.status_code, detail, error.headers)
 
 

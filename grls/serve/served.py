@@ -96,7 +96,7 @@ class Version:
 
     def public(self, error: GrlsError) -> str:
         """The text of an error, without the place of the corpus on this machine."""
-        text = str(error).replace(self.searcher.corpus.source, f"the corpus of {self.name}")
+        text = error.text.replace(self.searcher.corpus.source, f"the corpus of {self.name}")
         return text.replace(str(self.searcher.folder), self.name)
 
 
@@ -134,9 +134,10 @@ class Served:
                 new = self._load(old.number + 1)
                 _try_out(new.searcher)
             except (GrlsError, RuntimeError, MemoryError, OSError, ValueError) as error:
+                reason = error.text if isinstance(error, GrlsError) else str(error)
                 raise VersionError(
                     f"the new version of {self.name!r} cannot be used, and version {old.number} goes on: "
-                    f"{str(error).replace(str(self.folder), self.name)}"
+                    f"{reason.replace(str(self.folder), self.name)}"
                 ) from error
             self.version = new
             Thread(target=_end, args=(old.worker,), name=f"grls-serve-end-{self.name}", daemon=True).start()

@@ -14,7 +14,7 @@ from fastapi import Request
 
 from grls.api.searching import filter_of
 from grls.data.filters import Filter
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import HopOptions
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
@@ -159,13 +159,15 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
     steps = hops.steps or (stored.steps if stored is not None else "fixed")
     if steps == "single":
         if hops.max is not None:
-            raise ConfigError("hops.max: a single step has no hops; leave max out, or choose other steps.")
+            raise ConfigError(
+                f"{Option('hops.max')}: a single step has no hops; leave max out, or choose other steps."
+            )
         return HopOptions()
     options = HopOptions(steps=steps)
     if stored is not None and stored.steps == steps:
         options = stored
     most = hops.max or min(options.count, limits.hops)
-    check_limit("hops.max", most, limits.hops)
+    check_limit(f"{Option('hops.max')}", most, limits.hops)
     return replace(options, max=most)
 
 

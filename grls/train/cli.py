@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Union, get_args, get_origin
 
 import lightning as L
 import torch
@@ -28,13 +28,12 @@ from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.load.language  # noqa: F401  registers the generator classes by name, with those of build
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.logs import quiet
-from grls.io.option_errors import plain_error
+from grls.io.option_errors import PlainParser, plain_error
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.chains.mining import MineNegatives
-from grls.train.cli_errors import Parser
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,
@@ -90,7 +89,7 @@ class Trainer(L.Trainer):
     def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
         device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
         if str(precision).startswith("bf16"):
-            warn_of_emulation(device, "--trainer.precision 32-true or auto")
+            warn_of_emulation(device, str(Option("trainer.precision", "32-true", "auto")))
         if precision == "auto":
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
         started = launched()
@@ -106,18 +105,48 @@ class Trainer(L.Trainer):
         self.fit_loop = loop
 
 
+class Parser(PlainParser, LightningArgumentParser):
+    """Lightning's parser, with errors of one line, and whole numbers that stay whole."""
+
+    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the options of a class; see :func:`whole_numbers_first`."""
+        added: list[str] = super().add_class_arguments(*args, **kwargs)
+        for action in self._actions:
+            if hasattr(action, "_typehint"):
+                action._typehint = whole_numbers_first(action._typehint)
+        return added
+
+
+def whole_numbers_first(kind: Any) -> Any:
+    """A union of types with ``int`` before ``float``; any other type as it is.
+
+    The first type that fits decides, and a whole number fits both: ``limit_train_batches: 1`` is one batch,
+    1.0 the whole epoch. Python caches unions without their order, so that ``Optional[Union[int,
+    float]]`` has the order of whichever module was imported first.
+    """
+    kinds = get_args(kind)
+    if get_origin(kind) is not Union or not {int, float} <= set(kinds):
+        return kind
+    others = [each for each in kinds if each not in (int, float)]
+    first = min(kinds.index(int), kinds.index(float))
+    before = [each for each in kinds[:first] if each in others]
+    return Union[(*before, int, float, *others[len(before) :])]
+
+
 class TrainCLI(LightningCLI):
     """LightningCLI with the output folder, the checkpoints, retrieval on dev and the saved model.
 
     Args:
         args: Those of Lightning.
+        called: The command as it is typed, for errors.
         kwargs: Those of Lightning.
 
     Raises:
         WriteError: Another training writes the output folder.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, called: str, **kwargs: Any):
+        self._called = called
         with ExitStack() as self._held:  # Lightning trains in here
             super().__init__(*args, **kwargs)
 
@@ -153,8 +182,8 @@ class TrainCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, and refuse files that cannot be read or written before the training begins."""
-        for stage in self._subcommand_parsers.values():
-            stage.prog = getattr(stage, "called", stage.prog)
+        for stage in (parser, *self._subcommand_parsers.values()):
+            stage.prog = self._called
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
         if config.resume:
@@ -179,7 +208,7 @@ class TrainCLI(LightningCLI):
         try:
             super().instantiate_classes()
         except ValueError as error:
-            reason = plain_error(str(error))
+            reason = plain_error(str(error), self._called)
             if reason == str(error):
                 raise
             raise ConfigError(f"cannot use the options: {reason}") from error
@@ -203,8 +232,8 @@ def _go_on(config: Any) -> None:
     """
     if config.get("ckpt_path") is not None:
         raise ConfigError(
-            "--resume takes the last checkpoint in --output, and --ckpt_path names a checkpoint: give only "
-            "one of the two."
+            f"{Option('resume')} takes the last checkpoint in {Option('output')}, and {Option('ckpt_path')} "
+            "names a checkpoint: give only one of the two."
         )
     config.ckpt_path = str(last_checkpoint(config.output))
 
@@ -244,7 +273,7 @@ def train(arguments: Sequence[str], called: str = "grls train") -> None:
     """
     quiet()
     try:
-        fit_stage(arguments, type("StageParser", (Parser,), {"called": called}))
+        fit_stage(arguments, called)
     except SIGTERMException as end:
         remedy = " ".join(getattr(end, "__notes__", ["start it again."]))  # SaveModel adds the note
         print(f"error: the run was ended by SIGTERM before it was done; {remedy}", file=sys.stderr)
@@ -253,13 +282,13 @@ def train(arguments: Sequence[str], called: str = "grls train") -> None:
 
 @leaving_no_group()
 def fit_stage(
-    arguments: Sequence[str], parser: type[Parser] = Parser, clock: TrainingClock | None = None
+    arguments: Sequence[str], called: str = "grls train", clock: TrainingClock | None = None
 ) -> TrainCLI:
     """Train a stage, and return the trainer, the model and the data with their options.
 
     Args:
         arguments: The arguments of Lightning's ``fit``.
-        parser: Reads the arguments.
+        called: The command as it is typed, for errors.
         clock: Counts the steps and limits the time; its reports replace lines and bars; None: no limit.
 
     Raises:
@@ -276,7 +305,8 @@ def fit_stage(
         subclass_mode_data=True,
         seed_everything_default=0,
         trainer_class=Trainer,
-        parser_class=parser,
+        parser_class=Parser,
+        called=called,
         trainer_defaults={
             "use_distributed_sampler": False,
             "num_sanity_val_steps": 0,

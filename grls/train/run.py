@@ -68,12 +68,10 @@ def run_stage(
     arguments += [f"--{option}={_text(value)}" for option, value in options.items()]
 
     from grls.train.cli import fit_stage
-    from grls.train.cli_errors import RaisingParser
 
     quiet()
-    parser = type("NamedParser", (RaisingParser,), {"called": f"grls train {name}"})
     with _interruptible():
-        ended = fit_stage(arguments, parser, clock)
+        ended = fit_stage(arguments, f"grls train {name}", clock)
     return _result(ended, Path(str(options["output"])), clock)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 from grls.io.listed import list_texts
 from grls.retrieve.hops.options import Choice
 
@@ -66,13 +66,11 @@ class TuneOptions:
     choose: tuple[Choice, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("k", "rescore_passages"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"grid.{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(1, "grid.", k=self.k, rescore_passages=self.rescore_passages)
         for name in _POSITIVE:
             values = getattr(self, name) or ()
             if not all(0 < value < math.inf for value in values):
-                raise ConfigError(f"grid.{name} must be above 0, got {list(values)}.")
+                raise ConfigError(f"{Option(f'grid.{name}')} must be above 0, got {list(values)}.")
         if not self.prior_temperatures:
             raise ConfigError("grid.prior_temperatures is empty; [1.0] is the usual temperature alone.")
         if not self.cross_encoder_passages:

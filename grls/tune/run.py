@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.locks import alone_in
 from grls.io.progress import duration
 from grls.retrieve.registry import Opening
@@ -143,6 +143,6 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
         raise ConfigError(
             f"{tuning.folder} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
             "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a fusion's "
-            "weights, a cut, or hops (`--hops.steps dynamic`, `ranked`)."
+            f"weights, a cut, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
         )
     return steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.evaluation.depth import RunDepth
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -17,11 +17,11 @@ def refuse_untunable(fusion: Fusion) -> None:
     """Refuse (ConfigError) a fusion that has no weights to find."""
     if fusion.method == "interleave":
         raise ConfigError(
-            "--tune.runs finds weights, and interleaving takes none; choose --fusion.method rrf or sum, or "
-            "leave --tune.runs out."
+            f"{Option('tune.runs')} finds weights, and interleaving takes none; choose "
+            f"{Option('fusion.method', 'rrf', 'sum')}, or leave {Option('tune.runs')} out."
         )
     if fusion.weights is not None:
-        raise ConfigError("give either --fusion.weights or --tune.runs.")
+        raise ConfigError(f"give either {Option('fusion.weights')} or {Option('tune.runs')}.")
 
 
 def tune_run_weights(fusion: Fusion, dev: DevRuns, how: RunFusion, k: int) -> tuple[Fusion, float]:
@@ -34,7 +34,7 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, how: RunFusion, k: int) -> tu
     """
     gold = list(dev.gold.values())
     for run in dev.runs:
-        RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], "choose a smaller --tune.k")
+        RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], f"choose a smaller {Option('tune.k')}")
 
     def quality(tried: Fusion) -> tuple[float, float]:
         fused = how.fuse(dev.runs, tried).rankings

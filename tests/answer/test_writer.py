@@ -131,7 +131,7 @@ def test_progress_is_told_batch_by_batch() -> None:
 
 
 def test_what_cannot_be_written_is_refused() -> None:
-    with pytest.raises(ConfigError, match="of at least 1, got 0 and 8"):
+    with pytest.raises(ConfigError, match="max_new_tokens must be at least 1, got 0"):
         TextWriter(small_llama(), words(), 0)
     with pytest.raises(ConfigError, match="empty stop string"):
         TextWriter(small_llama(), words(), stops=("\n", ""))

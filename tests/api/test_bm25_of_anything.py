@@ -77,7 +77,7 @@ def test_a_path_is_a_corpus(tmp_path: Path) -> None:
     [
         ([], {}, DataError, "there is no passage"),
         (["…"], {}, DataError, "no word to index"),
-        (TEXTS, {"k1": -1}, ConfigError, "expected k1 >= 0"),
+        (TEXTS, {"k1": -1}, ConfigError, "k1 must be at least 0, got -1"),
         (TEXTS, {"k1": "high"}, ConfigError, "BM25: k1 must be a number, got 'high'"),
         (
             TEXTS,

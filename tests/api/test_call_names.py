@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import grls
-from grls.api.naming import in_python
 from grls.api.searcher import Searcher
 from grls.data.words import Analyzer
 from grls.errors import GrlsError
@@ -65,18 +64,3 @@ def test_errors_name_what_was_written(
         call(grls.BM25(TEXTS), grls.BM25(TEXTS, output="kept"))
     assert expected in str(caught.value)
     assert not any(part in str(caught.value) for part in ("--", "/tmp", ".grls.", "../"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("--budget 5s is too short: give --budget 1h30m", 'budget="5s" is too short: give budget="1h30m"'),
-        ("leave --hops.steps out", "leave steps out"),
-        ("resume with --resume true", "resume with resume=True"),
-        ("choose --hops.steps fixed or dynamic.", 'choose steps="fixed" or "dynamic".'),
-        ("raise --limits.input 96.", "raise input=96."),
-    ],
-)  # fmt: skip
-def test_options_are_those_of_python(text: str, expected: str) -> None:
-    assert in_python(text) == expected
-    assert in_python("lower --data.batch_size", dotted=True) == "lower data.batch_size"

@@ -118,7 +118,7 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
             "one of interleave, rrf, sum, got 'best'",
         ),
         (lambda: dense.rescored(kinds / "bert", output=output), "CrossEncoder"),
-        (lambda: dense.rescored(kinds / "encoder", weight=-1, output=output), "weight must be .* at least 0"),
+        (lambda: dense.rescored(kinds / "encoder", weight=-1, output=output), "weight must be at least 0"),
         (lambda: dense.rescored(kinds / "encoder", passages=0, output=output), "at least 1"),
         (lambda: dense.hops(output=kinds), "exists and holds no grls.json"),
     ):

@@ -133,5 +133,5 @@ def test_what_no_workers_build_is_refused(data: Path, model: str, tmp_path: Path
     flat = Building(f"{tmp_path}/r", "generative", IndexOptions(backend="flat"), workers=here(4))
     with pytest.raises(ConfigError, match="'array' only; got 'flat'"):
         build(model, str(data), flat)
-    with pytest.raises(ConfigError, match="--ray builds no retriever of the kind 'rescored'"):
+    with pytest.raises(ConfigError, match="ray builds no retriever of the kind 'rescored'"):
         build(model, str(data), Building(f"{tmp_path}/r", "rescored", workers=here(4)))

@@ -159,7 +159,7 @@ def test_what_cannot_work_is_refused(
         ("retrieve", [weighed], "weight must be a number, got 'much'"),
         ("retrieve", [made("of-dense", dense, bm25)], "look ahead for a generator"),
         ("retrieve", [itself], "does not score all passages"),
-        ("retrieve", [made("share", generative, bm25, done_share=0)], "must be a finite number below 0"),
+        ("retrieve", [made("share", generative, bm25, done_share=0)], "must be below 0, got 0"),
         ("retrieve", [made("field", generative, bm25, prior_weight=1)], "unknown field 'prior_weight'"),
         ("retrieve", [str(generative), "--hops.sets=true"], "choose --hops.steps dynamic or fixed"),
         ("retrieve", [str(dense), "--hops.sets=true", "--hops.steps=fixed"], "hops.sets needs a generator"),

@@ -167,7 +167,7 @@ def test_a_long_query_is_refused_and_the_error_names_what_would_be_cut(codec: Co
     with pytest.raises(DataError) as caught:
         short.queries(["q7"], [text])
     cut = codec.tokenizer.decode(codec.texts([text])[0][count - 1 :])
-    for part in ("'q7'", f"{count} tokens", f"the limit is {count - 1}", repr(cut), "--search.truncate"):
+    for part in ("'q7'", f"{count} tokens", f"the limit is {count - 1}", repr(cut), "truncate_queries=True"):
         assert part in str(caught.value)
     assert limited(codec, query=count).queries(["q7"], [text])[0] == codec.texts([text])[0]
 

@@ -40,5 +40,5 @@ def test_batches_are_all_views_in_order(size: int) -> None:
 
 
 def test_a_view_has_a_word() -> None:
-    with pytest.raises(ConfigError, match="at least 1 word, got 0"):
+    with pytest.raises(ConfigError, match="words must be at least 1, got 0"):
         Spans(Corpus.from_passages(TWO), words=0)

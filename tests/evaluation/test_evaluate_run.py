@@ -167,7 +167,7 @@ def test_without_training_qrels_there_is_no_seen_split(tmp_path):
 def test_a_run_of_another_split_is_refused(tmp_path):
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"t1": [Hit("f1", 0.0)]})
-    with pytest.raises(DataError, match="answers no query of the split 'test': give --split"):
+    with pytest.raises(DataError, match="answers no query of the split 'test': give split"):
         evaluate_run(tmp_path / "run", data)
 
 
@@ -261,7 +261,7 @@ def test_a_run_is_what_its_manifest_says_whether_the_split_is_named_or_not(split
     data = dataset(tmp_path / "data")
     run = _made(tmp_path, data)
     assert evaluate_run(run, data, split)["sequence_recall"]["recall@1"] == pytest.approx((0.5 + 0 + 1) / 3)
-    with pytest.raises(MismatchError, match="retrieved for the split test, and --split asks for train"):
+    with pytest.raises(MismatchError, match="retrieved for the split test, and split asks for train"):
         evaluate_run(run, data, "train")
     other = tmp_path / "other"
     write_dataset(other, [*PASSAGES, Passage("new", "new")], PLAIN, QRELS)

@@ -78,7 +78,7 @@ def test_what_cannot_be_compared_is_refused():
         compare([1, 0], [1])
     with pytest.raises(DataError, match="at least one"):
         compare([], [])
-    with pytest.raises(ConfigError, match="at least one resample, got 0"):
+    with pytest.raises(ConfigError, match="resamples must be at least 1, got 0"):
         compare([1], [0], resamples=0)
 
 

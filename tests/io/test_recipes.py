@@ -56,7 +56,7 @@ def test_only_values_of_the_option_are_names() -> None:
 
 
 def test_an_unknown_name_lists_near_ones() -> None:
-    with pytest.raises(ConfigError, match=r"--config memorize\.yaml: .*Near names: .*\bmemorise\b"):
+    with pytest.raises(ConfigError, match=r"config=\"memorize\.yaml\": .*Near names: .*\bmemorise\b"):
         config_file("memorize.yaml")
     with pytest.raises(ConfigError, match=r"default/chains"):
         config_file("configs/defaults/chain.yaml")

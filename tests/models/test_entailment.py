@@ -78,7 +78,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, model: Callable[[str], str]
         load_entailment(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="cannot load a model of entailment"):
         load_entailment(str(tmp_path))
-    with pytest.raises(ConfigError, match="got 0, 512"):
+    with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
         load_entailment(model("classifier"), batch_size=0)
 
 

@@ -185,7 +185,7 @@ def test_the_inline_pictures_take_the_colour_of_the_page(page):
 def test_options_that_cannot_work_are_refused(files):
     with pytest.raises(ConfigError, match="the baseline 'x' is none of the runs"):
         page_of(files, baseline="x")
-    with pytest.raises(ConfigError, match="number of proofs"):
+    with pytest.raises(ConfigError, match="proofs must be at least 0"):
         page_of(files, proofs=-1)
 
 

@@ -35,7 +35,7 @@ def test_several_data_sets_are_several_groups(data, tmp_path):
 def test_without_a_manifest_the_data_set_must_be_named(data, tmp_path):
     chains = write(tmp_path / "chains", data, GOOD, manifest=False)
     ranking = write(tmp_path / "ranking", data, GOOD, steps="single", manifest=False)
-    with pytest.raises(ConfigError, match=r"chains.jsonl: which data set .* no manifest; give --data"):
+    with pytest.raises(ConfigError, match=r"chains.jsonl: which data set .* no manifest; give data=FOLDER"):
         load_groups([chains])
     (group,) = load_groups([chains, ranking], str(data))
     assert [(e.label, e.system, e.steps) for e in group.entries] == [
@@ -46,7 +46,7 @@ def test_without_a_manifest_the_data_set_must_be_named(data, tmp_path):
 
 def test_a_data_set_that_has_moved_is_found_by_option(data, tmp_path):
     run = write(tmp_path / "run", data, GOOD, data=str(tmp_path / "gone" / "small"))
-    with pytest.raises(ConfigError, match=r"names '.*gone/small', which is no folder here; give --data"):
+    with pytest.raises(ConfigError, match=r"names '.*gone/small', which is no folder here; give data=FOLDER"):
         load_groups([run])
     assert load_groups([run], str(data))[0].name == "small"
     with pytest.raises(DataError, match=r"nowhere: no such folder"):
@@ -94,7 +94,7 @@ def test_splits_are_not_mixed(data, tmp_path):
     one, two = write(tmp_path / "one", data, GOOD), write(tmp_path / "two", data, GOOD, split="train")
     with pytest.raises(MismatchError, match=r"one.jsonl is of the split test, .*two.jsonl of train"):
         load_groups([two, one])
-    with pytest.raises(MismatchError, match=r"one.jsonl is of the split test, and --split asks for train"):
+    with pytest.raises(MismatchError, match=r"one.jsonl is of the split test, and split asks for train"):
         load_groups([one], split="train")
     with pytest.raises(DataError, match=r"qrels/dev.tsv: no such file"):
         load_groups([write(tmp_path / "old", data, GOOD, manifest=False)], str(data), "dev")

@@ -58,7 +58,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (HYBRID | {"priors": PRIOR_GONE}, DataError, r"priors\[0\] names ../gone"),
     (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
     (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "../other is over"),
-    (HYBRID | {"done_share": 1.0}, DataError, "done_share must be a finite number below 0"),
+    (HYBRID | {"done_share": 1.0}, DataError, "done_share must be below 0"),
     (HYBRID | {"extra": 1}, DataError, "unknown field 'extra' of kind 'hybrid'; known"),
     (HYBRID | {"done_share": "-1"}, DataError, r"hybrid\.done_share must be a number, got '-1'"),
     (HYBRID | {"empty_weight": math.nan}, DataError, r"hybrid\.empty_weight must be a finite number"),

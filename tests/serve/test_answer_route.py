@@ -248,8 +248,8 @@ def test_a_reload_makes_new_keys(folder: Path, tmp_path: Path) -> None:
     [
         ({"model": "m", "methods": ()}, "expected some of direct"),
         ({"model": "m", "methods": ("direct", "direct")}, "twice"),
-        ({"model": "m", "k": 0}, "answer.k must be at least 1"),
-        ({"k": 4}, "give --answer.model"),
+        ({"model": "m", "k": 0}, "k must be at least 1"),
+        ({"k": 4}, "give model"),
         ({"model": "api:openai/x"}, "programs alone"),
     ],
 )

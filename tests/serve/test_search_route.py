@@ -136,26 +136,27 @@ def test_a_wrong_request_is_refused_with_what_was_expected(
     assert said in problem(response, 422)["detail"]
 
 
-TEXT = "a text of 1 to 4,000 characters"
+TEXT = "a text (1 to 4,000 characters)"
+TEXTS = f"{TEXT}, or a list (1 to 64 items), each {TEXT}"
 FIELDS = "retriever, where, allow, hops, query, k, metadata"
 PLAIN: list[tuple[Any, dict[str, str]]] = [
-    ({"query": ""}, {"query": f"expected {TEXT}, or a list of 1 to 64 such texts, got an empty text"}),
-    ({"query": 7}, {"query": f"expected {TEXT}, or a list of 1 to 64 such texts, got 7"}),
+    ({"query": ""}, {"query": f"expected {TEXTS}, got an empty text"}),
+    ({"query": 7}, {"query": f"expected {TEXTS}, got 7"}),
     (
         {"query": ["a", "", 7]},
         {"query.1": f"expected {TEXT}, got an empty text", "query.2": f"expected {TEXT}, got 7"},
     ),
-    ({}, {"query": f"it is missing; expected {TEXT}, or a list of 1 to 64 such texts"}),
-    ({"query": "a", "k": "5"}, {"k": 'expected a whole number from 1 to 100, got "5"'}),
-    ({"query": "a", "k": 0}, {"k": "expected a whole number from 1 to 100, got 0"}),
-    ({"query": "a", "allow": {"b": 1}}, {"allow": "expected a list of texts, or null, got an object"}),
+    ({}, {"query": f"it is missing; expected {TEXTS}"}),
+    ({"query": "a", "k": "5"}, {"k": 'expected a whole number (1 to 100), got "5"'}),
+    ({"query": "a", "k": 0}, {"k": "expected a whole number (1 to 100), got 0"}),
+    ({"query": "a", "allow": {"b": 1}}, {"allow": "expected a list, each a text, or null, got an object"}),
     ({"query": "a", "size": 3}, {"size": f"there is no such field; there are {FIELDS}"}),
     (
         {"query": "a", "hops": {"steps": "x" * 50, "max": 0, "chains": 3}},
         {
             "hops.steps": "expected one of single, fixed, dynamic, ranked, or null, got a text of 50 "
             "characters",
-            "hops.max": "expected a whole number from 1 to 8, or null, got 0",
+            "hops.max": "expected a whole number (1 to 8), or null, got 0",
             "hops.chains": "there is no such field; there are steps, max",
         },
     ),
@@ -186,7 +187,7 @@ def test_long_names_are_cut(client: TestClient) -> None:
     ("name", "body", "said"),
     [
         ("bm25", {"hops": {"steps": "dynamic"}}, 'DONE: choose hops.steps "fixed", or a single step'),
-        ("fusion", {"hops": {"steps": "ranked"}}, "operator of the server can set hops.temperature."),
+        ("fusion", {"hops": {"steps": "ranked"}}, "operator of the server can set --hops.temperature."),
         ("chains", {"hops": {"steps": "fixed"}}, "ends its chains itself: leave hops.steps out, or"),
         (
             "generative",
@@ -199,7 +200,7 @@ def test_errors_of_the_library_name_fields(kinds: Path, name: str, body: dict[st
     with client_of(serving_of({name: kinds / name})) as client:
         detail = problem(client.post("/v1/search", json={"query": "otter"} | body), 422)["detail"]
     assert said in detail
-    assert "--hops" not in detail
+    assert "--hops.steps" not in detail
 
 
 def test_an_unknown_retriever(client: TestClient) -> None:

@@ -97,7 +97,7 @@ def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
     [
         (["nowhere"], "nowhere"),
         (["{one}", "{one}"], "write name=folder"),
-        (["{one}", "--port", "70000"], "between 0 and 65535"),
+        (["{one}", "--port", "70000"], "between 0 and 65,535"),
         (["{one}", "--limits.queue", "0"], "limits.queue must be above 0"),
         (["{one}", "--access.keys", "nowhere"], "no such file"),
         (["{one}", "--access.admin", "nowhere"], "no such file"),
@@ -108,11 +108,7 @@ def test_wrong_options(
     tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = hostile_folder(tmp_path / "one")
-    try:
-        code = main(["serve", *(option.format(one=folder) for option in options)])
-    except SystemExit as end:  # the parser refuses a value
-        code = int(str(end.code))
-    assert code in (1, 2)
+    assert main(["serve", *(option.format(one=folder) for option in options)]) in (1, 2)
     assert said in capsys.readouterr().err
 
 
@@ -170,5 +166,5 @@ def test_a_port_that_is_taken_while_retrievers_load_is_an_error_that_leaves_noth
 
 
 def test_a_host_of_another_machine_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--host 192\.0\.2\.1 is no address of this machine"):
+    with pytest.raises(ConfigError, match=r"host=.192\.0\.2\.1. is no address of this machine"):
         check_port("192.0.2.1", 0)

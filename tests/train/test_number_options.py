@@ -4,7 +4,7 @@ from typing import Any, Optional, Union
 
 import pytest
 
-from grls.train.cli_errors import Parser, whole_numbers_first
+from grls.train.cli import Parser, whole_numbers_first
 
 
 class Limits:

@@ -164,7 +164,7 @@ def test_a_retriever_of_negatives_that_cannot_be_is_refused_by_its_option(root: 
     with pytest.raises(DataError, match="finds no hard negatives: name another retriever by"):
         RerankHops(asked, {"q": {"r0": 1}}, corpus, RerankHopOptions(hard_negatives=3))
     BM25Retriever(Corpus.from_passages(passages()[:4], "other")).save_pretrained(tmp_path / "other")
-    with pytest.raises(MismatchError, match=r"--hops\.negatives: .* over another corpus .*`grls index`"):
+    with pytest.raises(MismatchError, match=r"negatives: .* over another corpus .*`grls index`"):
         hops(root, negatives=str(tmp_path / "other"))
 
 

@@ -163,7 +163,9 @@ def test_what_a_bi_encoder_cannot_shard_is_refused(
 ) -> None:
     options = biencoder(place, tmp_path / "r", "--fit.strategy=fsdp", "--fit.optimizer=adafactor")
     assert "set optimizer to adamw" in fails(capsys, *options)
-    assert "lora_rank of at least 0" in fails(capsys, *biencoder(place, tmp_path / "r", "--fit.lora_rank=-1"))
+    assert "lora_rank must be at least 0" in fails(
+        capsys, *biencoder(place, tmp_path / "r", "--fit.lora_rank=-1")
+    )
 
 
 def reranked(count: int) -> list[RerankExample]:

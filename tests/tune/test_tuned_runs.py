@@ -32,7 +32,7 @@ def test_the_better_run_weighs_more() -> None:
 def test_what_has_no_weights_to_find_is_refused() -> None:
     with pytest.raises(ConfigError, match="interleaving takes none"):
         refuse_untunable(Fusion())
-    with pytest.raises(ConfigError, match=r"either --fusion\.weights or --tune\.runs"):
+    with pytest.raises(ConfigError, match=r"either weights or runs"):
         refuse_untunable(Fusion(method="rrf", weights=[0.5, 0.5]))
 
 

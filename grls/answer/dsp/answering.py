@@ -19,6 +19,7 @@ from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
 from grls.answer.questions import Questions
 from grls.data.dataset import read_split
 from grls.data.types import Hit
+from grls.errors import Option
 from grls.io.counts import counted
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
@@ -169,7 +170,6 @@ def print_costs(records: Sequence[dict[str, Any]]) -> None:
     if cut:
         ended = sum(not record.get("ended", True) for record in records)
         log.warning(
-            "%d of %d outputs were cut at the length limit, %d answers among them; raise "
-            "--dsp.calls.max_new_tokens.",
-            cut, len(calls), ended,
+            "%d of %d outputs were cut at the length limit, %d answers among them; raise %s.",
+            cut, len(calls), ended, Option("dsp.calls.max_new_tokens"),
         )  # fmt: skip

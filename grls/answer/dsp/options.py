@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
 How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
@@ -23,12 +23,6 @@ API = "api:"
 NEW_TOKENS: dict[Template, int] = {"lines": 64, "chat": 512}
 """Default length limit of an output, by template: DSPy's format writes several fields with their headers at
 once, a plain line holds one field."""
-
-
-def _check(group: str, **counts: int) -> None:
-    for name, value in counts.items():
-        if value < 1:
-            raise ConfigError(f"--{group}.{name} must be at least 1, got {value}.")
 
 
 @dataclass(frozen=True)
@@ -62,9 +56,8 @@ class DemonstrationOptions:
     labeled: int = 0
 
     def __post_init__(self) -> None:
-        _check("dsp.demonstrations", count=self.count, examples=self.examples)
-        if self.labeled < 0:
-            raise ConfigError(f"--dsp.demonstrations.labeled must be at least 0, got {self.labeled}.")
+        at_least(1, "dsp.demonstrations.", count=self.count, examples=self.examples)
+        at_least(0, "dsp.demonstrations.", labeled=self.labeled)
 
 
 @dataclass(frozen=True)
@@ -99,8 +92,8 @@ class CallOptions:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        limit = {} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens}
-        _check("dsp.calls", **limit, batch_size=self.batch_size, threads=self.threads, attempts=self.attempts)
+        counts = ("max_new_tokens", "batch_size", "threads", "attempts")
+        at_least(1, "dsp.calls.", **{name: getattr(self, name) for name in counts})
 
     def is_remote(self, model: str) -> bool:
         """Whether a model runs outside this process."""
@@ -151,10 +144,12 @@ class ProgramOptions:
     calls: CallOptions = CallOptions()
 
     def __post_init__(self) -> None:
-        most = {} if self.passages is None else {"passages": self.passages}
-        _check("dsp", rounds=self.rounds, branches=self.branches, **most)
+        at_least(1, "dsp.", rounds=self.rounds, branches=self.branches, passages=self.passages)
         if self.vote == "choice" and self.branches < 2:
-            raise ConfigError("--dsp.vote choice chooses among the answers of branches: set --dsp.branches.")
+            raise ConfigError(
+                f"{Option('dsp.vote', 'choice')} chooses among the answers of branches: set "
+                f"{Option('dsp.branches')}."
+            )
 
 
 USUAL_PROGRAM = ProgramOptions()

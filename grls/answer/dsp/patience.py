@@ -12,7 +12,7 @@ from typing import Any
 
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.trace import note
-from grls.errors import ConfigError
+from grls.errors import at_least
 
 TEMPERATURE = 0.7
 LIKELIHOOD = "log_probability"
@@ -38,8 +38,7 @@ class Patience(dspy.Adapter):
 
     def __init__(self, inner: Any, attempts: int = 3):
         super().__init__()
-        if attempts < 1:
-            raise ConfigError(f"expected attempts of at least 1, got {attempts}.")
+        at_least(1, attempts=attempts)
         self.inner = inner
         self.attempts = attempts
 

@@ -28,7 +28,7 @@ from grls.answer.dsp.patience import LIKELIHOOD
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.answer.dsp.trace import note
 from grls.data.types import Hit
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least, bounded
 from grls.evaluation.metrics.answer_f1 import normalise_answer
 from grls.retrieve.fusion.fuse import interleave
 from grls.retrieve.queries import check_counts
@@ -254,15 +254,13 @@ class Branch(dspy.Module):
 
     def __init__(self, program: Any, n: int = 1, temperature: float = 0.7, vote: Vote = "majority"):
         super().__init__()
-        if n < 1 or not temperature > 0:
-            raise ConfigError(
-                f"expected at least 1 branch and a temperature above 0, got {n} and {temperature}."
-            )
+        at_least(1, n=n)
+        bounded("(0, inf)", temperature=temperature)
         if vote == "choice" and (isinstance(program, Conversational) or not hasattr(program, "retrieval")):
             raise ConfigError(
-                "--dsp.vote choice retrieves for the question with each answer, and this program retrieves "
-                "nothing or its question is part of a conversation: take another program (openqa, multihop, "
-                "retrieve-then-read, self-ask), or --dsp.vote majority."
+                f"{Option('dsp.vote', 'choice')} retrieves for the question with each answer, and this "
+                "program retrieves nothing or its question is part of a conversation: take another program "
+                f"(openqa, multihop, retrieve-then-read, self-ask), or {Option('dsp.vote', 'majority')}."
             )
         self.program = program
         self.n = n
@@ -352,8 +350,8 @@ def likeliest(drawn: Sequence[Any]) -> Any:
     if None in scores:
         raise ConfigError(
             f"the language model {dspy.settings.lm.model} gives no log-probabilities of its tokens, which "
-            "--dsp.summary likeliest compares: take --dsp.summary first, or a model that gives them (one in "
-            "this process, or an OpenAI-compatible endpoint with logprobs)."
+            f"{Option('dsp.summary', 'likeliest')} compares: take {Option('dsp.summary', 'first')}, or a "
+            "model that gives them (one in this process, or an OpenAI-compatible endpoint with logprobs)."
         )
     return drawn[scores.index(max(scores))]
 

@@ -8,7 +8,7 @@ from grls.answer.ralm.reader import InContextRalm, refuse_long_window
 from grls.answer.ralm.reranker import Reranker, Trained
 from grls.answer.ralm.scoring import TextScorer
 from grls.data.codec import tokenizer_fingerprint
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.counts import counted
 from grls.models.load.language import load_language_model, weights_fingerprint
 
@@ -22,8 +22,7 @@ def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Cho
     if rerank.by != "none" and rerank.candidates < reader.options.documents:
         raise ConfigError(
             f"{counted(rerank.candidates, 'candidate')} for "
-            f"{counted(reader.options.documents, 'document')}; raise "
-            "--rerank.candidates."
+            f"{counted(reader.options.documents, 'document')}; raise {Option('rerank.candidates')}."
         )
     if rerank.by == "oracle":
         return Oracle(reader.scorer, rerank.candidates)

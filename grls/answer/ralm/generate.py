@@ -14,7 +14,7 @@ import torch
 from grls.answer.ralm.choose import Oracle
 from grls.answer.ralm.reader import InContextRalm
 from grls.answer.ralm.strides import Stride
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 from grls.io.turns import turn
 from grls.models.load.language import end_tokens
 
@@ -48,8 +48,7 @@ def continue_texts(
     Raises:
         ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or the chooser is the oracle.
     """
-    if max_new_tokens < 1:
-        raise ConfigError(f"max_new_tokens must be at least 1, got {max_new_tokens}.")
+    at_least(1, max_new_tokens=max_new_tokens)
     if isinstance(ralm.chooser, Oracle):
         raise ConfigError("the oracle needs the text that is still to be written; choose another reranking.")
     written = [ralm.tokens(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 
 RerankBy = Literal["none", "zero-shot", "trained", "oracle"]
 
@@ -33,13 +33,13 @@ class RerankOptions:
     reranker: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("candidates", "judge_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"--rerank.{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(1, "rerank.", candidates=self.candidates, judge_tokens=self.judge_tokens)
         if (self.reranker is not None) != (self.by == "trained"):
-            raise ConfigError("--rerank.by trained and --rerank.reranker FOLDER go together.")
+            raise ConfigError(
+                f"{Option('rerank.by', 'trained')} and {Option('rerank.reranker', 'FOLDER')} go together."
+            )
         if self.judge is not None and self.by != "zero-shot":
-            raise ConfigError("--rerank.judge goes with --rerank.by zero-shot.")
+            raise ConfigError(f"{Option('rerank.judge')} goes with {Option('rerank.by', 'zero-shot')}.")
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,7 @@ class ExampleOptions:
     prefix_tokens: int = 64
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 1:
-                raise ConfigError(f"--examples.{name} must be at least 1, got {value}.")
+        at_least(1, "examples.", **vars(self))
 
 
 USUAL_RERANK = RerankOptions()

@@ -20,7 +20,7 @@ from grls.answer.ralm.choose import Candidates
 from grls.answer.ralm.strides import Stride
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.io.jsonl import read_jsonl
 from grls.models.base import once_each
 from grls.models.cross_encoder import TRAINED
@@ -128,7 +128,8 @@ class Reranker:
         if trained and "evidence_words" in stored:
             raise ConfigError(
                 f"{name} was trained on the hops of a data set, so it reads questions and no texts: rescore "
-                "a retriever with it (`grls index rescored R --model`), or train a reranker of texts."
+                f"a retriever with it (`grls index rescored R {Option('model')}`), or train a reranker of "
+                "texts."
             )
         if evidence_words is not None:
             stored = {}  # a reranker that is trained further

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from grls.answer.ralm.strides import Stride, WindowOptions
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.models.head import Head
 from grls.models.load.language import refuse_foresight
 
@@ -178,7 +178,7 @@ class TextScorer:
         ]
         scores: Floats = torch.cat(parts).double().cpu().numpy()
         if not np.isfinite(scores).all():
-            raise ConfigError("the model's logits are not numbers; try another --precision.")
+            raise ConfigError(f"the model's logits are not numbers; try another {Option('precision')}.")
         return scores
 
     def _scores(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,9 @@ class WindowOptions:
     bos: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("stride", "query_tokens", "document_tokens", "window", "cut"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.documents < 0:
-            raise ConfigError(f"documents must be at least 0, got {self.documents}.")
+        counts = ("stride", "query_tokens", "document_tokens", "window", "cut")
+        at_least(1, **{name: getattr(self, name) for name in counts})
+        at_least(0, documents=self.documents)
         self.refuse_small()
 
     def refuse_small(self, begin: int = 0) -> None:

@@ -18,7 +18,7 @@ from grls.answer.ralm.reader import InContextRalm
 from grls.answer.ralm.strides import WindowOptions
 from grls.answer.ralm.texts import TokenizedText, read_texts
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.files import read_text, refuse_unwritable
 from grls.io.logs import quiet
 from grls.models.load.language import load_language_model
@@ -72,9 +72,9 @@ def task_of(
 
 def _check(retriever: str | None, rerank: RerankOptions, exclude: str | None) -> None:
     if retriever is None and rerank.by != "none":
-        raise ConfigError("there is nothing to rerank without --retriever FOLDER, or bm25.")
+        raise ConfigError(f"there is nothing to rerank without {Option('retriever', 'FOLDER')}, or bm25.")
     if retriever is None and exclude is not None:
-        raise ConfigError("there is nothing to exclude without --retriever FOLDER, or bm25.")
+        raise ConfigError(f"there is nothing to exclude without {Option('retriever', 'FOLDER')}, or bm25.")
 
 
 def _settings(

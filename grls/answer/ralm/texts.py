@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from grls.answer.ralm.reader import words_of
 from grls.data.codec import foreign_places
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError, at_least
 from grls.io.files import read_text
 from grls.models.load.language import LanguageModel
 
@@ -38,8 +38,7 @@ def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[Tok
         ConfigError: The limit is below 2.
         DataError: There is no text, or a text is empty.
     """
-    if limit is not None and limit < 2:
-        raise ConfigError(f"--limit must be at least 2 tokens, got {limit}.")
+    at_least(2, limit=limit)
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
         raise DataError("no such text; expected a file, or a folder with .txt files.", path)

@@ -27,7 +27,7 @@ from grls.data.sentences import sentences
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage
 from grls.decode.interleave.markers import check_markers
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option, one_of
 from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH
@@ -150,10 +150,11 @@ def _origin(
             another one.
         DataError: The file of propositions is missing, or a section is no text.
     """
-    if kind not in get_args(KeyKind):
-        raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
+    one_of(get_args(KeyKind), "keys.", kind=kind)
     if (kind == "proposition") != (propositions is not None):
-        raise ConfigError("--keys.kind proposition and --keys.propositions FILE go together.")
+        raise ConfigError(
+            f"{Option('keys.kind', 'proposition')} and {Option('keys.propositions', 'FILE')} go together."
+        )
     check_markers(tokenizer, *markers)  # before the work begins
     source = ""
     if propositions is not None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.riches.options import PromptOptions
-from grls.errors import ConfigError
+from grls.errors import one_of
 
 ANSWER = "answer:"
 _TASK = (
@@ -103,8 +103,7 @@ class Prompt(PromptOptions):
             ConfigError: ``chat`` is set and the tokenizer has no chat template, or its template refuses the
                 prompt; or the kind is unknown.
         """
-        if self.kind not in _EXAMPLES:
-            raise ConfigError(f"unknown prompt {self.kind!r}; expected one of {', '.join(_EXAMPLES)}.")
+        one_of(_EXAMPLES, "prompt.", kind=self.kind)
         task = _TASK.format(opening=self.markers[0], closing=self.markers[1])
         examples = _EXAMPLES[self.kind]
         solved = [((f"question: {e.question}", self.solution(e)),) for e in examples]

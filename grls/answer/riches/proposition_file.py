@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from grls.answer.riches.propositions import Propositions
-from grls.errors import DataError, MismatchError
+from grls.errors import DataError, MismatchError, Option
 from grls.io.files import read_json, refuse_unwritable, write_json
 from grls.io.locks import LockedFile
 
 FORMAT = 1
-_REMEDY = "give the options it was begun with, or another --output"
+_REMEDY = f"give the options it was begun with, or another {Option('output')}"
 
 
 @dataclass
@@ -100,7 +100,9 @@ class PropositionFile:
 
     def _refuse_other(self, made: Any, origin: dict[str, Any], manifest: Path) -> None:
         if not isinstance(made, dict) or made.get("format") != FORMAT:
-            raise DataError(f"expected a manifest of format {FORMAT}; give another --output.", manifest)
+            raise DataError(
+                f"expected a manifest of format {FORMAT}; give another {Option('output')}.", manifest
+            )
         for name, new in json.loads(json.dumps(origin)).items():
             if (old := made.get(name)) != new:
                 values = f" ({old!r}, now {new!r})" if len(f"{new}{old}") < 80 else ""

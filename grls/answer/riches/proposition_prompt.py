@@ -20,7 +20,7 @@ from grls.answer.riches.prompts import common
 from grls.data.codec import foreign_ids
 from grls.data.sentences import sentences
 from grls.data.types import Passage
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 
 _TASK = (
     "Split the passage into propositions. A proposition is one short sentence that states one fact of the "
@@ -109,7 +109,9 @@ class PropositionPrompt(NamedTuple):
                 template, or its template refuses the prompt.
         """
         if self.template and "{text}" not in self.template:
-            raise ConfigError(f"--template needs {{text}} where the passage goes; got {self.template!r}.")
+            raise ConfigError(
+                f"{Option('template')} needs {{text}} where the passage goes; got {self.template!r}."
+            )
         if self.chat:
             return [in_turns(tokenizer, self._turns(passage)) for passage in passages]
         head = ""

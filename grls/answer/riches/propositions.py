@@ -27,7 +27,7 @@ from grls.answer.riches.proposition_prompt import PropositionPrompt, parse_propo
 from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
 from grls.data.types import Passage
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 from grls.io.turns import turn
 from grls.models.cache_name import cache_argument
 from grls.models.load.language import end_tokens
@@ -78,10 +78,7 @@ class Propositionizer:
         longest: int = 300,
         fallback: bool = True,
     ):
-        if min(max_new_tokens, longest) < 1:
-            raise ConfigError(
-                f"--max_new_tokens and --longest must be at least 1, got {max_new_tokens} and {longest}."
-            )
+        at_least(1, max_new_tokens=max_new_tokens, longest=longest)
         self.model = model
         self.tokenizer = tokenizer
         self.encoder_decoder = bool(model.config.is_encoder_decoder)
@@ -96,7 +93,7 @@ class Propositionizer:
         if len(self._head) >= self._room or max_new_tokens >= positions:
             raise ConfigError(
                 f"the prompt takes {len(self._head)} tokens, the propositions up to {max_new_tokens}, but "
-                f"the model has {positions} positions; lower --max_new_tokens."
+                f"the model has {positions} positions; lower {Option('max_new_tokens')}."
             )
 
     def write(self, passages: Sequence[Passage]) -> list[Propositions]:

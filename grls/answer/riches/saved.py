@@ -9,6 +9,7 @@ from typing import Any
 from grls.answer.questions import SHOWN, Questions
 from grls.answer.riches.page import quotes_page, terminal
 from grls.answer.riches.written import cut_short, outputs, record_of, written_of
+from grls.errors import Option
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.io.counts import counted
 from grls.io.files import atomic_file
@@ -48,7 +49,7 @@ def save_quotes(
         file.remove()
     if several:
         quotes = counted(several, "quote is", "quotes are")
-        print(f"{quotes} held by more keys than --search.max_keys allows to name")
+        print(f"{quotes} held by more keys than {Option('search.max_keys')!s} allows to name")
 
 
 def _retrieved(query_id: str, record: Record) -> Retrieved:

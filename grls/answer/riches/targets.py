@@ -23,7 +23,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError, one_of
 
 Thoughts = Literal["shared", "title", "none"]
 
@@ -72,10 +72,7 @@ class Targets:
         thoughts: Thoughts = "shared",
         answer: str | None = None,
     ):
-        if thoughts not in get_args(Thoughts):
-            raise ConfigError(
-                f"unknown thoughts {thoughts!r}; expected one of {', '.join(get_args(Thoughts))}."
-            )
+        one_of(get_args(Thoughts), thoughts=thoughts)
         self.tokenizer = tokenizer
         self.corpus = corpus
         self.keys = keys

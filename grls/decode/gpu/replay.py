@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from grls.errors import ConfigError, out_of_memory
+from grls.errors import ConfigError, Option, out_of_memory
 
 Work = Callable[[], None]
 Capture = Callable[[Work], Work]
@@ -97,7 +97,7 @@ class CudaGraphs:
                 raise
             raise ConfigError(
                 f"a step of the search cannot be captured as a CUDA graph ({str(error).splitlines()[0]}); "
-                "search without --search.compile."
+                f"search without {Option('search.compile')}."
             ) from error
         return partial(self._replay, graph)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from grls.decode.scores import ScoreMode, check_mode
-from grls.errors import ConfigError
+from grls.errors import at_least, one_of
 
 Beam = Literal["adaptive", "full", "greedy"]
 
@@ -44,11 +44,9 @@ class InterleaveOptions:
 
     def __post_init__(self) -> None:
         check_mode(self.mode)
-        if self.beam not in get_args(Beam):
-            raise ConfigError(f"unknown beam {self.beam!r}; expected one of {', '.join(get_args(Beam))}.")
-        for name in ("beams", "max_new_tokens", "max_key_tokens", "batch_size", "max_keys"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        one_of(get_args(Beam), "search.", beam=self.beam)
+        counts = ("beams", "max_new_tokens", "max_key_tokens", "batch_size", "max_keys")
+        at_least(1, "search.", **{name: getattr(self, name) for name in counts})
 
 
 USUAL_INTERLEAVE = InterleaveOptions()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grls.cluster.options import USUAL_WORKERS, workers_of
-from grls.errors import ConfigError, IndexFormatError, MismatchError
+from grls.errors import ConfigError, IndexFormatError, MismatchError, Option
 from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays
 from grls.index.base import ConstraintIndex
@@ -101,8 +101,9 @@ def write_ranges(
     """
     if not isinstance(index, ArrayIndex):
         raise ConfigError(
-            f"only an index of the backend 'array' in one segment is cut into ranges; got a "
-            f"{type(index).__name__}: merge it with `grls index update --merge true`, or build it again."
+            "only an index of the backend 'array' in one segment is cut into ranges; got a "
+            f"{type(index).__name__}: merge it with `grls index update {Option('merge', True)}`, or build "
+            "it again."
         )
     parts = ranges.parts
     cuts = cuts_of(index, parts)

@@ -113,7 +113,7 @@ class ServedPart:
         try:
             return packed({}, ANSWERS[head["what"]](self._part, arrays))
         except GrlsError as error:
-            return packed({"error": str(error)}, ())
+            return packed({"error": error.text}, ())
 
 
 def serve_part(pipe: Connection, folder: str, numbers: str) -> None:

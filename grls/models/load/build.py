@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grls.data.codec import SPECIAL_TOKENS, add_special_tokens
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, bounded
 from grls.io.files import read_json
 from grls.models.load.large import Attention, large_options
 from grls.models.load.opening import IncompleteError, open_config, open_model, open_tokenizer, opening
@@ -212,10 +212,7 @@ class WarmStart(GeneratorSpec):
             raise ConfigError(
                 f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
             )
-        if not 1 <= self.decoder_layers <= config.num_hidden_layers:
-            raise ConfigError(
-                f"decoder_layers must be between 1 and {config.num_hidden_layers}, got {self.decoder_layers}."
-            )
+        bounded(f"[1, {config.num_hidden_layers}]", decoder_layers=self.decoder_layers)
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
             encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)

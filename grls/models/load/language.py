@@ -17,7 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, bounded
 from grls.io.turns import turn
 from grls.models.load.build import (
     GeneratorSpec,
@@ -214,8 +214,7 @@ def keep_layers(model: Any, count: int) -> None:
         ConfigError: The model has fewer layers, or its layers cannot be found.
     """
     most = model.config.num_hidden_layers
-    if not 1 <= count <= most:
-        raise ConfigError(f"layers must be between 1 and {most}, got {count}.")
+    bounded(f"[1, {most}]", layers=count)
     if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
         raise ConfigError(f"the layers of {type(model).__name__} cannot be found; leave `layers` out.")
     model.base_model.layers = model.base_model.layers[:count]

@@ -10,7 +10,7 @@ import os
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.extras import require
 
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
@@ -43,7 +43,7 @@ def _four_bit_options() -> dict[str, Any]:
     import torch
     from transformers import BitsAndBytesConfig
 
-    _refuse_without_gpu("four_bit (QLoRA)", "leave it out, and take --model.lora_rank alone")
+    _refuse_without_gpu("four_bit (QLoRA)", f"leave it out, and take {Option('model.lora_rank')} alone")
     require("qlora", "four_bit (QLoRA)")
     stored = BitsAndBytesConfig(
         load_in_4bit=True,

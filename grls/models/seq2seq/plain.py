@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.models.cache_name import cache_argument
@@ -183,8 +183,8 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
         if most is not None and input_length + target_length > most:
             raise ConfigError(
                 f"inputs of {input_length} and passages of {target_length} tokens, but the model has {most} "
-                "positions; lower --limits.input or --limits.passage (in training --data.max_input_tokens or "
-                "--data.max_passage_tokens)."
+                f"positions; lower {Option('limits.input')} or {Option('limits.passage')} (in training "
+                f"{Option('data.max_input_tokens')} or {Option('data.max_passage_tokens')})."
             )
         return
     for what, part, length, option in (
@@ -194,6 +194,6 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
         most = positions_in(part)
         if most is not None and length > most:
             raise ConfigError(
-                f"{what} of {length} tokens, but the model has {most} positions; set --{option} (in training "
-                f"--data.{option}) to at most {most - 1}."
+                f"{what} of {length} tokens, but the model has {most} positions; set "
+                f"{Option(option)} (in training {Option(f'data.{option}')}) to at most {most - 1}."
             )

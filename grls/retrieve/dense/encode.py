@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.io.files import read_json, write_json
 from grls.io.locks import LockedFile
 from grls.io.progress import Progress
@@ -205,7 +205,9 @@ def embedded_rows(
             cut += short
             yield part
     if cut:
-        log.warning(biencoder.cut_notice(cut, total - rows.start, "--limits.input (of grls index)"))
+        log.warning(
+            biencoder.cut_notice(cut, total - rows.start, f"{Option('limits.input')!s} (of grls index)")
+        )
 
 
 def encoded_rows(

@@ -10,7 +10,7 @@ from typing import Any
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.io.progress import Progress
 from grls.models.text_encoder import TextEncoder, passage_text
 
@@ -55,7 +55,7 @@ def encoded_passages(
             cut += short
             yield part
     if cut:
-        log.warning(encoder.cut_notice(cut, len(corpus), "--limits.input (of grls index)"))
+        log.warning(encoder.cut_notice(cut, len(corpus), f"{Option('limits.input')!s} (of grls index)"))
 
 
 def encoded_range(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from grls.errors import DataError, MismatchError
+from grls.errors import DataError, MismatchError, Option
 from grls.io.files import sha256
 from grls.models.load.settings import settings_in
 from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec, write_manifest
@@ -48,8 +48,8 @@ def read_encoded_manifest(folder: Path, kind: str, called: str, fields: Sequence
     manifest = read_spec(folder)
     if manifest["kind"] != kind:
         raise DataError(
-            f"this is a retriever of the kind {manifest['kind']!r}, and {called} is wanted here: "
-            f"give the folder of one, or make one with `grls index --kind {kind}`.",
+            f"this is a retriever of the kind {manifest['kind']!r}, and {called} is wanted here: give the "
+            f"folder of one, or make one with `grls index {Option('kind', kind)}`.",
             file,
         )
     if manifest.get("format") != FORMAT:

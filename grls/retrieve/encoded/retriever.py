@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array_files import asked_to_verify
 from grls.io.counts import counted
 from grls.io.files import atomic_folder, scratch_folder
@@ -183,7 +183,7 @@ class EncodedRetriever(ABC):
         try:
             opened = cls._made(placed, corpus, file, options)
         except (DataError, MismatchError) as error:  # its checksum fits: a stranger's file
-            raise (error if str(file) in str(error) else type(error)(f"{file}: {error}")) from None
+            raise (error if str(file) in str(error) else type(error)(f"{file}: {error.text}")) from None
         opened._encoded_by = manifest["model"]
         return opened
 
@@ -310,8 +310,8 @@ class EncodedRetriever(ABC):
             what = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
             if not self.truncate_queries:
                 raise DataError(
-                    f"{what} Shorten it, raise --limits.input (of grls index), or accept the cut with "
-                    "--search.truncate_queries true."
+                    f"{what} Shorten it, raise {Option('limits.input')} (of grls index), or accept the cut "
+                    f"with {Option('search.truncate_queries', True)}."
                 )
             self._cut += 1
             if self._cut <= _NAMED:
@@ -327,6 +327,6 @@ def refuse_generative(how: Building, called: str) -> None:
         ConfigError: An option is set that has no effect on an encoder.
     """
     limits = ("limits.passage", "limits.query")
-    how.refuse_unused(called, limits, "set --limits.input instead")
+    how.refuse_unused(called, limits, f"set {Option('limits.input')} instead")
     how.refuse_unused(called, ("index.span_words",), "it reads whole passages: leave it out")
     how.refuse_unused(called, ("index.backend", "index.form"))

@@ -19,6 +19,7 @@ from grls.cluster.places import refuse_other_reading, shards_folder
 from grls.cluster.plan import Done, Shard, ShardPlan, Work
 from grls.cluster.work import done_by_workers
 from grls.data.corpus import Corpus, corpus_file
+from grls.errors import Option
 from grls.models.text_encoder import TextEncoder
 from grls.retrieve.encoded.encode import refuse_unusable_corpus, settings_sum
 
@@ -141,5 +142,5 @@ class Encoding(NamedTuple):
         make = maker if workers.address else partial(maker.work, encoder, corpus)
         done = done_by_workers(plan, make, workers, "embed", "passages")
         if cut := sum(one.result["cut"] for one in done):
-            log.warning(encoder.cut_notice(cut, len(corpus), "--limits.input (of grls index)"))
+            log.warning(encoder.cut_notice(cut, len(corpus), f"{Option('limits.input')!s} (of grls index)"))
         return Encoded(plan, done)

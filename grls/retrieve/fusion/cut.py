@@ -35,7 +35,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option, in_request, worded
 from grls.io.counts import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Description, Retriever, unended_fingerprint
@@ -246,7 +246,8 @@ class CutRetriever:
         """
         if self.size is None:
             raise ConfigError(
-                f"where rankings end is not known yet: `grls tune {self.place} --data D` finds it on dev."
+                f"where rankings end is not known yet: `grls tune {self.place} {Option('data', 'D')}` finds "
+                "it on dev."
             )
         return self.size
 
@@ -272,7 +273,7 @@ def _size(record: _Record, file: Path) -> SetSize:
     try:
         return SetSize.from_record(record)
     except ConfigError as error:
-        raise DataError(f"size: {error}", file) from error
+        raise DataError(f"size: {worded(error.text, in_request)}", file) from error
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,7 @@ def _features(hits: Sequence[Hit]) -> Floats:
     if not np.abs(scores).max() <= _HIGHEST:
         raise ConfigError(
             f"a run to cut has scores from {scores.min():g} to {scores.max():g}; expected are some between "
-            f"{-_HIGHEST:g} and {_HIGHEST:g}. Divide them all, of --tune, too, by one number."
+            f"{-_HIGHEST:g} and {_HIGHEST:g}. Divide them all, of {Option('tune')}, too, by one number."
         )
     ranks = np.arange(1, len(scores) + 1)
     height = scores[0] - scores[-1]

@@ -30,7 +30,7 @@ from itertools import combinations, pairwise
 from typing import Literal, TypeVar, get_args
 
 from grls.data.types import Hit
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, at_least, one_of
 from grls.io.counts import counted
 from grls.io.progress import Progress
 
@@ -75,14 +75,9 @@ class Fusion:
     rrf_k: float = 60
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("method", self.method, get_args(Method)),
-            ("normalization", self.normalization, get_args(Normalization)),
-        ):
-            if value not in known:
-                raise ConfigError(f"unknown {name} {value!r}; expected one of {', '.join(known)}.")
-        if not (self.rrf_k >= 0 and math.isfinite(self.rrf_k)):
-            raise ConfigError(f"rrf_k must be a number of at least 0, got {self.rrf_k}.")
+        one_of(get_args(Method), method=self.method)
+        one_of(get_args(Normalization), normalization=self.normalization)
+        at_least(0, rrf_k=self.rrf_k)
         if self.weights is None:
             return
         if self.method == "interleave":
@@ -110,8 +105,7 @@ class Fusion:
         Raises:
             ConfigError: ``weights`` are not as many as the members, or k is below 1.
         """
-        if k is not None and k < 1:
-            raise ConfigError(f"k must be at least 1, got {k}.")
+        at_least(1, k=k)
         if self.method == "interleave":
             return interleave(rankings)[:k]
         weights = self.weights or (1.0,) * len(rankings)

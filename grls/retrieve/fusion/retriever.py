@@ -22,7 +22,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query, Steps
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, at_least
 from grls.io.counts import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import FUSED, Fusion
@@ -53,8 +53,7 @@ class FusionRetriever:
     folders = ("members.*",)
 
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
-        if depth is not None and depth < 1:
-            raise ConfigError(f"depth must be at least 1, got {depth}.")
+        at_least(1, depth=depth)
         self.members = list(members)
         self.fusion = fusion or Fusion()
         self.depth = depth

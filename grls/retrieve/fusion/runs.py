@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.data.types import Hit
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings
 from grls.retrieve.fusion.retriever import Length, chain_hits, chain_length, fuse_chains
 from grls.runs.manifest import RunInfo, Steps
@@ -44,7 +44,10 @@ class RunFusion:
         """
         steps = shared_steps(members)
         if k is not None and steps == "dynamic":
-            raise ConfigError("--k is of rankings, and these runs are chains that end: --length says where.")
+            raise ConfigError(
+                f"{Option('k')} is of rankings, and these runs are chains that end: {Option('length')} says "
+                "where."
+            )
         chain_length([0] * len(members), length)
         return cls(steps, k, length)
 
@@ -133,7 +136,7 @@ def shared_steps(runs: Sequence[Run]) -> Steps:
     if dynamic and others:
         raise ConfigError(
             f"{dynamic[0].path} is dynamic and {others[0].path} is {others[0].steps}; a chain that ends by "
-            "itself cannot be fused with a ranking. Retrieve both with the same --hops.steps."
+            f"itself cannot be fused with a ranking. Retrieve both with the same {Option('hops.steps')}."
         )
     for run in dynamic:
         if not run.chains and run.rankings:

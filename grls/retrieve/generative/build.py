@@ -15,6 +15,7 @@ from grls.cluster.plan import ShardPlan
 from grls.data.codec import LIMITS, Codec, Limits, limits_of
 from grls.data.corpus import Corpus
 from grls.data.spans import SPANS, Spans, read_spans
+from grls.errors import Option
 from grls.index.base import Segment
 from grls.index.build import build_index
 from grls.index.options import memory_bytes
@@ -31,7 +32,7 @@ from grls.retrieve.generative.shards import index_by_workers
 
 def build_generative(model: str, corpus: str, how: Building) -> str:
     """Build a folder; see :func:`grls.retrieve.build.build`."""
-    how.refuse_unused("a generator", ("similarity",), "leave it out, or choose --kind dense")
+    how.refuse_unused("a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}")
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)

@@ -15,7 +15,7 @@ from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.decode.gpu.search import suits
 from grls.decode.prior import Prior
 from grls.decode.slots import SlotDecoder
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.index import ConstraintIndex, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.io.progress import Progress
@@ -175,7 +175,10 @@ class Decoders:
         elif not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
         elif isinstance(index, UnionIndex):
-            why = "passages were added to its index; make one segment of it: `grls index update --merge true`"
+            why = (
+                "passages were added to its index; make one segment of it: `grls index update "
+                f"{Option('merge', True)}`"
+            )
         else:
             why = "its index has another backend than 'array'; make it again with `grls index`"
         raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import get_args
 
 from grls.data.types import ScoreMode
-from grls.errors import ConfigError
+from grls.errors import at_least, bounded, one_of
 
 
 @dataclass(frozen=True)
@@ -47,21 +46,11 @@ class SearchOptions:
     rescore_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(ScoreMode):
-            known = ", ".join(get_args(ScoreMode))
-            raise ConfigError(f"unknown score mode {self.mode!r}; expected one of {known}.")
-        for name in ("beams", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not 1e-3 <= self.span_temperature <= 1e6:
-            raise ConfigError(
-                f"span_temperature must be from 0.001 to 1,000,000, got {self.span_temperature}."
-            )
-        if self.rescore < 0 or not math.isfinite(self.rescore_weight):
-            raise ConfigError(
-                "rescore must not be negative and rescore_weight a finite number, got "
-                f"{self.rescore} and {self.rescore_weight}."
-            )
+        one_of(get_args(ScoreMode), "search.", mode=self.mode)
+        at_least(1, "search.", beams=self.beams, batch_size=self.batch_size)
+        bounded("[0.001, 1000000]", "search.", span_temperature=self.span_temperature)
+        at_least(0, "search.", rescore=self.rescore)
+        bounded("(-inf, inf)", "search.", rescore_weight=self.rescore_weight)
 
 
 USUAL_SEARCH = SearchOptions()

@@ -25,7 +25,7 @@ from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.index import ConstraintIndex, build_index
 from grls.index.ranges.cut import PrefixRanges
 from grls.index.rows import Form
@@ -207,8 +207,8 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
             segments = self._segments()
             if ranges is not None and segments[1] is not None:
                 raise ConfigError(
-                    "passages were added to the index: merge it with `grls index update --merge true` before "
-                    "it is cut into ranges."
+                    "passages were added to the index: merge it with `grls index update "
+                    f"{Option('merge', True)}` before it is cut into ranges."
                 )
             passages = (self.corpus, segments, self.removed, self.spans)
             weights = weights_fingerprint(self.model)

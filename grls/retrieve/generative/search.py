@@ -20,7 +20,7 @@ from grls.decode import Decoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Prior
 from grls.decode.slots import SlotDecoder
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.index import ConstraintIndex, Subset
 from grls.io.turns import turn
 from grls.models.base import Floats
@@ -148,8 +148,8 @@ class DecodedPassages(IndexedPassages):
         """
         if self.rescore_input is None:
             raise ConfigError(
-                "the generator has not learned to rescore passages: train it with --data.rescore and index "
-                "that model, or leave the option rescore out."
+                f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
+                "and index that model, or leave the option rescore out."
             )
 
     def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:

@@ -13,7 +13,7 @@ from grls.cluster.work import done_by_workers
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.spans import Spans
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.index.base import Segment
 from grls.index.options import IndexOptions, memory_bytes
 from grls.index.shard_runs import ShardSorter, index_of_shards
@@ -91,7 +91,9 @@ def index_by_workers(
         MismatchError: Shards of other work are there.
     """
     if options.backend != "array":
-        raise ConfigError(f"--ray builds indexes of the backend 'array' only; got {options.backend!r}.")
+        raise ConfigError(
+            f"{Option('ray')} builds indexes of the backend 'array' only; got {options.backend!r}."
+        )
     spans = None if isinstance(listed, Corpus) else listed.words
     corpus = listed if isinstance(listed, Corpus) else listed.corpus
     memory = memory_bytes(options.memory)

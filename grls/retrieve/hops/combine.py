@@ -40,7 +40,7 @@ from typing import TypeVar
 import numpy as np
 
 from grls.data.types import Chain, Hit
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.retrieve.base import HopHits
 from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import Choice
@@ -319,8 +319,8 @@ def refuse_single_chain(limit: int | None, chains: int) -> None:
     """
     if limit is not None and chains == 1:
         raise ConfigError(
-            "hops.per_first limits the kept chains, and one chain is kept: set --hops.chains above 1, or "
-            "leave hops.per_first out."
+            "hops.per_first limits the kept chains, and one chain is kept: set "
+            f"{Option('hops.chains')} above 1, or leave hops.per_first out."
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from grls.data.types import Steps
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -101,7 +101,8 @@ class HopOptions:
             raise ConfigError(f"hops.done_bias must be a finite number, got {self.done_bias}.")
         if self.pool and self.steps != "fixed":
             raise ConfigError(
-                "hops.pool ranks the passages of chains of a fixed number of hops: choose --hops.steps fixed."
+                "hops.pool ranks the passages of chains of a fixed number of hops: choose "
+                f"{Option('hops.steps', 'fixed')}."
             )
         if self.temperature is not None and not 0 < self.temperature < math.inf:
             raise ConfigError(f"hops.temperature must be above 0, got {self.temperature}.")
@@ -109,16 +110,19 @@ class HopOptions:
             raise ConfigError(f"hops.evidence must be at least 0 words, got {self.evidence}.")
         self._check_ranked()
         if self.sets and self.steps in ("single", "ranked"):
-            raise ConfigError("hops.sets needs chains: choose --hops.steps dynamic or fixed.")
+            raise ConfigError(f"hops.sets needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}.")
         if self.per_first is not None and self.steps == "single":
             raise ConfigError(
-                "hops.per_first limits chains of hops: choose --hops.steps ranked, fixed or dynamic."
+                f"hops.per_first limits chains of hops: choose {Option('hops.steps', 'ranked', 'fixed', 'dynamic')}."
             )
         if self.stop is not None and self.steps not in ("dynamic", "ranked"):
-            raise ConfigError("hops.stop says where chains end: choose --hops.steps dynamic or ranked.")
+            raise ConfigError(
+                f"hops.stop says where chains end: choose {Option('hops.steps', 'dynamic', 'ranked')}."
+            )
         if self.choose != "likeliest" and self.steps != "dynamic":
             raise ConfigError(
-                f"hops.choose {self.choose} needs chains that end with DONE: choose --hops.steps dynamic."
+                f"hops.choose {self.choose} needs chains that end with DONE: choose "
+                f"{Option('hops.steps', 'dynamic')}."
             )
 
     def _check_ranked(self) -> None:
@@ -134,7 +138,9 @@ class HopOptions:
             )
         ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
         if self.steps != "ranked" and ranks:
-            raise ConfigError("hops.temperature, evidence, done and onward are for --hops.steps ranked.")
+            raise ConfigError(
+                f"hops.temperature, evidence, done and onward are for {Option('hops.steps', 'ranked')}."
+            )
 
 
 USUAL_HOPS = HopOptions()

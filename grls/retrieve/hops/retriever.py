@@ -24,7 +24,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import IN_CHAINS, RANKINGS, Chain, FullHit, Hit, Query, Steps
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.counts import counted
 from grls.retrieve.base import (
     DecodesPassages,
@@ -133,7 +133,7 @@ class HopsRetriever(_HopByHop):
     def __init__(self, retriever: Retriever, hops: HopOptions):
         if hops.steps not in ("fixed", "dynamic"):
             cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
-            raise ConfigError(f"{cause}: choose --hops.steps fixed or dynamic.")
+            raise ConfigError(f"{cause}: choose {Option('hops.steps', 'fixed', 'dynamic')}.")
         self._steps: Steps = hops.steps
         self.retriever = retriever = single_steps(retriever)
         self.hops = hops
@@ -405,8 +405,8 @@ def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
         return inner
     if isinstance(inner, FindsChains):
         raise ConfigError(
-            f"a retriever of kind {inner.kind!r} ends its chains itself: leave --hops.steps out, or make a "
-            "folder of kind hops of its members."
+            f"a retriever of kind {inner.kind!r} ends its chains itself: leave {Option('hops.steps')} out, or "
+            "make a folder of kind hops of its members."
         )
     return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
 

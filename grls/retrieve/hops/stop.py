@@ -35,7 +35,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from grls.data.types import Hit
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.plugins import load_plugins
 from grls.models.base import Floats
 from grls.retrieve.base import DecodesPassages, Retriever, TakesEvidence, WritesChains
@@ -206,14 +206,14 @@ class DoneByScore(StopRule):
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByScore:  # noqa: D102
         if not isinstance(retriever, TakesEvidence):
             raise ConfigError(
-                f"{retriever.kind} never writes DONE: choose --hops.steps fixed, or a single step."
+                f"{retriever.kind} never writes DONE: choose {Option('hops.steps', 'fixed')}, or a single step."
             )
         if hops.steps == "dynamic" and retriever.learned_done is False:
             log.warning(
-                "the model was not trained with DONE (an encoder as it is, or --fit.done false or "
-                "--fit.multistep false in training), so where a chain ends is chance: train it with `grls "
-                "train biencoder` --fit.multistep true --fit.done true and index it again, or choose "
-                "--hops.steps fixed."
+                "the model was not trained with DONE (an encoder as it is, or fit.done or fit.multistep false "
+                "in training), so where a chain ends is chance: train it with both true and index it again, or "
+                "choose %s.",
+                Option("hops.steps", "fixed"),
             )
         return cls(hops.done_bias, retriever.done_biases)
 

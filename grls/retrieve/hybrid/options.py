@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least, bounded
 
 DONE_SHARE = math.log(0.5)
 """Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
@@ -58,7 +58,5 @@ class PriorOptions:
     normalized: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.empty_weight < math.inf:
-            raise ConfigError(f"empty_weight must be a finite number, at least 0, got {self.empty_weight}.")
-        if not -math.inf < self.done_share < 0:
-            raise ConfigError(f"done_share must be a finite number below 0 (nats), got {self.done_share}.")
+        at_least(0, empty_weight=self.empty_weight)
+        bounded("(-inf, 0)", done_share=self.done_share)

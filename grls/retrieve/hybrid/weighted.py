@@ -15,7 +15,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, bounded
 from grls.index.rows import Ints
 from grls.io.counts import counted
 from grls.models.base import Floats
@@ -66,8 +66,7 @@ def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: f
     for prior in priors:
         if not 0 < prior.divisor < math.inf:
             raise ConfigError(f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}.")
-    if not -math.inf < done_share < 0:
-        raise ConfigError(f"done_share must be a finite number below 0 (nats), got {done_share}.")
+    bounded("(-inf, 0)", done_share=done_share)
 
 
 def prior_of(

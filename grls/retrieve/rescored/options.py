@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from grls.errors import ConfigError
+from grls.errors import at_least
 
 PASSAGES = 100
 """Default number of passages that are rescored."""
@@ -28,7 +27,5 @@ class Rereading:
     weight: float | None = None
 
     def __post_init__(self) -> None:
-        if self.passages < 1:
-            raise ConfigError(f"passages must be at least 1, got {self.passages}.")
-        if self.weight is not None and not 0 <= self.weight < math.inf:
-            raise ConfigError(f"weight must be a finite number of at least 0, or null, got {self.weight}.")
+        at_least(1, passages=self.passages)
+        at_least(0, weight=self.weight)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.io.progress import Progress
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.queries import joined
@@ -124,8 +124,8 @@ class Rereader:
             place, tokens = cut[0]
             raise DataError(
                 f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
-                f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. Shorten "
-                "it, or accept the cut with --search.truncate_queries true."
+                f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. "
+                f"Shorten it, or accept the cut with {Option('search.truncate_queries', True)}."
             )
 
 

@@ -9,7 +9,7 @@ from grls.answer.dsp.options import USUAL_PROGRAM, ProgramOptions
 from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 from grls.io.listed import list_texts
 
 AnswerMethod = Literal[
@@ -62,23 +62,25 @@ class AnswerOptions:
 
     def __post_init__(self) -> None:
         list_texts(self, "methods")
-        for name in ("k", "tokens", "queue"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"answer.{name} must be at least 1, got {getattr(self, name)}.")
+        at_least(1, "answer.", k=self.k, tokens=self.tokens, queue=self.queue)
         known = ", ".join(get_args(AnswerMethod))
         if not self.methods or not set(self.methods) <= set(get_args(AnswerMethod)):
             raise ConfigError(f"answer.methods: expected some of {known}, got {list(self.methods)}.")
         if len(set(self.methods)) < len(self.methods):
-            raise ConfigError(f"answer.methods names a method twice: {', '.join(self.methods)}.")
+            raise ConfigError(f"{Option('answer.methods')} names a method twice: {', '.join(self.methods)}.")
         if self.dsp.demonstrations.how != "none":
-            raise ConfigError("answer.dsp.demonstrations needs the questions of a data set: leave it out.")
+            raise ConfigError(
+                f"{Option('answer.dsp.demonstrations')} needs the questions of a data set: leave it out."
+            )
         self._check_model()
 
     def _check_model(self) -> None:
         if self.model is None:
             changed = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
             if changed:
-                raise ConfigError(f"answer.{changed[0]} needs a language model: give --answer.model.")
+                raise ConfigError(
+                    f"{Option(f'answer.{changed[0]}')} needs a language model: give {Option('answer.model')}."
+                )
         elif self.is_remote and not set(self.methods) <= set(PROGRAMS):
             raise ConfigError(
                 "a model that is served elsewhere answers by programs alone: name some of "

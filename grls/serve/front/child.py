@@ -131,7 +131,7 @@ def serve_task(made: Callable[[WorkerTask], Made] | None = None) -> None:
     try:
         server = _server(make(task), task.socket, tell)
     except GrlsError as error:
-        tell(error=str(error))
+        tell(error=error.text)
         raise SystemExit(1) from error
     servers.append(server)
     server.run()

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.runs.results import find_passages
 from grls.serve.answers.bodies import AnswerBody, AnsweredBody, PieceBody, QuoteBody, SourceBody
 from grls.serve.answers.jobs import AnswerJob, AnswerKey, Record
@@ -44,7 +44,7 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
 
 def _answering(state: Serving) -> Answering:
     if state.answering is None:
-        text = "this server has no language model: start it with --answer.model, or send searches."
+        text = f"this server has no language model: start it with {Option('answer.model')}, or send searches."
         raise RefusalError(404, text)
     return state.answering
 

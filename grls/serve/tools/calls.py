@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from grls.serve.bodies import Body, HopBody, PassageBody, ResultBody
-from grls.serve.fields import as_arguments
 from grls.serve.jobs import BatchKey, SearchJob
 from grls.serve.problems import RefusalError, problem_for
 from grls.serve.routes.passages import no_passage, passages_of
@@ -55,7 +54,9 @@ async def answer_call(serving: Serving, call: Body) -> Body:
 
 def error_text(error: Exception) -> str:
     """An error of a call as the server words it, with arguments of tools; unexpected ones are logged."""
-    return as_arguments(json.loads(bytes(problem_for(error).body))["detail"])
+    response = problem_for(error, lambda field: field.removeprefix("hops."))
+    text: str = json.loads(bytes(response.body))["detail"]
+    return text
 
 
 async def _search(serving: Serving, call: SearchCall) -> ResultBody:

@@ -19,7 +19,7 @@ from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Passage, Query
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.io.counts import counted
 from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
@@ -165,8 +165,10 @@ class BiEncoderExamples:
         several = any(len(chain) > 1 for chains in self.chains for chain in chains)
         if not several:
             log.warning(
-                "every query has one gold passage, so neither hops nor DONE are trained (--fit.multistep "
-                "true trains them, of a reranker --hops.multistep)."
+                "every query has one gold passage, so neither hops nor DONE are trained (%s trains them, of "
+                "a reranker %s).",
+                Option("fit.multistep", True),
+                Option("hops.multistep", True),
             )
         return several
 

@@ -17,7 +17,7 @@ import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import Normalize
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.models.biencoder import STAGE, BiEncoderModel
 from grls.models.load.sentence_folder import MODULES, modules_of
@@ -112,7 +112,9 @@ def fit_biencoder(
     refuse_foreign(folder / "model", MODULES)
     texts = examples.passages()
     if cut := encoder.count_cut(texts):
-        log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train biencoder)"))
+        log.warning(
+            encoder.cut_notice(cut, len(texts), f"{Option('max_tokens')!s} (of grls train biencoder)")
+        )
     known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
     evaluator = (
         None if dev is None else dev_evaluator(encoder, dev, options, examples.options.multistep is True)
@@ -188,7 +190,7 @@ def _arguments(
 ) -> SentenceTransformerTrainingArguments:
     device = torch.device("cpu") if options.device == "cpu" else accelerator()
     if options.precision == "bfloat16":
-        warn_of_emulation(device, "--precision float32 or auto")
+        warn_of_emulation(device, str(Option("precision", "float32", "auto")))
     mixed = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
     made = SentenceTransformerTrainingArguments(
         output_dir=str(folder / "checkpoints"),

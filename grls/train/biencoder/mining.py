@@ -9,7 +9,7 @@ from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.retrieve.base import Retriever, ranking_fingerprint
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.judge import open_judge
@@ -63,7 +63,7 @@ def miner_of(
     corpus: Corpus,
     words: int,
     analyzer: Analyzer,
-    option: str = "--negatives",
+    option: str = f"{Option('negatives')}",
     remedy: str = "set hard_negatives to 0",
 ) -> RetrieverMiner:
     """What ranks passages for hard negatives.

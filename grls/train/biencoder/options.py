@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least, bounded
 from grls.models.biencoder_kinds import Similarity
 from grls.models.lora import check_adapters
 
@@ -39,9 +39,7 @@ class PairOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("hard_negatives", "evidence_words"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}.")
+        at_least(0, hard_negatives=self.hard_negatives, evidence_words=self.evidence_words)
 
     @property
     def ranked(self) -> int:
@@ -114,23 +112,14 @@ class BiEncoderOptions(PairOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.dev_passages is not None and self.dev_passages < 1:
-            raise ConfigError(f"dev_passages must be at least 1, or null for all, got {self.dev_passages}.")
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ConfigError(f"max_steps must be at least 1, or null for no limit, got {self.max_steps}.")
-        if self.learning_rate <= 0 or not 0 <= self.warmup < 1:
-            raise ConfigError(
-                "expected a learning_rate above 0 and a warmup of at least 0 and below 1, got "
-                f"{self.learning_rate} and {self.warmup}."
-            )
+        counts = ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every")
+        at_least(1, "fit.", **{name: getattr(self, name) for name in counts})
+        at_least(1, "fit.", dev_passages=self.dev_passages, max_steps=self.max_steps)
+        bounded("(0, inf)", "fit.", learning_rate=self.learning_rate, scale=self.scale)
+        bounded("[0, 1)", "fit.", warmup=self.warmup)
         check_adapters(self.lora_rank, self.lora_dropout)
         if self.strategy != "ddp" and self.optimizer != "adamw":
             raise ConfigError(f"strategy {self.strategy}: set optimizer to adamw, got {self.optimizer}.")
-        if self.scale is not None and not self.scale > 0:
-            raise ConfigError(f"scale must be above 0, got {self.scale}.")
 
 
 USUAL_FIT = BiEncoderOptions()

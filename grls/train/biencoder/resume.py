@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.files import read_json
 from grls.models.load.sentence_folder import MODULES
 from grls.train.core.damage import folder_damage
@@ -55,7 +55,7 @@ def refuse_unfinished_run(folder: Path) -> None:
     if any(checkpoint.stat().st_mtime > finished for checkpoint in _whole(folder)):
         raise ConfigError(
             f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: resume it with "
-            "--resume true, choose another --output, or remove the checkpoints."
+            f"{Option('resume', True)}, choose another {Option('output')}, or remove the checkpoints."
         )
 
 
@@ -74,7 +74,7 @@ def checkpoint_to_resume(folder: Path, settings: Mapping[str, Any]) -> str:
     if not _whole(folder):
         raise ConfigError(
             f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch): "
-            "leave out --resume to start anew."
+            f"leave out {Option('resume')} to start anew."
         )
     _refuse_others(folder, settings)
     chosen = _undamaged(folder)
@@ -100,7 +100,7 @@ def _undamaged(folder: Path) -> Path:
         damaged.append((checkpoint, what))
     raise ConfigError(
         f"{damaged[0][0]} is damaged ({damaged[0][1]}), and no other checkpoint is whole: remove "
-        f"{folder / 'checkpoints'} and start anew without --resume."
+        f"{folder / 'checkpoints'} and start anew without {Option('resume')}."
     )
 
 
@@ -114,16 +114,18 @@ def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
     logged = read_json(folder / LOGS)
     before = logged.get("settings") if isinstance(logged, dict) else None
     if not isinstance(before, dict):
-        raise DataError("the log holds no settings of a run: start anew in another --output.", folder / LOGS)
+        raise DataError(
+            f"the log holds no settings of a run: start anew in another {Option('output')}.", folder / LOGS
+        )
     checked = settings.keys() - _FREE - {FILES}
     for name in sorted(name for name in checked if before.get(name) != settings[name]):
         raise MismatchError(
             f"the run in {folder} had {name} {before.get(name)!r}, now it is {settings[name]!r}: resume "
-            "with the same settings, or start anew without --resume."
+            f"with the same settings, or start anew without {Option('resume')}."
         )
     known = before.get(FILES, {})
     for name in (name for name, now in settings[FILES].items() if known.get(name) != now):
         raise MismatchError(
             f"{name} has changed since the run in {folder} began: put it back as it was, or start anew "
-            "without --resume in another --output."
+            f"without {Option('resume')} in another {Option('output')}."
         )

@@ -11,7 +11,7 @@ import torch
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.io.extras import needing
 from grls.io.files import refuse_foreign
 from grls.io.logs import quiet
@@ -99,7 +99,7 @@ def run_biencoder(
         if negatives != BM25:
             settings["negatives"] = negatives
         if negatives != BM25 and miner is not None:
-            files[f"the retriever {negatives} (--negatives)"] = miner.fingerprint()
+            files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
         if words := analyzer.settings():
             settings["analyzer"] = words
         trained = fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
@@ -136,12 +136,17 @@ def _encoder(
     similarity: Similarity | None,
 ) -> BiEncoderModel:
     if (source is None) == (generator is None):
-        raise ConfigError("give either --source (a folder or hub name) or --generator (a class of models).")
+        raise ConfigError(
+            f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
+            "models)."
+        )
     if source is not None:
         return BiEncoderModel.load(source, kind, "cpu", max_tokens, similarity)
     assert generator is not None
     if kind == "sentence":
-        raise ConfigError("a generator makes a bi-encoder of kind st5; give --source for kind sentence.")
+        raise ConfigError(
+            f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
+        )
     return BiEncoderModel.from_generator(
         generator.load(), max_tokens, generator.stages(), similarity or "dot"
     )

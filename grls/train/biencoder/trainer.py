@@ -23,7 +23,7 @@ from transformers import PrinterCallback, TrainerState
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from grls.errors import ConfigError, WriteError
+from grls.errors import ConfigError, Option, WriteError
 from grls.io.files import is_write_failure
 from grls.io.logs import without_weight_bars
 from grls.models.biencoder import BiEncoderModel
@@ -125,7 +125,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             raise WriteError(
                 f"cannot write under {Path(str(self.args.output_dir)).parent} "
                 f"({str(error).splitlines()[0]}); earlier checkpoints are intact. Free disk space, then "
-                "resume with --resume true."
+                f"resume with {Option('resume', True)}."
             ) from error
         finally:
             self._lines.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grls.data.spans import Spans
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, bounded
 from grls.models.rescore_spec import RESCORE, RescoreInput
 from grls.models.seq2seq.plain import start_token
 from grls.train.chains.collate import ChainCollator
@@ -94,10 +94,12 @@ class ChainData(RetrieveData):
                 f"ChainData is for grls.train.chains.module.RetrieveChains; for {type(module).__name__} take "
                 "grls.train.stages.data.RetrieveData."
             )
-        if not 0 < self.decay <= 1:
-            raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
+        bounded("(0, 1]", "data.", decay=self.decay)
         if self.teach_memories and (self.teacher is None or self.mix.memorise is None):
-            raise ConfigError("teach_memories needs a teacher (--data.teacher) and --data.mix.memorise.")
+            raise ConfigError(
+                f"teach_memories needs a teacher ({Option('data.teacher')}) and "
+                f"{Option('data.mix.memorise')}."
+            )
         written: dict[str, Any] = {}
         if self.write_spans is not None and self.spans is not None:
             asked = self.write_spans
@@ -123,7 +125,7 @@ class ChainData(RetrieveData):
             return Teaching(self.index, done, branches=self.branches, **written)
         options = (self.teacher_temperature, self.teacher_passages, self._device)
         teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
-        self._prints["the retriever of --data.teacher"] = teacher.fingerprint()
+        self._prints["the retriever of data.teacher"] = teacher.fingerprint()
         return Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
 
     def _training_prior(self) -> TrainingPrior | None:
@@ -132,7 +134,7 @@ class ChainData(RetrieveData):
             return None
         self.priors = self.prior.open(self.corpus, self._device)
         sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
-        self._prints["a retriever of --data.prior"] = digest(sources)
+        self._prints["a retriever of data.prior"] = digest(sources)
         return TrainingPrior(self.priors, self.corpus, self.spans)
 
     def _proposals(self) -> Proposals | None:
@@ -141,7 +143,7 @@ class ChainData(RetrieveData):
             return None
         proposals = Proposals.open(self.rescore, self.corpus, self.codec, self._device)
         sources = [source.fingerprint() for source in proposals.sources]
-        self._prints["a retriever of --data.rescore"] = digest(sources)
+        self._prints["a retriever of data.rescore"] = digest(sources)
         return proposals
 
     @property

@@ -19,7 +19,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least, bounded
 from grls.index import ConstraintIndex
 from grls.train.chains.decisions import Path
 from grls.train.chains.span_targets import SpanTargets
@@ -173,11 +173,8 @@ class Teaching:
         spans: SpanTargets | None = None,
         drawn: int = 1,
     ):
-        if not 0 <= share <= 1 or branches < 0:
-            raise ConfigError(
-                "teacher_share must be between 0 and 1 and branches not negative; got "
-                f"{share} and {branches}."
-            )
+        bounded("[0, 1]", "data.", teacher_share=share)
+        at_least(0, "data.", branches=branches)
         if (teacher is None) != (share == 0) or (branches and teacher is None):
             raise ConfigError(
                 "a teacher needs teacher_share above 0; teacher_share and branches need a teacher."

@@ -21,7 +21,7 @@ import lightning as L
 import numpy as np
 import torch.distributed
 
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option, at_least
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.examples import HopExample, Teaching
@@ -53,11 +53,8 @@ class MineNegatives(L.Callback):
         beams: int = 10,
         batch_size: int = 32,
     ):
-        if min(passages, first_epoch) < 0 or every_n_epochs < 1 or (queries is not None and queries < 1):
-            raise ConfigError(
-                "mine: passages and first_epoch must not be negative, queries and every_n_epochs at least 1; "
-                f"got {passages}, {first_epoch}, {queries} and {every_n_epochs}."
-            )
+        at_least(0, "mine.", passages=passages, first_epoch=first_epoch)
+        at_least(1, "mine.", queries=queries, every_n_epochs=every_n_epochs)
         self.passages = passages
         self.queries = queries
         self.first_epoch = first_epoch
@@ -78,16 +75,19 @@ class MineNegatives(L.Callback):
         margin = getattr(pl_module, "margin", 0.0)
         if bool(margin) != bool(self.passages):
             raise ConfigError(
-                "a margin loss needs both --model.margin and --mine.passages above 0, got "
-                f"{margin} and {self.passages}."
+                f"a margin loss needs both {Option('model.margin')} and {Option('mine.passages')} above 0, "
+                f"got {margin} and {self.passages}."
             )
         if self.passages and getattr(trainer.datamodule, "prior", None) is not None:  # type: ignore[attr-defined]
             raise ConfigError(
-                "--mine.passages searches with the generator alone, but --data.prior trains it beside a "
-                "prior: give only one of the two."
+                f"{Option('mine.passages')} searches with the generator alone, but {Option('data.prior')} "
+                "trains it beside a prior: give only one of the two."
             )
         if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]
-            raise ConfigError("--mine.passages needs --data.workers 0: the search needs the current weights.")
+            raise ConfigError(
+                f"{Option('mine.passages')} needs {Option('data.workers', 0)}: the search needs the current "
+                "weights."
+            )
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Connect the batches to the mining.
@@ -102,8 +102,8 @@ class MineNegatives(L.Callback):
         spans = None if data.spans is None else data.spans.record
         if self._mined[1] and self._spans != spans:
             raise MismatchError(
-                "the checkpoint holds hard negatives of other spans: resume with the --data.spans of that "
-                "run, or begin a new run in another --output."
+                "the checkpoint holds hard negatives of other spans: resume with the "
+                f"{Option('data.spans')} of that run, or begin a new run in another {Option('output')}."
             )
         self._spans = spans
         teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}

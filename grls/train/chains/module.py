@@ -8,14 +8,13 @@ The module holds no index: allowed tokens and targets come with the batch.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError, out_of_memory
+from grls.errors import ConfigError, Option, at_least, out_of_memory
 from grls.models.causal.slots import refuse_windows
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
@@ -85,15 +84,15 @@ class RetrieveChains(GeneratorModule):
         if not self._head.linear:
             raise ConfigError(
                 f"{type(self.model).__name__} has no linear head, or changes its logits behind the head; "
-                "train it with grls.train.stages.module.Retrieve --model.loss full."
+                f"train it with grls.train.stages.module.Retrieve {Option('model.loss', 'full')}."
             )
         if self.loss != "allowed":
             raise ConfigError(
-                "chains are trained with --model.loss allowed; the loss over the whole vocabulary is that of "
-                "--model grls.train.stages.module.Retrieve, for sequence-to-sequence models."
+                f"chains are trained with {Option('model.loss', 'allowed')}; the loss over the whole "
+                f"vocabulary is that of {Option('model')} grls.train.stages.module.Retrieve, for "
+                "sequence-to-sequence models."
             )
-        if not 0 <= self.rescore_weight < math.inf:
-            raise ConfigError(f"rescore_weight must be a number of at least 0, got {self.rescore_weight}.")
+        at_least(0, "model.", rescore_weight=self.rescore_weight)
         self._freeze_first()
         if is_causal(self.model):
             refuse_windows(self.model)

@@ -23,7 +23,7 @@ import numpy as np
 from grls.data.evidence import excerpt
 from grls.data.spans import Spans
 from grls.data.words import pieces, stem_key
-from grls.errors import ConfigError
+from grls.errors import at_least, bounded
 from grls.index.rows import Ints
 from grls.models.base import Floats
 
@@ -55,11 +55,8 @@ class WriteSpans:
             ConfigError: A number is not positive.
         """
         # Not in the constructor, where jsonargparse would hide the error.
-        if min(self.words, self.drawn) < 1 or not 0 < self.temperature < np.inf:
-            raise ConfigError(
-                "spans: words and drawn must be at least 1 and temperature above 0, got "
-                f"{self.words}, {self.drawn} and {self.temperature}."
-            )
+        at_least(1, "data.spans.", words=self.words, drawn=self.drawn)
+        bounded("(0, inf)", "data.spans.", temperature=self.temperature)
 
 
 class SpanTargets:

@@ -8,7 +8,7 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, MismatchError
+from grls.errors import MismatchError, at_least, bounded
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.dense.retriever import DenseRetriever
@@ -53,11 +53,8 @@ class RetrieverTeacher:
         passages: int = 100,
         device: str = "auto",
     ):
-        if (temperature is not None and temperature <= 0) or passages < 1:
-            raise ConfigError(
-                "teacher_temperature must be positive and teacher_passages at least 1, got "
-                f"{temperature} and {passages}."
-            )
+        bounded("(0, inf)", "data.", teacher_temperature=temperature)
+        at_least(1, "data.", teacher_passages=passages)
         how = Opening(device, search=SearchOptions(truncate_queries=True))
         self.retriever = load_named(folder, corpus, how)
         scoring = RetrieverPrior(self.retriever, folder)

@@ -21,7 +21,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
-from grls.errors import ConfigError, MismatchError, WriteError
+from grls.errors import ConfigError, MismatchError, Option, WriteError
 from grls.io.files import atomic_path
 from grls.train.core.damage import refuse_damaged
 from grls.train.core.sharded import refuse_damaged_folder
@@ -38,8 +38,8 @@ _UNREADABLE = (
 )  # fmt: skip
 """Errors that torch raises for a file that it cannot read."""
 _WEIGHTS = (
-    "holds only weights and no state of a run, so no run can resume from it: give the last.ckpt of a run, or "
-    "begin a run from the folder of the model (--model.generator.name_or_path)."
+    "holds only weights and no state of a run, so no run can resume from it: give the last.ckpt of a run, "
+    f"or begin a run from the folder of the model ({Option('model.generator.name_or_path')})."
 )
 
 
@@ -135,12 +135,11 @@ def refuse_unfinished(output: str, warn: bool = True) -> None:
     finished = model.is_file()
     kept = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]  # a folder of shards, too
     last = max(kept, key=lambda file: file.stat().st_mtime, default=None)
-    option = "--resume true" if last == last_checkpoint(output) else f"--ckpt_path {last}"
+    option = Option("resume", True) if last == last_checkpoint(output) else Option("ckpt_path", last)
     if last is not None and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
         raise ConfigError(
-            f"{last} is of a run that did not finish, or diverged: resume it with {option}, "
-            f"choose another --output, or remove "
-            f"{last if last in requeued else last.parent}."
+            f"{last} is of a run that did not finish, or diverged: resume it with {option}, choose another "
+            f"{Option('output')}, or remove {last if last in requeued else last.parent}."
         )
     if finished and warn:
         log.warning("%s is of an earlier run; this one replaces it when it ends.", model.parent)
@@ -165,7 +164,7 @@ def tell_changed(checkpoint: str, output: str, now: str) -> None:
     earlier, current = _options(newest.read_text(encoding="utf-8")), _options(now)
     both = [name for name in sorted(earlier.keys() & current.keys()) if name not in _HARMLESS]
     changed = [
-        f"--{name} {current[name]} (before: {earlier[name]})"
+        f"{Option(name, current[name])!s} (before: {earlier[name]})"
         for name in both
         if current[name] != earlier[name]
     ]
@@ -211,10 +210,12 @@ def check_checkpoint(path: str, output: str | None = None, shards: bool = False)
         ConfigError: There is no such file, or it is not a checkpoint of such a run.
     """
     if Path(path).is_dir() != shards and Path(path).exists():
-        here, there = ("is not", "leave the option out") if shards else ("is", "--trainer.strategy fsdp")
+        here, there = (
+            ("is not", "leave the option out") if shards else ("is", f"{Option('trainer.strategy', 'fsdp')}")
+        )
         raise ConfigError(
-            f"the run of {path} {here} sharded (--trainer.strategy fsdp): resume it as it began ({there}), "
-            "or begin a new run from its model."
+            f"the run of {path} {here} sharded ({Option('trainer.strategy', 'fsdp')}): resume it as it "
+            f"began ({there}), or begin a new run from its model."
         )
     if shards and Path(path).is_dir():
         refuse_damaged_folder(Path(path))
@@ -263,7 +264,7 @@ def refuse_other_run(module: L.LightningModule, checkpoint: Mapping[str, Any], o
     Raises:
         MismatchError: The checkpoint does not fit the run.
     """
-    remedy = "resume with the options of that run, or begin a new run in another --output."
+    remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
     data = None if module._trainer is None else getattr(module.trainer, "datamodule", None)
     if data is not None and type(data).__qualname__ not in checkpoint:
         raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import NamedTuple
 
-from grls.errors import ConfigError
+from grls.errors import bounded
 
 _FIRST = 0.1
 """Share of the limit that is kept for the first measurement on dev, whose time is not known."""
@@ -57,8 +57,7 @@ class TrainingClock:
         meter: Meter | None = None,
         now: Callable[[], float] = monotonic,
     ):
-        if max_seconds is not None and not max_seconds > 0:
-            raise ConfigError(f"max_seconds must be above 0, or null for no limit, got {max_seconds}.")
+        bounded("(0, inf]", max_seconds=max_seconds)
         self.stage = stage
         self.max_seconds = max_seconds
         self.meter = meter

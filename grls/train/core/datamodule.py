@@ -18,7 +18,7 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option, at_least
 from grls.io.counts import counted
 from grls.io.files import sha256
 from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies_of_examples
@@ -27,7 +27,7 @@ from grls.train.core.examples import Example, Examples
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
 _BATCH = "examples a batch"
-_PLACES = ("examples", "--trainer.limit_train_batches")
+_PLACES = ("examples", "trainer.limit_train_batches")
 """Keys of the settings of an epoch in a checkpoint, with :data:`_BATCH`."""
 
 
@@ -91,10 +91,8 @@ class FitData(L.LightningDataModule):
         if self._ready:
             return
         # Not in the constructor: jsonargparse would bury our error in one of its own.
-        for name in ("batch_size", "dev_size", "length_pool", "global_batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}.")
+        counts = ("batch_size", "dev_size", "length_pool", "global_batch_size")
+        at_least(1, "data.", **{name: getattr(self, name) for name in counts})
         module = self._trainer.lightning_module
         self.read(module)
         self._prints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
@@ -159,16 +157,17 @@ class FitData(L.LightningDataModule):
         for name, before in state_dict[_PRINTS].items():
             if self._prints.get(name, before) != before:
                 raise MismatchError(
-                    f"{name} has changed since the run on {self.data} began: put it back as it was, or begin "
-                    "a new run in another --output."
+                    f"{name} has changed since the run on {self.data} began: put it back as it was, or "
+                    f"begin a new run in another {Option('output')}."
                 )
         self._refuse_other_batches(state_dict)
         now = self._sizes()
         for name in _PLACES:
             if state_dict[name] != now[name]:
                 raise ConfigError(
-                    f"the checkpoint is of a run with {name} {state_dict[name]}, and now it is {now[name]}: "
-                    "resume with the same, or begin a new run."
+                    f"the checkpoint is of a run with {Option(name) if '.' in name else name} "
+                    f"{state_dict[name]}, and now it is {now[name]}: resume with the same, or begin a new "
+                    "run."
                 )
         self._seen = (state_dict["epoch"], state_dict["batches"])
         if self._trainer.strategy.restore_checkpoint_after_setup:  # there are batches already
@@ -202,8 +201,8 @@ class FitData(L.LightningDataModule):
             raise ConfigError(
                 f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "
                 f"and now they are {self.examples_a_batch} ({self._trainer.world_size} processes), so its "
-                f"place in the epoch is unknown: resume with --data.global_batch_size {then}, or begin a new "
-                "run."
+                f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
+                "begin a new run."
             )
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 
 GIB = 2**30
 
@@ -102,8 +102,7 @@ def check_cache(limit: float, model: Any) -> None:
     Raises:
         ConfigError: The limit is negative, or the model has no encoder or a trained one.
     """
-    if limit < 0:
-        raise ConfigError(f"cache_encoder is a number of GiB, 0 for no cache; got {limit}.")
+    at_least(0, "model.", cache_encoder=limit)
     if not limit:
         return
     if not model.config.is_encoder_decoder:

@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.train.core.checkpoints import kept_checkpoint
 from grls.train.core.sharded import local
 
 GENERATOR = (
-    "--model.learning_rate, clip gradients (--trainer.gradient_clip_val 1), or train in --trainer.precision "
-    "32-true"
+    f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "
+    f"in {Option('trainer.precision', '32-true')}"
 )
 """Remedy for a stage of ``grls train``."""
-RERANKER = "--fit.learning_rate"
+RERANKER = f"{Option('fit.learning_rate')}"
 """Remedy for ``grls train reranker``."""
 
 

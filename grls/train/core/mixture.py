@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from grls.data.dataset import read_queries
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option, at_least
 from grls.train.core.examples import Example, Examples
 from grls.train.core.passage_inputs import PassageInput
 
@@ -108,8 +108,7 @@ class Mixture:
         seed: int = 0,
     ):
         self.size = len(main) if size is None else size
-        if self.size < 1 or epochs < 1:
-            raise ConfigError(f"expected mix size and epochs of at least 1, got {self.size} and {epochs}.")
+        at_least(1, "data.mix.", size=self.size, epochs=epochs)
         for progress in (0, 1):
             shares = [part.share(progress) for part in parts]
             if min(shares, default=0) < 0 or sum(shares) > 1 + 1e-9:
@@ -204,8 +203,8 @@ def mixed(
     epochs = mix.epochs or epochs
     if epochs is None and any(part.share(0) != part.share(1) for part in parts):
         raise ConfigError(
-            "shares that change need the number of epochs: set mix.epochs, --trainer.max_epochs or "
-            "--trainer.max_steps."
+            f"shares that change need the number of epochs: set mix.epochs, {Option('trainer.max_epochs')} "
+            f"or {Option('trainer.max_steps')}."
         )
     return Mixture(main, parts, epochs or 1, mix.size, seed)
 

@@ -23,7 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, bounded
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec, Loaded, add_markers
 from grls.models.load.kinds import is_causal
@@ -97,15 +97,15 @@ class GeneratorModule(L.LightningModule):
         seed: int | None = None,
     ):
         super().__init__()
-        if learning_rate <= 0 or not 0 <= warmup <= 1:
-            raise ConfigError(
-                f"learning_rate must be positive and warmup a share of 1, got {learning_rate} and {warmup}."
-            )
+        bounded("(0, inf)", "model.", learning_rate=learning_rate)
+        bounded("[0, 1]", "model.", warmup=warmup)
         self._closing_markers = closing_markers
         self.model, self.tokenizer = self._load(generator)
         self.stages = (*generator.stages(), self.stage or type(self).__name__.lower())
         if is_four_bit(self.model) and not lora_rank:
-            raise ConfigError("four_bit: four bits cannot be trained: set --model.lora_rank above 0.")
+            raise ConfigError(
+                f"four_bit: four bits cannot be trained: set {Option('model.lora_rank')} above 0."
+            )
         if lora_rank:
             add_adapters(self.model, lora_rank, lora_dropout)
         self.model.train()
@@ -155,10 +155,14 @@ class GeneratorModule(L.LightningModule):
             ConfigError: The optimizer or the cache needs whole weights.
         """
         if self.optimizer != "adamw":
-            raise ConfigError(f"--trainer.strategy fsdp: set --model.optimizer adamw, got {self.optimizer}.")
+            raise ConfigError(
+                f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.optimizer', 'adamw')}, got "
+                f"{self.optimizer}."
+            )
         if self.cache_encoder:
             raise ConfigError(
-                "--trainer.strategy fsdp: set --model.cache_encoder 0, since all processes encode."
+                f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.cache_encoder', 0)}, since all "
+                "processes encode."
             )
 
     def configure_model(self) -> None:
@@ -310,8 +314,9 @@ class GeneratorModule(L.LightningModule):
         total = self.trainer.estimated_stepping_batches
         if math.isinf(total) and (self.schedule == "linear" or self.warmup > 0):
             raise ConfigError(
-                "the learning rate's schedule needs the number of steps: set --trainer.max_epochs or "
-                "--trainer.max_steps, or take schedule `constant` with warmup 0."
+                "the learning rate's schedule needs the number of steps: set "
+                f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
+                "`constant` with warmup 0."
             )
         steps = 0 if math.isinf(total) else int(total)
         warmup = round(self.warmup * steps)

@@ -26,7 +26,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.io.files import atomic_folder
 from grls.train.core.damage import folder_damage, write_hashes
 
@@ -234,5 +234,5 @@ def refuse_other_shards(path: Path, expected: Mapping[str, Any]) -> None:
         if name not in sizes or name not in expected or sizes[name] != list(expected[name].shape):
             raise MismatchError(
                 f"the checkpoint {path} is of another model ({name}): resume with the options of that run, "
-                "or begin a new run in another --output."
+                f"or begin a new run in another {Option('output')}."
             )

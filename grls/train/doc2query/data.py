@@ -11,7 +11,7 @@ from typing import Any
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.models.seq2seq.plain import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.doc2query.examples import QueryExamples
@@ -56,7 +56,7 @@ class QueryData(FitData):
         Raises:
             ConfigError: ``--checkpoint.monitor`` does not name a loss.
         """
-        hint = "Set --checkpoint.monitor dev_loss and --checkpoint.mode min."
+        hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
         refuse_unmeasured(self._trainer, ["train_loss", "dev_loss"], hint)
         super().setup(stage)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from grls.data.codec import controls, wrapping
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, at_least
 from grls.io.files import read_json
 from grls.models.load.base_models import find_writer
 
@@ -103,11 +103,7 @@ class QueryPrompt:
     """
 
     def __init__(self, tokenizer: Any, causal: bool, form: QueryForm):
-        if form.passage_tokens < 1 or form.query_tokens < 1:
-            raise ConfigError(
-                "expected length limits of at least 1 token, got "
-                f"{form.passage_tokens} of passages and {form.query_tokens} of queries."
-            )
+        at_least(1, max_passage_tokens=form.passage_tokens, max_query_tokens=form.query_tokens)
         self.tokenizer = tokenizer
         self.form = form
         self._before, after = wrapping(tokenizer)

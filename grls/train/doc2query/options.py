@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import at_least, bounded
 
 From = Literal["first", "all"]
 
@@ -36,13 +36,9 @@ class Drawing:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.queries < 1 or self.hops < 1:
-            raise ConfigError(f"expected queries and hops of at least 1, got {self.queries} and {self.hops}.")
-        if not self.temperature > 0 or not 0 < self.top_p <= 1:
-            raise ConfigError(
-                "expected a temperature above 0 and top_p above 0 and at most 1, got "
-                f"{self.temperature} and {self.top_p}."
-            )
+        at_least(1, queries=self.queries, hops=self.hops)
+        bounded("(0, inf)", temperature=self.temperature)
+        bounded("(0, 1]", top_p=self.top_p)
 
 
 USUAL_DRAWING = Drawing()

@@ -16,6 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Passage, Query
 from grls.data.words import USUAL
+from grls.errors import Option
 from grls.models.cross_encoder import query_with_evidence
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.mining import miner_of
@@ -51,7 +52,7 @@ class RerankHops(Sequence[RerankExample]):
         pairs = PairOptions(
             options.multistep, False, options.shuffle, options.evidence_words, options.hard_negatives, seed
         )
-        named = "--hops.negatives", "name another retriever by --hops.negatives"
+        named = f"{Option('hops.negatives')}", f"name another retriever by {Option('hops.negatives')}"
         miner = miner_of(options.negatives, corpus, options.evidence_words, USUAL, *named)
         self.negatives_fingerprint = miner.fingerprint()
         self._pairs = BiEncoderExamples(queries, qrels, corpus, _Queries(), pairs, miner)

@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.data.corpus import Corpus
-from grls.errors import DataError
+from grls.errors import DataError, Option
 from grls.io.files import atomic_folder
 from grls.models.precision import has_bfloat16, warn_of_emulation
 from grls.train.core.checkpoints import AtomicCheckpointIO, check_checkpoint, read_checkpoint
@@ -90,7 +90,7 @@ def _trainer(
     elif options.lora_rank and strategy == "ddp":
         strategy = "ddp_find_unused_parameters_true"
     if options.precision == "bfloat16":
-        warn_of_emulation(device, "--fit.precision float32 or auto")
+        warn_of_emulation(device, str(Option("fit.precision", "float32", "auto")))
     low = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
     plugins: list[Any] = [] if options.strategy != "ddp" else [AtomicCheckpointIO()]
     return L.Trainer(

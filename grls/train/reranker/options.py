@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError
+from grls.errors import at_least, bounded
 from grls.models.lora import check_adapters
 
 
@@ -43,11 +43,8 @@ class RerankerOptions:
     lora_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.batch_size) < 1 or self.learning_rate <= 0:
-            raise ConfigError(
-                "epochs, batch_size and learning_rate must be positive, got "
-                f"{self.epochs}, {self.batch_size}, {self.learning_rate}."
-            )
+        at_least(1, "fit.", epochs=self.epochs, batch_size=self.batch_size)
+        bounded("(0, inf)", "fit.", learning_rate=self.learning_rate)
         check_adapters(self.lora_rank, self.lora_dropout)
 
 
@@ -79,11 +76,8 @@ class RerankHopOptions:
     hard_negatives: int = 7
 
     def __post_init__(self) -> None:
-        if self.hard_negatives < 1 or self.evidence_words < 0:
-            raise ConfigError(
-                "hard_negatives must be at least 1 and evidence_words at least 0, got "
-                f"{self.hard_negatives} and {self.evidence_words}."
-            )
+        at_least(1, "hops.", hard_negatives=self.hard_negatives)
+        at_least(0, "hops.", evidence_words=self.evidence_words)
 
 
 USUAL_RERANK_HOPS = RerankHopOptions()

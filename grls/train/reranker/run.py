@@ -14,7 +14,7 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.extras import needing
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
 from grls.io.logs import quiet
@@ -37,7 +37,10 @@ PREFIX = 64
 """Tokens before a stride, where the examples do not record it."""
 
 _MINED, _TOKENIZER = "negatives_fingerprint", "tokenizer"
-_CONTENTS = {_MINED: "the content of --hops.negatives", _TOKENIZER: "the tokenizer of --encoder"}
+_CONTENTS = {
+    _MINED: f"the content of {Option('hops.negatives')}",
+    _TOKENIZER: f"the tokenizer of {Option('encoder')}",
+}
 """What the fingerprints among the settings are of."""
 
 
@@ -136,10 +139,14 @@ def _of_files(
     """
     if train is None or dev is None:
         raise ConfigError(
-            "--train and --dev name files of examples: give both, or neither to learn the hops of --data."
+            f"{Option('train')} and {Option('dev')} name files of examples: give both, or neither to learn "
+            f"the hops of {Option('data')}."
         )
     if hops != USUAL_RERANK_HOPS:
-        raise ConfigError("--hops is for the hops of --data: leave it out, or leave --train and --dev out.")
+        raise ConfigError(
+            f"{Option('hops')} is for the hops of {Option('data')}: leave it out, or leave "
+            f"{Option('train')} and {Option('dev')} out."
+        )
     prefix_tokens = _prefix_tokens(train, dev, corpus, data, wanted)
     settings = {"train": sha256(train), "dev": sha256(dev), "prefix_tokens": prefix_tokens}
     return _Learned(read_examples(train), read_examples(dev), settings, prefix_tokens)
@@ -153,7 +160,10 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
         DataError: A split is missing.
     """
     if wanted is not None:
-        raise ConfigError("--prefix_tokens is for examples of texts (--train, --dev): leave it out.")
+        raise ConfigError(
+            f"{Option('prefix_tokens')} is for examples of texts ({Option('train')}, {Option('dev')}): "
+            "leave it out."
+        )
     named = {name: getattr(hops, name) for name in ("train_split", "dev_split")}
     splits = [_split(data, split, corpus, f"hops.{name}") for name, split in named.items()]
     settings = {f"hops.{name}": value for name, value in vars(hops).items()}
@@ -168,7 +178,7 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Que
         raise DataError("expected a data set folder with queries.jsonl and qrels/, to learn its hops.", data)
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
-        raise DataError(f"no such file; give another --{option}.", file)
+        raise DataError(f"no such file; give another {Option(option)}.", file)
     queries, qrels = read_split(data, split, corpus)
     return list(queries), qrels
 
@@ -180,26 +190,27 @@ def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, wanted: int 
         MismatchError: The examples were collected with another length of prefixes or another corpus.
     """
     lengths: dict[str, int] = {}
-    for option, file in (("--train", train), ("--dev", dev)):
+    for option, file in (("train", train), ("dev", dev)):
         settings = example_settings(file)
         if settings.get("corpus", corpus.fingerprint) != corpus.fingerprint:
             raise MismatchError(
-                f"the examples of {option} {file} were collected with another corpus than --data {data}: "
-                "set --data to that corpus, or collect them again (`grls ralm examples`)."
+                f"the examples of {Option(option, file)} were collected with another corpus than "
+                f"{Option('data', data)}: set {Option('data')} to that corpus, or collect them again (`grls "
+                "ralm examples`)."
             )
         if "prefix_tokens" in settings:
             lengths[option] = int(settings["prefix_tokens"])
     for option, tokens in lengths.items():
         if wanted is not None and tokens != wanted:
             raise MismatchError(
-                f"the examples of {option} have prefixes of {tokens} tokens, got --prefix_tokens {wanted}: "
-                "leave --prefix_tokens out, or collect them again (`grls ralm examples "
-                f"--examples.prefix_tokens {wanted}`)."
+                f"the examples of {Option(option)} have prefixes of {tokens} tokens, got "
+                f"{Option('prefix_tokens', wanted)}: leave {Option('prefix_tokens')} out, or collect them "
+                f"again (`grls ralm examples {Option('examples.prefix_tokens', wanted)}`)."
             )
     if len(set(lengths.values())) > 1:
         raise MismatchError(
-            f"prefixes have {lengths['--train']} tokens in --train and {lengths['--dev']} in --dev: "
-            "collect both with the same --examples.prefix_tokens."
+            f"prefixes have {lengths['train']} tokens in {Option('train')} and {lengths['dev']} in "
+            f"{Option('dev')}: collect both with the same {Option('examples.prefix_tokens')}."
         )
     return next(iter(lengths.values()), PREFIX if wanted is None else wanted)
 
@@ -216,9 +227,9 @@ def _refuse_others(kept: Path, settings: dict[str, Any]) -> None:
     before = read_json(kept)
     others = [name for name in settings if not isinstance(before, dict) or before.get(name) != settings[name]]
     if others:
-        named = {name: f"--fit.{name}" for name in vars(USUAL_FIT)} | _CONTENTS
-        options = ", ".join(named.get(name, f"--{name}") for name in others)
+        named = {name: f"{Option(f'fit.{name}')}" for name in vars(USUAL_FIT)} | _CONTENTS
+        options = ", ".join(named.get(name, f"{Option(name)}") for name in others)
         raise MismatchError(
             f"the run in {kept.parent} was begun with other options ({options}): resume it with the same "
-            "options and data, or begin a new run in another --output."
+            f"options and data, or begin a new run in another {Option('output')}."
         )

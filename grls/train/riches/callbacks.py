@@ -10,7 +10,7 @@ from grls.answer.riches.answerer import Riches, Written
 from grls.data.dataset import gold_passages
 from grls.decode.interleave.options import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, at_least
 from grls.models.positions import positions_in
 from grls.train.riches.data import InterlacedData
 from grls.train.stages.callbacks import log_means, refuse_unmeasured
@@ -54,13 +54,14 @@ class QuoteRecall(L.Callback):
             ConfigError: ``--checkpoint.monitor`` names another metric, ``limit`` is not positive, or the
                 model has too few positions for an answer.
         """
-        if self.limit < 1:
-            raise ConfigError(f"--quotes.limit must be at least 1, got {self.limit}.")
+        at_least(1, "quotes.", limit=self.limit)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if isinstance(data, InterlacedData):
             self._refuse_too_long(data, pl_module)
             measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
-            refuse_unmeasured(trainer, measured, "A loss and dev_unclosed need --checkpoint.mode min.")
+            refuse_unmeasured(
+                trainer, measured, f"A loss and dev_unclosed need {Option('checkpoint.mode', 'min')}."
+            )
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; each process answers its share of the queries."""
@@ -89,7 +90,7 @@ class QuoteRecall(L.Callback):
         if most is not None and not config.is_encoder_decoder and needed > most:
             raise ConfigError(
                 f"a dev question and its answer take {needed} tokens, but the model has {most} positions; "
-                "lower --quotes.max_new_tokens or --data.max_prompt_tokens."
+                f"lower {Option('quotes.max_new_tokens')} or {Option('data.max_prompt_tokens')}."
             )
 
 

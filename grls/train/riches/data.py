@@ -12,7 +12,7 @@ from grls.answer.riches.targets import Targets, Thoughts
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
-from grls.errors import ConfigError
+from grls.errors import at_least
 from grls.models.seq2seq.plain import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.riches.collate import Constraint, InterlacedCollator
@@ -85,10 +85,7 @@ class InterlacedData(FitData):
             ConfigError: A length limit is not positive, or an option cannot work.
             DataError: A split is empty, or a query has no gold passage.
         """
-        if min(self.lengths) < 1:
-            raise ConfigError(
-                f"max_prompt_tokens and max_target_tokens must be at least 1, got {self.lengths}."
-            )
+        at_least(1, "data.", max_prompt_tokens=self.lengths[0], max_target_tokens=self.lengths[1])
         tokenizer = module.tokenizer
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)

@@ -18,7 +18,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from grls.data.codec import reset_tokenizer
 from grls.data.dataset import gold_passages
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.files import atomic_folder, write_json
@@ -80,13 +80,14 @@ class ConstrainedRecall(L.Callback):
         if data.dev_inputs():
             measured += ["dev_recall", *(["dev_f1"] if self.hops else [])]
         hint = (
-            "dev_recall needs whole passages as targets, dev_f1 needs --recall.hops above 0; a loss needs "
-            "--checkpoint.mode min."
+            f"dev_recall needs whole passages as targets, dev_f1 needs {Option('recall.hops')} above 0; a "
+            f"loss needs {Option('checkpoint.mode', 'min')}."
         )
         refuse_unmeasured(trainer, measured, hint)
         if self.options.rescore and data.rescore_input is None:
             raise ConfigError(
-                "--recall.rescore needs a generator that learns to rescore: set --data.rescore."
+                f"{Option('recall.rescore')} needs a generator that learns to rescore: set "
+                f"{Option('data.rescore')}."
             )
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -159,7 +160,7 @@ def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) ->
         monitor = getattr(callback, "monitor", None)
         if monitor is not None and monitor not in measured:
             raise ConfigError(
-                f"--checkpoint.monitor {monitor} is not measured in this run (measured: "
+                f"{Option('checkpoint.monitor', monitor)} is not measured in this run (measured: "
                 f"{', '.join(measured)}). {hint}"
             )
 
@@ -218,21 +219,23 @@ class SaveModel(L.Callback):
             if unseen and trainer.is_global_zero:
                 log.warning(
                     "%s was measured last at step %d of %d, so the model that is written has none of the "
-                    "later steps: choose a --trainer.val_check_interval (in batches; an epoch has %s) that "
-                    "divides the batches of the run. The last weights are in %s.",
+                    "later steps: choose a %s (in batches; an epoch has %s) that divides the batches of the "
+                    "run. The last weights are in %s.",
                     best.monitor,
                     self._looked,
                     trainer.global_step,
+                    Option("trainer.val_check_interval"),
                     trainer.num_training_batches,
                     Path(best.best_model_path).parent,
                 )
         elif best is not None and trainer.is_global_zero:
             log.warning(
-                "%s, so the model of the last step is written. How often dev is measured: "
-                "--trainer.val_check_interval (in batches; an epoch has %s) and "
-                "--trainer.check_val_every_n_epoch.",
+                "%s, so the model of the last step is written. How often dev is measured: %s (in batches; an "
+                "epoch has %s) and %s.",
                 trouble,
+                Option("trainer.val_check_interval"),
                 trainer.num_training_batches,
+                Option("trainer.check_val_every_n_epoch"),
             )
         _refuse_diverged(module.model, self.folder)
         model = module.plain_model()
@@ -288,8 +291,11 @@ def _remedy(trainer: L.Trainer) -> str:
     """How to resume a run that ends now."""
     kept = kept_checkpoint(trainer)
     if kept is not None:
-        return f"go on from its last checkpoint with --ckpt_path {kept}."
-    return "nothing was saved yet (--last.every_n_train_steps saves within an epoch), so start it again."
+        return f"go on from its last checkpoint with {Option('ckpt_path', kept)!s}."
+    return (
+        f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), so start it "
+        "again."
+    )
 
 
 def _refuse_diverged(model: torch.nn.Module, folder: str) -> None:
@@ -297,5 +303,6 @@ def _refuse_diverged(model: torch.nn.Module, folder: str) -> None:
         if not torch.isfinite(local(weights)).all():
             raise ConfigError(
                 f"the training has diverged: weights of {name} are not finite, so nothing was written to "
-                f"{folder}. Lower --model.learning_rate, or train in --trainer.precision 32-true."
+                f"{folder}. Lower {Option('model.learning_rate')}, or train in "
+                f"{Option('trainer.precision', '32-true')}."
             )

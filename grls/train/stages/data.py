@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.index import ConstraintIndex, build_index
 from grls.models.load.kinds import is_causal
 from grls.models.rescore_spec import RescoreInput
@@ -106,7 +106,7 @@ class StageData(FitData):
         """
         if isinstance(module, RetrieveChains):
             raise ConfigError(
-                f"RetrieveChains does not train on {type(self).__name__}: set --data "
+                f"RetrieveChains does not train on {type(self).__name__}: set {Option('data')} "
                 "grls.train.chains.data.ChainData."
             )
         if self.codec.causal:

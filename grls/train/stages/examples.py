@@ -12,7 +12,7 @@ from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, bounded
 from grls.train.core.examples import Example, drawn_chain, gold_chains, gold_rows
 from grls.train.core.passage_inputs import PassageInput, PassageReader
 
@@ -50,8 +50,7 @@ class MemoriseExamples:
         reading: PassageInput | None = None,
         seed: int = 0,
     ):
-        if not 0 < front < 1:
-            raise ConfigError(f"front must lie between 0 and 1, got {front}.")
+        bounded("(0, 1)", front=front)
         reading = reading or PassageInput()
         if target == "rest" and reading.kinds != ("front",):
             raise ConfigError(

@@ -147,7 +147,7 @@ def test_a_model_that_fails_is_asked_again_by_dspy(monkeypatch: pytest.MonkeyPat
         with settings(lm, patient(5)), pytest.raises(dspy.LMError):
             Vanilla()(question="who")
         assert len(script.prompts) == 1
-    with pytest.raises(ConfigError, match="attempts"):
+    with pytest.raises(ConfigError, match="attempts must be at least"):
         Patience(LinesAdapter(), 0)
 
 

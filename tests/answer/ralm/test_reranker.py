@@ -75,7 +75,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
     losses = iter([1.0] * 4 + [float("nan")])  # three batches an epoch
     monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower --fit\.learn"):
+    with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower learn"):
         fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(9, 4, 1e-3))
     state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
     assert state["global_step"] == 3

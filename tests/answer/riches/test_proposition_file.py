@@ -56,7 +56,7 @@ def test_a_file_is_counted(tmp_path: Path) -> None:
 def test_a_file_of_another_origin_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     whole = written(file)
-    with pytest.raises(MismatchError, match=r"another longest \(300, now 20\).*another --output"):
+    with pytest.raises(MismatchError, match=r"another longest \(300, now 20\).*another output"):
         PropositionFile(file, ORIGIN | {"longest": 20})
     assert file.read_bytes() == whole
     manifest = tmp_path / "p.jsonl.manifest.json"

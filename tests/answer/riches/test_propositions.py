@@ -108,7 +108,7 @@ def test_a_passage_too_long_for_the_model_is_not_read(tokenizer: Any) -> None:
     short, long = writer.write([Passage("s", "Rain fell."), PASSAGES[1]])
     assert "unread" not in short.dropped
     assert (long.by, long.dropped) == ("sentences", {"unread": 1})
-    with pytest.raises(ConfigError, match=r"prompt takes \d+ tokens.*--max_new_tokens"):
+    with pytest.raises(ConfigError, match=r"prompt takes \d+ tokens.*max_new_tokens"):
         Propositionizer(model, tokenizer, max_new_tokens=24)
 
 

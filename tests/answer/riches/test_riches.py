@@ -480,7 +480,7 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
     with pytest.raises(ConfigError, match="refuses the prompt"):
         Prompt(chat=True).inputs(tokenizer, ["why"])
-    with pytest.raises(ConfigError, match="unknown prompt"):
+    with pytest.raises(ConfigError, match="kind must be one of"):
         Prompt("half").inputs(tokenizer, ["why"])  # type: ignore[arg-type]
 
 

@@ -384,7 +384,7 @@ def test_passages_that_are_cut_are_told_of_once(
     encode_to_disk(short, corpus, tmp_path / "w", shard=3)
     for record in caplog.records:
         assert "2 of 10 passages are longer than 8 tokens" in record.getMessage()
-        assert "raise --limits.input" in record.getMessage()
+        assert "raise input (of grls index)" in record.getMessage()
     assert len(caplog.records) == 2
 
 

@@ -294,7 +294,7 @@ def test_damaged_numbers_are_refused(kind: str, root: Path, tmp_path: Path) -> N
 def test_queries_that_are_too_long_or_empty(kind: str, root: Path, caplog: Any) -> None:
     retriever = opened(root / kind)
     long = [Query("x", "calm " * 70)]
-    with pytest.raises(DataError, match=r"query 'x' has 7\d tokens, the limit is 64.*--search.truncate"):
+    with pytest.raises(DataError, match=r"query 'x' has 7\d tokens, the limit is 64.*truncate_queries=True"):
         retriever.retrieve(long, 1)
     with pytest.raises(DataError, match="query 'x' is empty"):
         retriever.retrieve([Query("x", " ")], 1)
@@ -495,9 +495,9 @@ def test_what_cannot_be_built_is_refused(kind: str, root: Path, tmp_path: Path) 
     ):
         with pytest.raises(ConfigError, match=message):
             build(model, data, Building(str(tmp_path / "r"), kind, **option))
-    with pytest.raises(ConfigError, match="--kind hybrid is not built from a model; choose one of auto"):
+    with pytest.raises(ConfigError, match=r"kind=.hybrid. is not built from a model; choose one of auto"):
         build(model, data, Building(str(tmp_path / "r"), "hybrid"))
-    with pytest.raises(ConfigError, match="--kind spares is no kind of retriever"):
+    with pytest.raises(ConfigError, match=r"kind=.spares. is no kind of retriever"):
         build(model, data, Building(str(tmp_path / "r"), "spares"))
     assert not (tmp_path / "r").exists()
 

@@ -58,7 +58,7 @@ def test_chains_give_a_chain_and_take_no_k() -> None:
     fused = RunFusion.of([CHAINS, CHAINS], None, "max").fuse([CHAINS, CHAINS], Fusion())
     assert [hit.id for hit in fused.chains["q"].hits] == ["a"]
     assert fused.chains["q"].done
-    with pytest.raises(ConfigError, match="--k is of rankings"):
+    with pytest.raises(ConfigError, match="k is of rankings"):
         RunFusion.of([CHAINS, CHAINS], 3, "mean")
 
 

@@ -218,9 +218,9 @@ def test_tuning_takes_the_best_weights_and_of_equal_ones_the_most_even():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "average"}, "unknown method 'average'; expected one of interleave, rrf, sum"),
-        ({"normalization": "softmax"}, "unknown normalization 'softmax'"),
-        ({"method": "rrf", "rrf_k": -1}, "rrf_k must be a number of at least 0"),
+        ({"method": "average"}, "method must be one of interleave, rrf, sum, got 'average'"),
+        ({"normalization": "softmax"}, "normalization must be one of .*got 'softmax'"),
+        ({"method": "rrf", "rrf_k": -1}, "rrf_k must be at least 0"),
         ({"method": "rrf", "rrf_k": math.nan}, "rrf_k must be"),
         ({"weights": (1.0, 1.0)}, "interleaving takes no weights"),
         ({"method": "sum", "weights": (1.0, -1.0)}, "weights of at least 0"),

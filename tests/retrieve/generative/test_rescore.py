@@ -186,11 +186,11 @@ def test_the_folder_remembers_how_passages_are_rescored(data: Path, llama: Path,
 
 def test_a_generator_that_has_not_learned_to_is_refused(tmp_path: Path) -> None:
     retriever = small_retriever(write_small(tmp_path), rescore=3)
-    with pytest.raises(ConfigError, match=r"has not learned to rescore passages: train it with --data"):
+    with pytest.raises(ConfigError, match=r"has not learned to rescore passages: train it with data.rescore"):
         retriever.retrieve(queries()[:1], 2)
-    with pytest.raises(ConfigError, match="rescore must not be negative"):
+    with pytest.raises(ConfigError, match="rescore must be at least 0"):
         SearchOptions(rescore=-1)
-    with pytest.raises(ConfigError, match="rescore_weight a finite number"):
+    with pytest.raises(ConfigError, match="rescore_weight must be a finite number"):
         SearchOptions(rescore_weight=math.nan)
 
 

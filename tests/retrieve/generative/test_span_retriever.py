@@ -320,7 +320,7 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert main(["tune", *dynamic, "--hops.steps=dynamic", "--hops.max=2"]) == 0
     assert read_spec(folder)["search"] == {"span_temperature": 2.0}
     told = fails(capsys, *retrieve, "--search.span_temperature=0")
-    assert "span_temperature must be from 0.001" in told
+    assert "--search.span_temperature must be between 0.001 and 1,000,000, got 0" in told
     passage = "otter-calm"
     capsys.readouterr()
     assert main(["explain", "any text", f"--retriever={folder}", f"--case.gold={passage}"]) == 0

@@ -153,5 +153,5 @@ def test_a_folder_holds_the_model(tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"hops\.onward: expected 6 weights"):
         HopOptions("ranked", onward=(math.nan, *[0.0] * len(FEATURES)))
-    with pytest.raises(ConfigError, match=r"onward are for --hops\.steps ranked"):
+    with pytest.raises(ConfigError, match=r"onward are for steps=.ranked"):
         HopOptions("fixed", onward=always(0.5))

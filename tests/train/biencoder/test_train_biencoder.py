@@ -104,7 +104,7 @@ def test_passages_that_are_cut_in_training_are_told_of(
     assert "passages are longer" not in caplog.text
     train(place, tmp_path / "cut", *given, "--max_tokens=8")
     assert caplog.text.count("2 of 8 passages are longer than 8 tokens") == 1
-    assert "raise --max_tokens (of grls train biencoder), to 64 at most" in caplog.text
+    assert "raise max_tokens (of grls train biencoder), to 64 at most" in caplog.text
     train(place, tmp_path / "negatives", *given, "--max_tokens=8", "--fit.hard_negatives=1")
     assert "2 of 10 passages are longer" in caplog.text
 
@@ -248,9 +248,9 @@ def test_refusals_before_the_work_begins(
         (["--fit.batch_size=1"], "a batch_size of 1 leaves no negatives: raise it"),
         (["--fit.batch_size=0"], "batch_size must be at least 1, got 0"),
         (["--fit.max_steps=0"], "max_steps must be at least 1"),
-        (["--fit.learning_rate=0"], "expected a learning_rate above 0"),
-        (["--fit.warmup=1"], "warmup of at least 0 and below 1"),
-        (["--fit.scale=0"], "scale must be above 0"),
+        (["--fit.learning_rate=0"], "--fit.learning_rate must be above 0, got 0"),
+        (["--fit.warmup=1"], "--fit.warmup must be at least 0 and below 1, got 1"),
+        (["--fit.scale=0"], "--fit.scale must be above 0, got 0"),
         (["--fit.hard_negatives=-1"], "hard_negatives must be at least 0"),
         (["--fit.hard_negatives=20"], "lower it"),
     ):

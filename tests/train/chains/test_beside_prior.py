@@ -261,7 +261,7 @@ def _recall(root: Path, folder: Path) -> float:
         ),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
         (["--data.prior.retrievers=[bm25]", "--data.prior.temperatures=[0]"], "temperature of bm25 must be"),
-        (["--data.prior.retrievers=[bm25]", "--data.prior.done_share=0"], "done_share must be a finite"),
+        (["--data.prior.retrievers=[bm25]", "--data.prior.done_share=0"], "done_share must be below 0"),
         (
             ["--data.prior.retrievers=[bm25]", "--model.margin=1", "--mine.passages=2"],
             "searches with the generator alone",

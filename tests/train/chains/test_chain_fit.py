@@ -75,9 +75,9 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("option", "changed"), [
-    ("--data.teacher=FOLDER", "the retriever of --data.teacher"),
-    ("--data.prior.retrievers=[FOLDER]", "a retriever of --data.prior"),
-    ("--data.rescore.retrievers=[FOLDER]", "a retriever of --data.rescore"),
+    ("--data.teacher=FOLDER", "the retriever of data.teacher"),
+    ("--data.prior.retrievers=[FOLDER]", "a retriever of data.prior"),
+    ("--data.rescore.retrievers=[FOLDER]", "a retriever of data.rescore"),
 ])  # fmt: skip
 def test_a_run_whose_retriever_has_changed_is_not_resumed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, changed: str
@@ -193,7 +193,7 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
 
     with pytest.raises(MismatchError, match="another corpus"):
         RetrieverTeacher(str(root / "dense"), Corpus.read(tmp_path))
-    with pytest.raises(ConfigError, match="teacher_temperature must be positive"):
+    with pytest.raises(ConfigError, match="teacher_temperature must be above 0"):
         RetrieverTeacher(str(root / "dense"), data.corpus, temperature=0)
     with pytest.raises(ConfigError, match="between 0 and 1"):
         Teaching(data.index, 10, share=1.5)

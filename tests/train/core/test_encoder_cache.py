@@ -141,7 +141,10 @@ def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path:
     ("given", "message"),
     [
         (["--model.cache_encoder=1"], "set freeze_encoder to true"),
-        (["--model.cache_encoder=-1", "--model.freeze_encoder=true"], "number of GiB"),
+        (
+            ["--model.cache_encoder=-1", "--model.freeze_encoder=true"],
+            "cache_encoder must be at least 0, got -1",
+        ),
     ],
 )
 def test_a_cache_that_cannot_work_is_refused(

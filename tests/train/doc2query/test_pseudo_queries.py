@@ -98,10 +98,10 @@ def test_chains_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match="no chain of 3 passages"):
         tasks([0], links([1], []), Drawing(hops=3))
     for options in {"queries": 0}, {"hops": 0}:
-        with pytest.raises(ConfigError, match="queries and hops of at least 1"):
+        with pytest.raises(ConfigError, match="must be at least 1, got 0"):
             Drawing(**options)
     for wrong in {"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.1}:
-        with pytest.raises(ConfigError, match="temperature above 0 and top_p"):
+        with pytest.raises(ConfigError, match="must be above 0"):
             Drawing(**wrong)
 
 
@@ -333,7 +333,7 @@ def test_rounded_weights_write_too_and_are_other_settings(
     [
         (["--k=0"], "--k must be at least 1"),
         (["--limit=0"], "--limit must be at least 1"),
-        (["--draw.queries=0"], "queries and hops of at least 1"),
+        (["--draw.queries=0"], "must be at least 1, got 0"),
         (["--draw.hops=2"], "several hops need links"),
         (["--links=none"], "no such file"),
     ],

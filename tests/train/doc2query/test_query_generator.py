@@ -124,7 +124,7 @@ def test_what_is_read_and_written(tokenizer: Any) -> None:
     plain = QueryPrompt(tokenizer, False, QueryForm(plain=True))  # as doc2query's own models read
     alone = [*ids(tokenizer, "otter the otter is calm ."), tokenizer.eos_token_id]
     assert plain.source(plain.passages(some[:1])) == alone
-    with pytest.raises(ConfigError, match="length limits of at least 1 token, got 0 of passages and 64"):
+    with pytest.raises(ConfigError, match="max_passage_tokens must be at least 1, got 0"):
         QueryPrompt(tokenizer, True, QueryForm(passage_tokens=0))
 
 
@@ -205,7 +205,7 @@ def test_queries_that_are_too_long_are_left_out(
         (["--model.loss=allowed"], "take loss `full`"),
         (["--data.dev_split=nowhere"], "nowhere.tsv"),
         (["--data.max_query_tokens=1"], "no example is left to learn from: 12 of 12 queries of train"),
-        (["--data.max_passage_tokens=0"], "length limits of at least 1 token"),
+        (["--data.max_passage_tokens=0"], "max_passage_tokens must be at least 1, got 0"),
         (["--checkpoint.monitor=dev_recall", "--checkpoint.mode=max"], "dev_recall is not measured"),
     ],
 )

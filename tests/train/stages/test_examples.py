@@ -69,7 +69,7 @@ def test_every_passage_is_an_example_short_ones_too(codec: Codec) -> None:
 
 @pytest.mark.parametrize("front", [0.0, 1.0, -1])
 def test_a_front_of_nothing_or_all_is_refused(codec: Codec, front: float) -> None:
-    with pytest.raises(ConfigError, match="front must lie between 0 and 1"):
+    with pytest.raises(ConfigError, match="front must be above 0 and below 1"):
         MemoriseExamples(CORPUS, codec, front)
 
 

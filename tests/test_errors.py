@@ -1,0 +1,105 @@
+"""Errors carry options as values, and each surface words them: shell, Python, requests."""
+
+import ast
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import grls
+from grls.errors import (
+    ConfigError,
+    DataError,
+    GrlsError,
+    Option,
+    in_python,
+    in_request,
+    in_shell,
+    worded,
+    worded_for,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shell", "python", "request_"),
+    [
+        (f"choose {Option('hops.steps', 'fixed', 'dynamic')}.", "choose --hops.steps fixed or dynamic.",
+         'choose steps="fixed" or "dynamic".', 'choose hops.steps "fixed" or "dynamic".'),
+        (f"leave {Option('hops.steps')} out", "leave --hops.steps out", "leave steps out",
+         "leave hops.steps out"),
+        (f"with {Option('resume', True)}", "with --resume true", "with resume=True", "with resume true"),
+        (f"raise {Option('limits.input', 96)}.", "raise --limits.input 96.", "raise input=96.",
+         "raise limits.input 96."),
+        (f"give {Option('retriever', 'FOLDER')}", "give --retriever FOLDER", "give retriever=FOLDER",
+         "give retriever FOLDER"),
+        (f"lower {Option('data.batch_size')}", "lower --data.batch_size", "lower data.batch_size",
+         "lower data.batch_size"),
+        (f"set {Option('dev_split', None)}", "set --dev_split null", "set dev_split=None",
+         "set dev_split null"),
+        (f"run `grls index update {Option('merge', True)}`.", *["run `grls index update --merge true`."] * 3),
+        (f"got {Option('name', 'é⟧ x')}", "got --name é⟧ x", 'got name="é⟧ x"', 'got name "é⟧ x"'),
+        ('a text ⟦["of a user⟧', *['a text ⟦["of a user⟧'] * 3),
+        ('a text ⟦["x", y]⟧', *['a text ⟦["x", y]⟧'] * 3),
+    ],
+)  # fmt: skip
+def test_each_surface_words_an_option(text: str, shell: str, python: str, request_: str) -> None:
+    for surface, expected in ((in_shell, shell), (in_python, python), (in_request, request_)):
+        assert worded(text, surface) == expected
+        with worded_for(surface):
+            assert str(ConfigError(text)) == expected
+    assert str(ConfigError(text)) == python
+
+
+def test_an_error_about_an_error_keeps_the_options() -> None:
+    inner = ConfigError(f"leave {Option('hops.steps')} out.")
+    outer = pickle.loads(pickle.dumps(DataError(f"hops: {inner.text}", "grls.json")))
+    assert str(outer) == "grls.json: hops: leave steps out."
+    with worded_for(in_shell):
+        assert str(outer) == "grls.json: hops: leave --hops.steps out."
+        assert f"{Option('k', 5)!s}" == "--k 5"  # as in the arguments of a log
+
+
+def test_a_long_text_is_cut() -> None:
+    text = str(GrlsError("x" * 20_000))
+    assert "xxx … (12,000 characters left out) … xxx" in text
+
+
+SHELL = {
+    "io/option_errors.py": "reads what jsonargparse says",
+    **dict.fromkeys(
+        ("io/html.py", "explain/page.py", "answer/riches/page.py", "serve/page/docs.py"), "styles"
+    ),
+    **dict.fromkeys(("retrieve/hops", "fitting"), "they pass no Option yet"),
+}
+"""Files and folders that may write ``--``, and why."""
+
+
+def texts(file: Path) -> Iterator[tuple[int, str]]:
+    """The line and the content of the strings of a module, without docstrings; ``x`` stands for a value."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    parts: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            parts.add(node.value)
+        if isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+            whole = (part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+            yield node.lineno, "".join(map(str, whole))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
+            yield node.lineno, node.value
+
+
+def test_no_text_of_the_library_names_options_as_a_shell_does() -> None:
+    root, faults = Path(grls.__file__).parent, list[str]()
+    for file in sorted(root.rglob("*.py")):
+        name = file.relative_to(root).as_posix()
+        if name == "cli.py" or name.startswith(("commands/", *SHELL)):
+            continue
+        for line, text in texts(file):
+            plain = re.sub(r"`(?!grls )[^`]*`", "", text)  # the command of another program
+            if re.search(r"\s", text) and re.search(r"(?<![\w-])--[a-z]", plain):
+                faults.append(f"{name}, line {line}: {text}: pass an Option")
+    assert not faults, "\n".join(faults)
