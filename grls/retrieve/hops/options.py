@@ -113,7 +113,8 @@ class HopOptions:
             raise ConfigError(f"hops.sets needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}.")
         if self.per_first is not None and self.steps == "single":
             raise ConfigError(
-                f"hops.per_first limits chains of hops: choose {Option('hops.steps', 'ranked', 'fixed', 'dynamic')}."
+                "hops.per_first limits chains of hops: choose "
+                f"{Option('hops.steps', 'ranked', 'fixed', 'dynamic')}."
             )
         if self.stop is not None and self.steps not in ("dynamic", "ranked"):
             raise ConfigError(

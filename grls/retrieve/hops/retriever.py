@@ -405,8 +405,8 @@ def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
         return inner
     if isinstance(inner, FindsChains):
         raise ConfigError(
-            f"a retriever of kind {inner.kind!r} ends its chains itself: leave {Option('hops.steps')} out, or "
-            "make a folder of kind hops of its members."
+            f"a retriever of kind {inner.kind!r} ends its chains itself: leave {Option('hops.steps')} out, "
+            "or make a folder of kind hops of its members."
         )
     return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
 

@@ -206,13 +206,14 @@ class DoneByScore(StopRule):
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByScore:  # noqa: D102
         if not isinstance(retriever, TakesEvidence):
             raise ConfigError(
-                f"{retriever.kind} never writes DONE: choose {Option('hops.steps', 'fixed')}, or a single step."
+                f"{retriever.kind} never writes DONE: choose {Option('hops.steps', 'fixed')}, or a single "
+                "step."
             )
         if hops.steps == "dynamic" and retriever.learned_done is False:
             log.warning(
-                "the model was not trained with DONE (an encoder as it is, or fit.done or fit.multistep false "
-                "in training), so where a chain ends is chance: train it with both true and index it again, or "
-                "choose %s.",
+                "the model was not trained with DONE (an encoder as it is, or fit.done or fit.multistep "
+                "false in training), so where a chain ends is chance: train it with both true and index it "
+                "again, or choose %s.",
                 Option("hops.steps", "fixed"),
             )
         return cls(hops.done_bias, retriever.done_biases)
