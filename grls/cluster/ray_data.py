@@ -209,19 +209,15 @@ def _open(workers: Workers) -> None:
         return
     assert workers.address is not None
     if workers.address != "auto":
-        _refuse_silent(workers.address)
+        host, _, port = workers.address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise ConfigError(_no_cluster(workers.address, str(error))) from None
     try:
         ray.init(address=workers.address, **quiet)
     except (ConnectionError, RuntimeError, TimeoutError) as error:
         raise ConfigError(_no_cluster(workers.address, _last_line(error))) from None
-
-
-def _refuse_silent(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise ConfigError(_no_cluster(address, str(error))) from None
 
 
 def _no_cluster(address: str, why: str) -> str:

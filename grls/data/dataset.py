@@ -174,7 +174,16 @@ def read_split(
             file,
         )
     if corpus is not None:
-        _refuse_unknown_passages(corpus, queries, qrels, file)
+        uses = [(p, f"qrel of query {q!r}", file) for q, grades in qrels.items() for p in grades]
+        queries_file = file.parent.parent / "queries.jsonl"
+        uses += [(p, f"evidence of query {q.id!r}", queries_file) for q in queries for p in q.evidence]
+        for (passage, use, where), number in zip(uses, corpus.numbers([u[0] for u in uses]), strict=True):
+            if number is None:
+                raise DataError(
+                    f"{use}: passage id {passage!r} is not in {corpus.source}; add the passage or "
+                    "remove the reference.",
+                    where,
+                )
     if limit is not None:
         queries = first_queries(queries, limit)
         asked = {query.id for query in queries}
@@ -317,7 +326,16 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
             file,
             line,
         )
-    _refuse_odd_order(record, metadata, file, line)
+    if "any_order" in record:
+        raise DataError(
+            "any_order stands beside the metadata, where nothing reads it; write it into them: "
+            '"metadata": {"any_order": true}.',
+            file,
+            line,
+        )
+    said = metadata.get("any_order")
+    if said is not None and not isinstance(said, bool):
+        raise DataError(f"expected metadata.any_order to be true or false, got {said!r}.", file, line)
     text = string_of(record, "text", file, line)
     if not text.strip():
         raise DataError("the query text is empty; give it a text or remove the line.", file, line)
@@ -330,34 +348,5 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
     )
 
 
-def _refuse_odd_order(
-    record: dict[str, Any], metadata: dict[str, Any], file: str | Path, line: int | None
-) -> None:
-    """Refuse an ``any_order`` that would be ignored: beside the metadata, or neither true nor false."""
-    if "any_order" in record:
-        raise DataError(
-            "any_order stands beside the metadata, where nothing reads it; write it into them: "
-            '"metadata": {"any_order": true}.',
-            file,
-            line,
-        )
-    said = metadata.get("any_order")
-    if said is not None and not isinstance(said, bool):
-        raise DataError(f"expected metadata.any_order to be true or false, got {said!r}.", file, line)
-
-
 def _is_proof(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(passage, str) for passage in value)
-
-
-def _refuse_unknown_passages(corpus: Corpus, queries: list[Query], qrels: Qrels, file: Path) -> None:
-    uses = [(p, f"qrel of query {q!r}", file) for q, grades in qrels.items() for p in grades]
-    queries_file = file.parent.parent / "queries.jsonl"
-    uses += [(p, f"evidence of query {q.id!r}", queries_file) for q in queries for p in q.evidence]
-    for (passage, use, where), number in zip(uses, corpus.numbers([u[0] for u in uses]), strict=True):
-        if number is None:
-            raise DataError(
-                f"{use}: passage id {passage!r} is not in {corpus.source}; add the passage or "
-                "remove the reference.",
-                where,
-            )

@@ -127,7 +127,13 @@ def query_values(
     names = measure_names(measures)
     if not names:
         return {}
-    _refuse_grades(qrels)
+    for query, grades in qrels.items():
+        for passage, grade in grades.items():
+            if abs(grade) > HIGHEST_GRADE:
+                raise DataError(
+                    f"query {query!r} and passage {passage!r} have the grade {grade}; expected one between "
+                    f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}."
+                )
     values = _standard_values([name for name in names if name not in REGISTERED], rankings, qrels)
     values |= {name: _own_values(name, rankings, qrels) for name in names if name in REGISTERED}
     return {name: values[name] for name in names}
@@ -184,17 +190,6 @@ def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) ->
     rankings = {str(n): ids for n, ids in enumerate(retrieved)}
     total = sum(query_values(["nDCG"], rankings, qrels)["nDCG"]) if qrels else 0.0
     return total / max(len(gold), 1)
-
-
-def _refuse_grades(qrels: Qrels) -> None:
-    """Refuse (DataError) a grade that is too large for the measures."""
-    for query, grades in qrels.items():
-        for passage, grade in grades.items():
-            if abs(grade) > HIGHEST_GRADE:
-                raise DataError(
-                    f"query {query!r} and passage {passage!r} have the grade {grade}; expected one between "
-                    f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}."
-                )
 
 
 def _numbered(

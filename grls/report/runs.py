@@ -248,23 +248,18 @@ def _entry(run: Run, corpus: Corpus, every: Sequence[Query], folder: Path) -> En
         find_passages(corpus, {hit.id for ranked in hits for hit in ranked if hit.id != DONE_ID})
     except DataError as error:
         raise DataError(error.text, path) from None
-    if run.info is None and path.suffix == ".jsonl":
-        _refuse_other_texts(path, texts, folder)
+    if run.info is None and path.suffix == ".jsonl":  # a data set that is generated again reuses its ids
+        for line, record in read_jsonl(path):
+            query_id = record["query_id"]
+            text = record.get("text", texts[query_id])
+            if text != texts[query_id]:
+                raise DataError(
+                    f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
+                    "other data, retrieve again.",
+                    path,
+                    line,
+                )
     return Entry(run, run.name)
-
-
-def _refuse_other_texts(path: Path, texts: dict[str, str], folder: Path) -> None:
-    """Refuse a run over other query texts: a data set that is generated again reuses its ids."""
-    for line, record in read_jsonl(path):
-        query_id = record["query_id"]
-        text = record.get("text", texts[query_id])
-        if text != texts[query_id]:
-            raise DataError(
-                f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
-                "other data, retrieve again.",
-                path,
-                line,
-            )
 
 
 def _labelled(entries: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -9,14 +9,13 @@ folder opens with all checksums compared, and that it answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.inputs.arguments import checked
-from grls.data.types import Hit
 from grls.errors import DataError, MismatchError
 from grls.index.index_check import PartCheck, attempt, check_index
 from grls.index.storage import MANIFEST as INDEX
@@ -168,21 +167,17 @@ def _check_answers(retriever: Retriever, folder: Path) -> None:
     asked = [text for text in texts if text]
     if asked:
         for hits in retriever.retrieve(asked, _DEPTH):
-            _check_hits(hits, corpus, folder)
+            ids, scores = [hit.id for hit in hits], [hit.score for hit in hits]
+            wrong = ""
+            if len(hits) > _DEPTH or len(set(ids)) != len(ids):
+                wrong = f"{counted(len(hits), 'hit')} for {_DEPTH}, {len(set(ids))} of them distinct"
+            elif None in corpus.numbers(ids):
+                wrong = "a hit is no passage of the corpus"
+            elif not all(map(math.isfinite, scores)) or any(b > a for a, b in pairwise(scores)):
+                wrong = f"the scores {scores} are not falling numbers"
+            if wrong:
+                raise MismatchError(f"{folder}: {wrong}; make the retriever again with `grls index`.")
 
 
 def _short(text: str) -> str:
     return " ".join(text.split()[:8])
-
-
-def _check_hits(hits: Sequence[Hit], corpus: Corpus, folder: Path) -> None:
-    ids, scores = [hit.id for hit in hits], [hit.score for hit in hits]
-    wrong = ""
-    if len(hits) > _DEPTH or len(set(ids)) != len(ids):
-        wrong = f"{counted(len(hits), 'hit')} for {_DEPTH}, {len(set(ids))} of them distinct"
-    elif None in corpus.numbers(ids):
-        wrong = "a hit is no passage of the corpus"
-    elif not all(map(math.isfinite, scores)) or any(b > a for a, b in pairwise(scores)):
-        wrong = f"the scores {scores} are not falling numbers"
-    if wrong:
-        raise MismatchError(f"{folder}: {wrong}; make the retriever again with `grls index`.")

@@ -72,17 +72,26 @@ class TuneOptions:
             if not all(0 < value < math.inf for value in values):
                 raise ConfigError(f"{Option(f'grid.{name}')} must be above 0, got {list(values)}.")
         if not self.prior_temperatures:
-            raise ConfigError("grid.prior_temperatures is empty; [1.0] is the usual temperature alone.")
+            raise ConfigError(
+                f"{Option('grid.prior_temperatures')} is empty; [1.0] is the usual temperature alone."
+            )
         if not self.cross_encoder_passages:
-            raise ConfigError("grid.cross_encoder_passages is empty: give one number of passages, or more.")
+            raise ConfigError(
+                f"{Option('grid.cross_encoder_passages')} is empty: give one number of passages, or more."
+            )
         if not self.hop_temperatures or 1 not in self.hops:
-            raise ConfigError("grid.hops must hold 1, a single step, and grid.hop_temperatures a factor.")
+            raise ConfigError(
+                f"{Option('grid.hops')} must hold 1, a single step, and {Option('grid.hop_temperatures')} a "
+                "factor."
+            )
         biases = self.done_biases
         if biases is not None and (not biases or not all(map(math.isfinite, biases))):
-            raise ConfigError(f"grid.done_biases must be finite numbers, at least one; got {list(biases)}.")
+            raise ConfigError(
+                f"{Option('grid.done_biases')} must be finite numbers, at least one; got {list(biases)}."
+            )
         list_texts(self, "choose")
         if self.choose is not None and not self.choose:
-            raise ConfigError("grid.choose is empty: give likeliest, expected-f1, or both.")
+            raise ConfigError(f"{Option('grid.choose')} is empty: give likeliest, expected-f1, or both.")
 
 
 USUAL_GRID = TuneOptions()

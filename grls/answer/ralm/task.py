@@ -50,7 +50,10 @@ def task_of(
     """
     quiet()
     refuse_unwritable(output)
-    _check(retriever, rerank, exclude)
+    if retriever is None and rerank.by != "none":
+        raise ConfigError(f"there is nothing to rerank without {Option('retriever', 'FOLDER')}, or bm25.")
+    if retriever is None and exclude is not None:
+        raise ConfigError(f"there is nothing to exclude without {Option('retriever', 'FOLDER')}, or bm25.")
     corpus = None if data is None or retriever is None else Corpus.read(data)
     opened = open_for_reading(retriever, hops, device, corpus, same=False)
     loaded = load_language_model(model, device)
@@ -68,13 +71,6 @@ def task_of(
     if (judge := judged_by(reader.chooser)) is not None:
         settings["judged_by"] = judge
     return RalmTask(reader, texts, settings)
-
-
-def _check(retriever: str | None, rerank: RerankOptions, exclude: str | None) -> None:
-    if retriever is None and rerank.by != "none":
-        raise ConfigError(f"there is nothing to rerank without {Option('retriever', 'FOLDER')}, or bm25.")
-    if retriever is None and exclude is not None:
-        raise ConfigError(f"there is nothing to exclude without {Option('retriever', 'FOLDER')}, or bm25.")
 
 
 def _settings(

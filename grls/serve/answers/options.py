@@ -65,7 +65,9 @@ class AnswerOptions:
         at_least(1, "answer.", k=self.k, tokens=self.tokens, queue=self.queue)
         known = ", ".join(get_args(AnswerMethod))
         if not self.methods or not set(self.methods) <= set(get_args(AnswerMethod)):
-            raise ConfigError(f"answer.methods: expected some of {known}, got {list(self.methods)}.")
+            raise ConfigError(
+                f"{Option('answer.methods')}: expected some of {known}, got {list(self.methods)}."
+            )
         if len(set(self.methods)) < len(self.methods):
             raise ConfigError(f"{Option('answer.methods')} names a method twice: {', '.join(self.methods)}.")
         if self.dsp.demonstrations.how != "none":

@@ -203,8 +203,8 @@ def mixed(
     epochs = mix.epochs or epochs
     if epochs is None and any(part.share(0) != part.share(1) for part in parts):
         raise ConfigError(
-            f"shares that change need the number of epochs: set mix.epochs, {Option('trainer.max_epochs')} "
-            f"or {Option('trainer.max_steps')}."
+            f"shares that change need the number of epochs: set {Option('data.mix.epochs')}, "
+            f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."
         )
     return Mixture(main, parts, epochs or 1, mix.size, seed)
 

@@ -237,7 +237,13 @@ class SaveModel(L.Callback):
                 trainer.num_training_batches,
                 Option("trainer.check_val_every_n_epoch"),
             )
-        _refuse_diverged(module.model, self.folder)
+        for name, weights in module.model.named_parameters():
+            if not torch.isfinite(local(weights)).all():
+                raise ConfigError(
+                    f"the training has diverged: weights of {name} are not finite, so nothing was written to "
+                    f"{self.folder}. Lower {Option('model.learning_rate')}, or train in "
+                    f"{Option('trainer.precision', '32-true')}."
+                )
         model = module.plain_model()
         if trainer.is_global_zero:
             self._write(model, module, trainer.datamodule)  # type: ignore[attr-defined]
@@ -296,13 +302,3 @@ def _remedy(trainer: L.Trainer) -> str:
         f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), so start it "
         "again."
     )
-
-
-def _refuse_diverged(model: torch.nn.Module, folder: str) -> None:
-    for name, weights in model.named_parameters():
-        if not torch.isfinite(local(weights)).all():
-            raise ConfigError(
-                f"the training has diverged: weights of {name} are not finite, so nothing was written to "
-                f"{folder}. Lower {Option('model.learning_rate')}, or train in "
-                f"{Option('trainer.precision', '32-true')}."
-            )
