@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, str] = {
     "bm25": "grls.retrieve.bm25:BM25Retriever",
-    "dense": "grls.retrieve.dense.retriever:DenseRetriever",
-    "sparse": "grls.retrieve.sparse.retriever:SparseRetriever",
-    "multi-vector": "grls.retrieve.multi_vector.retriever:MultiVectorRetriever",
+    "dense": "grls.retrieve.dense:DenseRetriever",
+    "sparse": "grls.retrieve.sparse:SparseRetriever",
+    "multi-vector": "grls.retrieve.multi_vector:MultiVectorRetriever",
     "generative": "grls.retrieve.generative.retriever:GenerativeRetriever",
     "hybrid": "grls.retrieve.hybrid.retriever:HybridRetriever",
     "hops": "grls.retrieve.hops.retriever:HopsRetriever",

@@ -22,8 +22,8 @@ from grls.cluster.places import shards_folder
 from grls.index.options import IndexOptions
 from grls.index.ranges.on_ray import PartsOnRay
 from grls.index.ranges.ranged import RangedIndex
+from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
-from grls.retrieve.encoded import shards as encoded
 from grls.retrieve.generative import shards
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -34,13 +34,13 @@ from grls.models.load.build import ScratchT5
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.retriever import RescoredRetriever
 from grls.retrieve.run import retrieve_results
-from grls.retrieve.sparse.retriever import SparseRetriever
+from grls.retrieve.sparse import SparseRetriever
 from grls.retrieve.spec import update_spec, write_link, write_spec
 from grls.runs.manifest import RunInfo, fingerprint_queries
 from grls.runs.save import save_retrieved

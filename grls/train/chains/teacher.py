@@ -11,7 +11,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.corpora import remedy_of_other_corpus
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.appending import found_after
 from grls.retrieve.hybrid.priors import RetrieverPrior
