@@ -9,9 +9,9 @@ composite retrievers from those of their members, and ``corpora`` refuses passag
 folder was made.
 
 ``bm25`` looks words up (``bm25_options``: its options). ``dense``, ``sparse`` and ``multi_vector`` compare
-encoded texts; ``encoded`` is what these three share. ``generative/`` decodes passages, ``hybrid/`` adds priors
-that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion/`` fuses rankings, ``rescored/``
-rescores the best passages of a ranking with a cross-encoder.
+encoded texts; ``encoded`` is what these three share. ``generative/`` decodes passages, ``hybrid/`` adds
+priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion/`` fuses rankings,
+``rescored/`` rescores the best passages of a ranking with a cross-encoder.
 
 ``update`` adds and removes passages of a folder of any kind, by ``changes``.
 

@@ -196,7 +196,8 @@ class EncodedRetriever(ABC):
     @staticmethod
     def each(rows: Any) -> Iterable[Any]:
         """Rows as an array for each passage."""
-        return iter(rows)
+        each: Iterable[Any] = rows
+        return each
 
     @staticmethod
     @abstractmethod

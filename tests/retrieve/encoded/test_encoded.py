@@ -22,10 +22,11 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
-from grls.retrieve import multi_vector
+from grls.retrieve import multi_vector, sparse
 from grls.retrieve.base import FindsChains, HopHits, ScoresAll, TakesEvidence, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build, kind_of_model
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.encoded import top, unusable_row
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.appending import found_after
@@ -512,3 +513,28 @@ def test_a_row_that_cannot_be_searched_with_is_found(kind: type, odd: float) -> 
     assert unusable_row(numbers) == (None if finite else 1)
     assert unusable_row(numbers[:, 1]) == (None if finite else 1)
     assert unusable_row(numbers[:0]) is None
+
+
+@pytest.mark.parametrize("together", [1, 7, 10**6])
+def test_parts_on_disk_are_those_joined_in_memory(
+    together: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the sizes of parts, and of the blocks that are written together."""
+    monkeypatch.setattr(sparse, "_TOGETHER", together)
+    drawn = np.random.default_rng(1)
+    rows = [drawn.random((count, 6), dtype=np.float32) for count in (3, 1, 5)]
+    weights = [csr_array(np.where(part < 0.6, 0, part).T) for part in rows]
+    vectors = [MultiVectorRetriever.rows_of([part[:2], part[2:2], part[2:]]) for part in rows]
+    kinds: list[tuple[Any, list[Any], int]] = [
+        (DenseRetriever, rows, 9), (SparseRetriever, weights, 9), (MultiVectorRetriever, vectors, 9),
+    ]  # fmt: skip
+    for kind, parts, count in kinds:
+        joined, file = kind.joined(parts), tmp_path / f"{kind.kind}-{kind.file}"
+        kind.write(lambda parts=parts: iter(parts), file)
+        kind.check_rows(kind.read(file, count, 6), count, 6)
+        for stored in (kind.read(file, count, 6), joined):
+            expected = [row for part in parts for row in kind.each(part)]
+            assert all(map(np.array_equal, kind.each(stored), expected))
+            assert len(list(kind.each(stored))) == len(expected) == count
+        kind.write(lambda joined=joined: [joined], tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == file.read_bytes()
