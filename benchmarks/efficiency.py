@@ -42,7 +42,7 @@ from grls.index import build_index
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import GeneratorSpec, Pretrained, WarmStart
 from grls.models.text_encoder import passage_text
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 

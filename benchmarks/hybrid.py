@@ -26,7 +26,7 @@ from grls.data.types import Hit, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -24,7 +24,7 @@ from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.spec import relative, write_spec
 

@@ -26,7 +26,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import load_tokenizer, train_tokenizer
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import grls
+from grls.retrieve.registry import KINDS
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "grls").rglob("*.py"))
@@ -122,6 +123,34 @@ def test_the_face_names_what_is_there() -> None:
     assert for_types == grls._PLACES
     for name in grls.__all__:
         assert getattr(grls, name).__name__ == name
+
+
+def test_no_module_asks_for_the_kind_of_a_retriever() -> None:
+    """It asks for a capability, so that a plugin has it too."""
+    known = {kind for kind, target in KINDS.items() if target.startswith("grls.")}
+
+    def names_a_kind(node: ast.expr) -> bool:
+        """Whether it is the name of a kind, the kind of a class, or a collection of either."""
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            return any(map(names_a_kind, node.elts))
+        if isinstance(node, ast.Attribute):
+            return node.attr == "kind" and isinstance(node.value, ast.Name) and node.value.id[0].isupper()
+        return isinstance(node, ast.Constant) and node.value in known
+
+    def is_a_kind(node: ast.expr) -> bool:
+        named = isinstance(node, ast.Name) and node.id == "kind"
+        return named or (isinstance(node, ast.Attribute) and node.attr == "kind")
+
+    asking = [
+        f"{module_name(file)}:{node.lineno}: {ast.unparse(node)}"
+        for file in FILES
+        if module_name(file) != "grls.retrieve.registry"
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Compare)
+        for left, right in zip([node.left, *node.comparators], node.comparators, strict=False)
+        if (is_a_kind(left) and names_a_kind(right)) or (is_a_kind(right) and names_a_kind(left))
+    ]
+    assert asking == []
 
 
 def test_models_take_only_array_types_from_the_index() -> None:

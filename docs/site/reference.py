@@ -52,7 +52,7 @@ PAGES = {
             "grls.retrieve.spec",
             "grls.retrieve.bm25",
             "grls.retrieve.generative.retriever",
-            "grls.retrieve.dense.retriever",
+            "grls.retrieve.dense",
             "grls.retrieve.hybrid.retriever",
             "grls.retrieve.hops.retriever",
             "grls.retrieve.hops.stop",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any, NamedTuple
 from grls.errors import DataError, MismatchError
 from grls.io.counts import counted
 from grls.io.files import atomic_folder, read_json, sha256, write_json
+
+log = logging.getLogger(__name__)
 
 PLAN = "plan.json"
 RECEIPT = "shard.json"
@@ -67,13 +70,17 @@ class ShardPlan:
         settings: The settings that the results depend on, as JSON values.
         items: Number of items.
         size: Items of a shard.
+        replaces: Shards that were begun with other settings are dropped; false refuses them.
     """
 
-    def __init__(self, folder: str | Path, settings: dict[str, Any], items: int, size: int):
+    def __init__(
+        self, folder: str | Path, settings: dict[str, Any], items: int, size: int, replaces: bool = False
+    ):
         self.folder = Path(folder).absolute()
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))
         self.items = items
         self.size = size
+        self.replaces = replaces
 
     @classmethod
     def of_rest(
@@ -109,6 +116,11 @@ class ShardPlan:
             WriteError: The folder cannot be written.
         """
         file = self.folder / PLAN
+        if self.replaces and file.is_file() and _read_plan(file) != self._record():
+            log.warning("%s: the shards there are of other work, and are dropped.", self.folder)
+            for folder in self.folder.glob("shard-*"):
+                shutil.rmtree(folder)
+            file.unlink()  # last: no shard is taken for one of a new plan
         if file.is_file():
             self._refuse_other(read_json(file), file)
         else:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 from grls.cluster.options import Workers
 from grls.cluster.plan import Done, Maker, ShardPlan
 from grls.io.progress import Progress
 
+Telling = Callable[[Callable[[int], object]], AbstractContextManager[None]]
+"""Gives a context in which a function is called with the number of items after each batch of a shard."""
 
-def done_by_workers(plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str) -> list[Done]:
+
+def done_by_workers(
+    plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str, telling: Telling | None = None
+) -> list[Done]:
     """Do the missing shards and gather all.
 
     Args:
@@ -16,6 +24,7 @@ def done_by_workers(plan: ShardPlan, make: Maker, workers: Workers, label: str, 
         workers: The workers.
         label: Text of the progress bar.
         unit: The items, in the plural.
+        telling: Shows the progress within a shard where this process does it; None: only whole shards count.
 
     Raises:
         ConfigError: The cluster is not there, or a machine of it cannot do the work.
@@ -28,8 +37,10 @@ def done_by_workers(plan: ShardPlan, make: Maker, workers: Workers, label: str, 
         if missing and workers.address is None:
             work = make()
             for shard in missing:
-                plan.do(shard, work)
-                bar.update(shard.end - shard.first)
+                with telling(bar.update) if telling else nullcontext():
+                    plan.do(shard, work)
+                if telling is None:
+                    bar.update(shard.end - shard.first)
         elif missing:
             from grls.cluster.ray_data import Cluster
 

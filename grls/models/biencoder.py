@@ -188,13 +188,16 @@ class BiEncoderModel(TextEncoder):
         Raises:
             DataError: An embedding is not finite.
         """
-        return self._encode(texts, "query", batch_size, progress)
+        return self.encode(texts, "query", batch_size, progress)
 
     def encode_passages(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
         """Embeddings ``[n, d]`` of passage texts (:func:`passage_text`); see :meth:`encode_queries`."""
-        return self._encode(texts, "passage", batch_size, progress)
+        return self.encode(texts, "passage", batch_size, progress)
 
-    def _encode(self, texts: Sequence[str], role: Role, batch_size: int, progress: bool | None) -> Matrix:
+    def encode(
+        self, texts: Sequence[str], role: Role, batch_size: int, progress: bool | None = False
+    ) -> Matrix:
+        """Embeddings ``[n, d]`` of texts; see :meth:`encode_queries`."""
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document

@@ -8,8 +8,8 @@ names another one. ``shared`` opens a folder once that several members name. ``c
 composite retrievers from those of their members, and ``corpora`` refuses passages that have changed since a
 folder was made.
 
-``bm25`` looks words up (``bm25_options``: its options). ``dense/``, ``sparse/`` and ``multi_vector/`` compare
-encoded texts; ``encoded/`` is shared by these three. ``generative/`` decodes passages, ``hybrid/`` adds
+``bm25`` looks words up (``bm25_options``: its options). ``dense``, ``sparse`` and ``multi_vector`` compare
+encoded texts; ``encoded`` is what these three share. ``generative/`` decodes passages, ``hybrid/`` adds
 priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion/`` fuses rankings,
 ``rescored/`` rescores the best passages of a ranking with a cross-encoder.
 

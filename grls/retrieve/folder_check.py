@@ -153,7 +153,8 @@ def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
 
 def _of_open(retriever: Retriever, folder: Path, spec: dict[str, Any]) -> Iterator[PartCheck]:
     inner = single_steps(retriever)  # of a composite it is a member, which is checked with its own folder
-    if isinstance(inner, ChecksFolder) and inner.kind == spec["kind"]:
+    kind: Any = class_of(spec["kind"])
+    if isinstance(inner, ChecksFolder) and isinstance(inner, kind):
         for what, file, check in inner.invariants(folder):
             yield attempt(what, file, check)
     yield attempt("answers", folder, lambda: _check_answers(retriever, folder))

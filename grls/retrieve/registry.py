@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, str] = {
     "bm25": "grls.retrieve.bm25:BM25Retriever",
-    "dense": "grls.retrieve.dense.retriever:DenseRetriever",
-    "sparse": "grls.retrieve.sparse.retriever:SparseRetriever",
-    "multi-vector": "grls.retrieve.multi_vector.retriever:MultiVectorRetriever",
+    "dense": "grls.retrieve.dense:DenseRetriever",
+    "sparse": "grls.retrieve.sparse:SparseRetriever",
+    "multi-vector": "grls.retrieve.multi_vector:MultiVectorRetriever",
     "generative": "grls.retrieve.generative.retriever:GenerativeRetriever",
     "hybrid": "grls.retrieve.hybrid.retriever:HybridRetriever",
     "hops": "grls.retrieve.hops.retriever:HopsRetriever",
@@ -110,7 +110,8 @@ class Openable(Protocol):
     (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches have lost. A
     class whose folders members can share has the methods of :mod:`grls.retrieve.shared`. A class whose
     specification names folders lists the fields in ``folders``, such as ``priors.*.retriever`` (``*``: every
-    element of a list).
+    element of a list). A class that ``grls tune`` can tune names the steps in ``tuned_by``, each as
+    ``module:name`` of a ``grls.tune.step.Step``.
     """
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:

@@ -25,7 +25,7 @@ from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
 from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
-from grls.tune.step import TuneChoice, Tuning, earlier_choices, paired_error, tell_price
+from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error, tell_price
 
 
 def ends_chains(tuning: Tuning) -> bool:
@@ -205,3 +205,6 @@ def _quality(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[list[fl
     pairs = zip(chains, gold, strict=True)
     f1s = [set_scores({hit.id for hit in chain.hits}, wanted).f1 for chain, wanted in pairs]
     return f1s, done_missing([chain.done for chain in chains])["done_missing"]
+
+
+CHAINS = Step("chains", tune_chains, ends_chains)

@@ -21,7 +21,7 @@ from grls.retrieve.spec import MANIFEST, made
 from grls.tune.chains import ends_chains
 from grls.tune.dev import DevHops
 from grls.tune.hops import ranks_by_hops
-from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
+from grls.tune.step import Step, TuneChoice, Tuning, as_hits, as_pairs
 
 _TOGETHER = 32
 """Queries between two points where a killed run can go on."""
@@ -95,3 +95,6 @@ def _order(how: Rereading) -> float:
 def _shown(how: Rereading) -> str:
     weight = "logits alone" if how.weight is None else f"weight {how.weight:g}"
     return f"{counted(how.passages, 'passage')}, {weight}"
+
+
+CROSS_ENCODER = Step("rescoring", tune_cross_encoder)

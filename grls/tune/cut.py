@@ -8,7 +8,7 @@ from typing import Any
 from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.retrieve.fusion.cut import SetSize
-from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs, tell_price
+from grls.tune.step import Step, TuneChoice, Tuning, as_hits, as_pairs, tell_price
 
 
 def tune_cut(tuning: Tuning) -> TuneChoice:
@@ -32,3 +32,6 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
     return TuneChoice(
         {"size": asdict(size.record())}, "set F1", before, after, f"{mean:.1f} passages a query"
     )
+
+
+CUT = Step("cut", tune_cut)

@@ -12,7 +12,7 @@ from grls.retrieve.base import FindsChains
 from grls.retrieve.fusion.fuse import FUSED, Fusion, tune_weights
 from grls.retrieve.fusion.retriever import fuse_chains
 from grls.retrieve.spec import MANIFEST, made
-from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
+from grls.tune.step import Step, TuneChoice, Tuning, as_hits, as_pairs
 
 
 def tune_fusion(tuning: Tuning) -> TuneChoice:
@@ -67,3 +67,6 @@ def _asked(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[st
     name = member if isinstance(member, str) else member["kind"]
     print(f"  member {number}" + ("" if is_temporary(name) else f": {name}"), flush=True)
     return answers
+
+
+FUSION = Step("fusion", tune_fusion)

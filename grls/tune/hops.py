@@ -25,7 +25,7 @@ from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
 from grls.tune.chains import inner
 from grls.tune.onward import Model, cross_validated, learn_onward
-from grls.tune.step import TuneChoice, Tuning, earlier_choices, paired_error
+from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, paired_error
 
 
 class TriedHops(NamedTuple):
@@ -192,3 +192,6 @@ def _quality(rankings: Sequence[Sequence[Any]], gold: Sequence[Sequence[str]], k
         for names, wanted in zip(ids, gold, strict=True)
     ]
     return [recalls, complete_recall(ids, gold, [k])[f"complete_recall@{k}"]]
+
+
+HOPS = Step("hops", tune_hops, ranks_by_hops)

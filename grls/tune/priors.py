@@ -14,7 +14,7 @@ from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_t
 from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.tune.dev import DevHops
 from grls.tune.hops import ranks_by_hops
-from grls.tune.step import TuneChoice, Tuning
+from grls.tune.step import Step, TuneChoice, Tuning
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
 _KEPT = 200
@@ -134,3 +134,6 @@ def _shown(priors: Sequence[WeightedSource]) -> str:
     """The priors whose weight is not 0."""
     named = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
     return ", ".join(named) or "generator alone"
+
+
+PRIORS = Step("priors", tune_priors)

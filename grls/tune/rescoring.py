@@ -21,7 +21,7 @@ from grls.retrieve.generative.within import generator_within
 from grls.retrieve.queries import evidence_numbers
 from grls.tune.dev import DevHops
 from grls.tune.hops import ranks_by_hops
-from grls.tune.step import TuneChoice, Tuning
+from grls.tune.step import Step, TuneChoice, Tuning
 
 
 def can_rescore(tuning: Tuning) -> bool:
@@ -87,3 +87,6 @@ def _read(
 
 def _floats(values: list[float]) -> Any:
     return np.array(values, dtype=np.float64)
+
+
+RESCORING = Step("rescoring", tune_rescoring, can_rescore)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -10,28 +10,19 @@ from typing import Any
 from grls.errors import ConfigError, Option
 from grls.io.locks import alone_in
 from grls.io.progress import duration
-from grls.retrieve.registry import Opening
-from grls.retrieve.spec import followed, read_spec, update_spec
+from grls.retrieve.registry import Opening, class_of
+from grls.retrieve.spec import MANIFEST, followed, read_spec, update_spec
 from grls.runs.manifest import fingerprint_queries
-from grls.tune.chains import ends_chains, tune_chains
-from grls.tune.cross_encoder import tune_cross_encoder
-from grls.tune.cut import tune_cut
+from grls.tune.chains import CHAINS
 from grls.tune.dev import DevQueries
-from grls.tune.fusion import tune_fusion
-from grls.tune.hops import ranks_by_hops, tune_hops
+from grls.tune.hops import HOPS
 from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
-from grls.tune.priors import tune_priors
-from grls.tune.rescoring import can_rescore, tune_rescoring
-from grls.tune.step import CHOSEN, TuneChoice, Tuning
+from grls.tune.rescoring import RESCORING
+from grls.tune.step import CHOSEN, Step, TuneChoice, Tuning
 
 _TUNED = (*CHOSEN, "hops", "sha256")
 """The fields that tuning changes."""
-
-_RESCORED = ("generative", "hybrid")
-"""The kinds whose weight of rescoring is tuned."""
-
-Step = tuple[str, Callable[[Tuning], TuneChoice]]
 
 
 def tune_folder(
@@ -80,23 +71,29 @@ def _tuned(
     found: dict[Any, Any] | None,
 ) -> list[TuneChoice]:
     spec = read_spec(path) | changes
-    journal = Journal(f"{path}.tune.jsonl", _settings(spec, dev, how, fingerprint))
+    journal = Journal(f"{path}.tune.jsonl", _settings(path, spec, dev, how, fingerprint))
     tuning = Tuning(path, spec, dev, grid, how, journal, {} if found is None else found)
     chosen = []
-    for name, step in _steps(tuning, single):
-        one = _taken(name, step, tuning)
-        tuning.spec = {**tuning.spec, **one.changes}
-        changes |= one.changes
-        chosen.append(one)
+    for step in _steps(tuning, single):
+        print(f"{step.name}:", flush=True)
+        begun = perf_counter()
+        choice = step.tune(tuning)
+        gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
+        print(f"{step.name}: {gain} ({choice.what}), {duration(perf_counter() - begun)}", flush=True)
+        tuning.spec = {**tuning.spec, **choice.changes}
+        changes |= choice.changes
+        chosen.append(choice)
     update_spec(path, changes)
     journal.remove()
     return chosen
 
 
-def _settings(spec: dict[str, Any], dev: DevQueries, how: Opening, fingerprint: str) -> dict[str, Any]:
+def _settings(
+    path: Path, spec: dict[str, Any], dev: DevQueries, how: Opening, fingerprint: str
+) -> dict[str, Any]:
     """What all measurements depend on."""
     search = spec.get("search", {})
-    if spec["kind"] in _RESCORED:
+    if RESCORING in _steps_of(spec, path):
         search = {name: value for name, value in search.items() if not name.startswith("rescore")}
     return {
         "retriever": fingerprint,
@@ -108,14 +105,11 @@ def _settings(spec: dict[str, Any], dev: DevQueries, how: Opening, fingerprint: 
     }
 
 
-def _taken(name: str, step: Callable[[Tuning], TuneChoice], tuning: Tuning) -> TuneChoice:
-    """What a step chooses, once it is printed."""
-    print(f"{name}:", flush=True)
-    begun = perf_counter()
-    one = step(tuning)
-    gain = f"{one.measure} {100 * one.before:.1f} -> {100 * one.after:.1f}"
-    print(f"{name}: {gain} ({one.what}), {duration(perf_counter() - begun)}", flush=True)
-    return one
+def _steps_of(spec: dict[str, Any], path: Path) -> list[Step]:
+    """The steps that the class of a kind names."""
+    kind = class_of(spec.get("kind", "generative"), path / MANIFEST)
+    named = [target.partition(":") for target in getattr(kind, "tuned_by", ())]
+    return [getattr(import_module(module), name) for module, _, name in named]
 
 
 def _steps(tuning: Tuning, single: bool) -> list[Step]:
@@ -124,20 +118,8 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
     Raises:
         ConfigError: It has none.
     """
-    kind = tuning.spec["kind"]
-    steps: list[Step] = []
-    if kind == "hybrid":
-        steps.append(("priors", tune_priors))
-    if kind in _RESCORED and can_rescore(tuning):
-        steps.append(("rescoring", tune_rescoring))
-    if kind == "rescored":
-        steps.append(("rescoring", tune_cross_encoder))
-    if kind == "fusion":
-        steps.append(("fusion", tune_fusion))
-    if kind == "cut":
-        steps.append(("cut", tune_cut))
-    by_hops: list[Step] = [("hops", tune_hops)] if ranks_by_hops(tuning) else []
-    by_hops += [("chains", tune_chains)] if ends_chains(tuning) else []
+    steps = [step for step in _steps_of(tuning.spec, tuning.folder) if step.applies(tuning)]
+    by_hops = [step for step in (HOPS, CHAINS) if step.applies(tuning)]
     steps += [] if single else by_hops
     if not steps:
         raise ConfigError(

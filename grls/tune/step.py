@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,6 +59,20 @@ def paired_error(first: Sequence[float], second: Sequence[float]) -> float:
     if len(differences) < 2:
         return 0.0
     return float(differences.std(ddof=1) / np.sqrt(len(differences)))
+
+
+class Step(NamedTuple):
+    """A step of tuning, which the class of a kind names in ``tuned_by`` as ``module:name``.
+
+    Attributes:
+        name: Its name in what is printed.
+        tune: Measures on the development queries, and chooses.
+        applies: Whether a folder has what the step tunes.
+    """
+
+    name: str
+    tune: Callable[[Tuning], TuneChoice]
+    applies: Callable[[Tuning], bool] = lambda tuning: True
 
 
 @dataclass

@@ -15,7 +15,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 
 pytest.importorskip("mteb", reason="the extra mteb is not installed")
 

@@ -28,7 +28,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import Pretrained
 from grls.models.load.language import CausalLM
 from grls.retrieve.changes import Changes
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import KINDS, register
@@ -100,13 +100,13 @@ def test_of_an_encoder_only_the_added_passages_are_encoded(
 ) -> None:
     """The files are those of the folder that is made anew."""
     asked: list[str] = []
-    encode = BiEncoderModel.encode_passages
+    encode = BiEncoderModel.encode
 
     def noted(self: Any, texts: Any, *rest: Any) -> Any:
         asked.extend(texts)
         return encode(self, texts, *rest)
 
-    monkeypatch.setattr(BiEncoderModel, "encode_passages", noted)
+    monkeypatch.setattr(BiEncoderModel, "encode", noted)
     load(kinds / "dense").updated(ADDED, GONE, output=tmp_path / "dense")
     assert asked == ["the otter is proud .", "lynx the lynx is calm and proud ."]
     made, anew = files_of(tmp_path / "dense"), files_of(changed / "dense")

@@ -9,7 +9,7 @@ from small_data import small_retriever, tiny_bert, write_small
 from benchmarks.hybrid import main
 from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 
 
 def test_the_table_has_every_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,11 +16,9 @@ from grls.errors import ConfigError, MismatchError
 from grls.index.options import IndexOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.build import Building, build
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import shards
-from grls.retrieve.multi_vector import retriever as multi_vector
-from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.sparse import retriever as sparse
+from grls.retrieve.registry import Opening, class_of, load_retriever
 
 
 @pytest.fixture(scope="module")
@@ -67,30 +65,31 @@ def test_embeddings_of_shards_are_those_of_one_process(data: Path, tmp_path: Pat
     one, two, same = (
         DenseRetriever.from_pretrained(tmp_path / name, "cpu") for name in ("one", "two", "same")
     )
-    np.testing.assert_array_equal(same.embeddings, one.embeddings)
-    np.testing.assert_allclose(two.embeddings, one.embeddings, atol=1e-5)
+    np.testing.assert_array_equal(same.rows, one.rows)
+    np.testing.assert_allclose(two.rows, one.rows, atol=1e-5)
     assert not shards.shards_folder(tmp_path / "two").exists()
 
 
-@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
 def test_a_killed_encoding_goes_on_where_it_stopped(
     kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shard at a time is on disk and in memory; the bytes do not depend on where the run was killed."""
-    module, name = (sparse, "encode_weights") if kind == "sparse" else (multi_vector, "encode_vectors")
-    model = str({"sparse": tiny_splade, "multi-vector": tiny_colbert}[kind](tmp_path / "model"))
-    monkeypatch.setattr(module, "shard_size", lambda workers: 4)
-    real, asked = getattr(module, name), list[int]()
+    made_by: Any = class_of(kind)
+    makers = {"dense": tiny_bert, "sparse": tiny_splade, "multi-vector": tiny_colbert}
+    model = str(makers[kind](tmp_path / "model"))
+    monkeypatch.setattr(made_by, "part", 4)
+    real, asked = made_by.encode_shard, list[int]()
 
-    def dying(*rest: Any) -> int:
+    def dying(*rest: Any) -> Any:
         asked.append(rest[3].number)
         if len(asked) == 2:
             raise KeyboardInterrupt
-        return int(real(*rest))
+        return real(*rest)
 
     how = Building(f"{tmp_path}/r", kind, device="cpu")
     with monkeypatch.context() as patch:
-        patch.setattr(module, name, dying)
+        patch.setattr(made_by, "encode_shard", dying)
         with pytest.raises(KeyboardInterrupt):
             build(model, str(data), how)
         build(model, str(data), how)

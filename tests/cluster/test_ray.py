@@ -11,7 +11,7 @@ import dying
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
-from small_data import small_retriever, write_small
+from small_data import small_retriever, tiny_bert, write_small
 from writing_models import writing_model
 
 from grls.answer.riches import proposition_work
@@ -22,8 +22,8 @@ from grls.cluster.places import shards_folder
 from grls.index.options import IndexOptions
 from grls.index.ranges.on_ray import PartsOnRay
 from grls.index.ranges.ranged import RangedIndex
+from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
-from grls.retrieve.encoded import shards as encoded
 from grls.retrieve.generative import shards
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -126,11 +126,12 @@ def test_propositions_are_those_of_one_process_though_a_worker_is_killed(
     assert not shards_folder(tmp_path / "two").exists()
 
 
-@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
 def test_encodings_are_those_of_one_process_though_a_worker_is_killed(
     kind: str, data: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
 ) -> None:
-    model = {"sparse": tiny_splade, "multi-vector": tiny_colbert}[kind](tmp_path / "model")
+    makers = {"dense": tiny_bert, "sparse": tiny_splade, "multi-vector": tiny_colbert}
+    model = makers[kind](tmp_path / "model")
     how = Building(f"{tmp_path}/one", kind, device="cpu", batch_size=1)
     build(str(model), str(data), how)
     killed(encoded)

@@ -17,8 +17,8 @@ from grls.cluster.places import alone_at_shards, shards_folder
 from grls.errors import WriteError
 from grls.io import locks
 from grls.io.locks import alone_in
+from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
-from grls.retrieve.encoded import shards
 from grls.train.doc2query.form import FORM, QueryForm
 
 REFUSED = r"\.shards is being written by another run: wait for it or end it"
@@ -32,13 +32,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def models() -> dict[str, tuple[Callable[[Path], Path], Workers | None]]:
-    """Kind -> what makes its model, and the workers without which it has no shards."""
-    return {
-        "sparse": (tiny_splade, None),
-        "multi-vector": (tiny_colbert, None),
-        "dense": (tiny_bert, SHARED),
-    }
+MODELS: dict[str, Callable[[Path], Path]] = {
+    "sparse": tiny_splade,
+    "multi-vector": tiny_colbert,
+    "dense": tiny_bert,
+}
 
 
 @pytest.mark.parametrize("kind", ["sparse", "multi-vector", "dense", "generative"])
@@ -47,8 +45,7 @@ def test_a_second_run_that_builds_a_folder_is_refused(place: Path, tmp_path: Pat
         small_retriever(place / "data").save_pretrained(tmp_path / "made")
         model, workers = tmp_path / "made" / "model", SHARED
     else:
-        make, asked = models()[kind]
-        model, workers = make(tmp_path / "model"), asked
+        model, workers = MODELS[kind](tmp_path / "model"), None
     how = Building(f"{tmp_path}/out", kind, device="cpu", workers=workers)
     with alone_at_shards(how.output), pytest.raises(WriteError, match=REFUSED):
         build(str(model), str(place / "data"), how)
@@ -67,17 +64,17 @@ def test_the_first_run_ends_though_a_second_one_comes(
     model, data = str(tiny_splade(tmp_path / "model")), str(place / "data")
     how = Building(f"{tmp_path}/out", "sparse", device="cpu")
     build(model, data, replace(how, output=f"{tmp_path}/alone"))
-    real, refused = shards.done_by_workers, []
+    real, refused = encoded.done_by_workers, []
 
     def again(*work: Any) -> Any:
-        monkeypatch.setattr(shards, "done_by_workers", real)
+        monkeypatch.setattr(encoded, "done_by_workers", real)
         done = real(*work)
         with pytest.raises(WriteError, match=REFUSED) as error:
             build(model, data, how)
         refused.append(error.value)
         return done
 
-    monkeypatch.setattr(shards, "done_by_workers", again)
+    monkeypatch.setattr(encoded, "done_by_workers", again)
     build(model, data, how)
     assert len(refused) == 1
     one, two = (

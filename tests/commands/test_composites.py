@@ -19,7 +19,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import FindsChains
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over

@@ -16,7 +16,7 @@ from grls.data.dataset import read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior

@@ -12,6 +12,7 @@ from failing import fails
 from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
+from grls.cluster.places import shards_folder
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import IndexFormatError
@@ -19,8 +20,7 @@ from grls.index.array_files import verifying
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import run as retrieving
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.encode import work_folder
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import HopOptions
@@ -70,15 +70,15 @@ def retrieve(data: Path, output: Path, *options: object) -> tuple[dict[str, list
 
 def test_a_folder_of_sentence_transformers_is_indexed_densely(dense: Path, data: Path) -> None:
     opened = DenseRetriever.from_pretrained(dense, "cpu")
-    assert len(opened.embeddings) == len(Corpus.read(data)) + 1
-    assert not work_folder(dense).exists()
+    assert len(opened.rows) == len(Corpus.read(data)) + 1
+    assert not shards_folder(dense).exists()
 
 
 def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path, tmp_path: Path) -> None:
     arguments = [f"{generative / 'model'}", f"--corpus={data}", f"--output={tmp_path / 'r'}"]
     assert main(["index", *arguments, "--kind=st5", "--limits.input=40", "--device=cpu"]) == 0
     opened = DenseRetriever.from_pretrained(tmp_path / "r", "cpu")
-    assert (opened.biencoder.max_tokens, opened.biencoder.dimension) == (40, 32)
+    assert (opened.encoder.max_tokens, opened.encoder.dimension) == (40, 32)
     assert main(["index", *arguments, "--device=cpu"]) == 0  # by itself it is generative
     assert json.loads((tmp_path / "r" / "grls.json").read_text())["kind"] == "generative"
 

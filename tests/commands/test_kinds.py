@@ -124,6 +124,13 @@ def test_its_weight_as_a_prior_and_in_a_fusion_is_tuned(folder: Path, place: Pat
     assert len(read_spec(own / "fused")["weights"]) == 2
 
 
+def test_it_is_tuned_by_the_steps_of_its_class(place: Path, tmp_path: Path, capsys: Any) -> None:
+    ToyRetriever.build("none", str(place / "data"), Building(str(tmp_path / "r"), "toy"))
+    assert main(["tune", str(tmp_path / "r"), f"--data={place / 'data'}", "--split=dev", "--device=cpu"]) == 0
+    assert read_spec(tmp_path / "r")["power"] == 2
+    assert "power: recall@2 0.0 -> " in capsys.readouterr().out
+
+
 def test_readers_and_programs_ask_it(folder: Path, place: Path, tmp_path: Path) -> None:
     which, kind = f"--retriever={folder}", folder.parent.name
     model, data = f"--model={place / 'lm'}", f"--data={place / 'data'}"

@@ -14,11 +14,11 @@ from grls.index.options import Form
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.rescored.retriever import RescoredRetriever
-from grls.retrieve.sparse.retriever import SparseRetriever
+from grls.retrieve.sparse import SparseRetriever
 from grls.retrieve.spec import update_spec, write_link, write_spec
 
 ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is quick .")]

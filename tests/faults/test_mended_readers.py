@@ -28,10 +28,10 @@ from grls.models.load.build import TRAINING
 from grls.models.sentence_model import evidence_words_of, learned_done_of
 from grls.retrieve.build import Building
 from grls.retrieve.card import figures_beside
-from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.sparse.search import read_index
+from grls.retrieve.sparse import SparseRetriever
 from grls.runs.portions import KeptResults
 from grls.train.doc2query.form import FORM, QueryForm
 from grls.tune.journal import Journal
@@ -175,10 +175,10 @@ def test_sparse_weights_of_passages_that_are_none(tmp_path: Path, bound: int, nu
     arrays = {"data": np.ones(3, np.float32), "numbers": ids, "bounds": np.array([0, 1, bound], np.int32)}
     save_file(arrays, file)
     with pytest.raises(DataError, match=r"weights\.safetensors: the weights cannot be read"):
-        read_index(file, 4, 2)
+        SparseRetriever.read(file, 4, 2)
     arrays |= {"numbers": np.array([0, 1, 3], np.int32), "bounds": np.array([0, 1, 3], np.int32)}
     save_file(arrays, file)
-    assert len(read_index(file, 4, 2)) == 3
+    assert SparseRetriever.read(file, 4, 2).nnz == 3
 
 
 @pytest.mark.parametrize("header", [b"]" * 20, b"(" * 118, b"{'descr': '<f4', 'shape': (1e9,)}", b"\0" * 60])

@@ -11,7 +11,7 @@ from small_data import small_retriever, tiny_bert, write_small
 from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 
 SIZE = {
     "mean": [1.0] * 6, "scale": [1.0] * 6, "weights": [-1.0, 0.0, 0.1, 0.0, 0.5, 0.2], "bias": 0.3,

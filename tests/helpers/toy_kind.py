@@ -16,6 +16,7 @@ from grls.retrieve.build import Building
 from grls.retrieve.queries import joined, queries_of, reachable
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST
+from grls.tune.step import Step, TuneChoice, Tuning
 
 TARGET = "toy_kind:ToyRetriever"
 
@@ -25,9 +26,11 @@ class ToyRetriever:
     temperature = 1.0
     scores_done = False
     least_score = 0.0
+    tuned_by = ("toy_kind:POWER",)
 
-    def __init__(self, corpus: Corpus):
+    def __init__(self, corpus: Corpus, power: float = 1.0):
         self.corpus = corpus
+        self.power = power
         self.words = [set(passage.text.split()) for passage in corpus]
 
     @classmethod
@@ -40,7 +43,7 @@ class ToyRetriever:
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        return cls(Corpus.read(folder))
+        return cls(Corpus.read(folder), spec.get("power", 1.0))
 
     def describe(self) -> Description:
         return Description("toy", "words shared")
@@ -66,6 +69,21 @@ class ToyRetriever:
 
         def scores(numbers: Numbers) -> Floats:
             asked = [set(texts[number].split()) for number in numbers.tolist()]
-            return np.array([[float(len(words & some)) for some in self.words] for words in asked])
+            shared = [[float(len(words & some)) for some in self.words] for words in asked]
+            return np.array(shared) * self.power
 
         return scores
+
+
+def tune_power(tuning: Tuning) -> TuneChoice:
+    """A negative power finds nothing, so the other one is chosen."""
+    recalls = {}
+    for power in (-1.0, 2.0):
+        tuning.spec = {**tuning.spec, "power": power}
+        ids = [[hit.id for hit in hits] for hits in tuning.open().retrieve(tuning.dev.queries, 2)]
+        recalls[power] = tuning.dev.quality(ids, 2).recall
+    best = max(recalls, key=lambda power: recalls[power])
+    return TuneChoice({"power": best}, "recall@2", recalls[-1.0], recalls[best], f"power {best:g}")
+
+
+POWER = Step("power", tune_power)

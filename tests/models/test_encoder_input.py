@@ -22,7 +22,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.encoder_input import padded, without_controls
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.st5 import FirstDecoderOutput
-from grls.retrieve.multi_vector.encode import LateTexts
+from grls.retrieve.multi_vector import LateTexts
 
 PLAIN = "fox  dog  fox"
 """What is left of :data:`FORGED`."""

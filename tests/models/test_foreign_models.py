@@ -58,10 +58,10 @@ from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.build import Building, build
-from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.encoded.retriever import EncodedRetriever
-from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
-from grls.retrieve.sparse.retriever import SparseRetriever
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.encoded import EncodedRetriever
+from grls.retrieve.multi_vector import MultiVectorRetriever
+from grls.retrieve.sparse import SparseRetriever
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.biencoder.run import run_biencoder
 

@@ -10,7 +10,7 @@ from grls.data.corpus import Corpus
 from grls.errors import MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import read_spec
 

@@ -12,7 +12,7 @@ from small_data import passages
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import update_spec
 

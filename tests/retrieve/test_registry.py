@@ -15,7 +15,7 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.retrieve import registry
 from grls.retrieve.base import Description, FindsChains, Retriever, unended_fingerprint, untuned_fingerprint
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.cut import SetSize
 from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions

@@ -8,7 +8,7 @@ from composite_specs import write_kinds, written
 
 from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
@@ -47,7 +47,7 @@ def test_members_share_model_passages_and_words(place: Path, monkeypatch: pytest
     assert hybrid.generator.model is generator.model
     assert (hybrid.generator.options.beams, generator.options.beams) == (3, 10)
     prior = hybrid.priors[0].source.retriever
-    assert prior.embeddings is dense.embeddings
+    assert prior.rows is dense.rows
     assert (prior.batch_size, dense.batch_size) == (2, 32)
     assert hybrid.priors[1].source.retriever is bm25
 
@@ -71,4 +71,4 @@ def test_another_precision_is_not_shared(place: Path) -> None:
     how = Opening("cpu", opened={})
     first: Any = load_retriever(place / "dense", how)
     second: Any = load_retriever(place / "dense", Opening("cpu", "bfloat16", opened=how.opened))
-    assert second.biencoder is not first.biencoder
+    assert second.encoder is not first.encoder

@@ -19,7 +19,7 @@ from grls.io.files import read_json
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop

@@ -12,11 +12,9 @@ from installed_packages import Environment
 from grls.cli import VERBS, Verb
 from grls.data.corpus import Corpus
 from grls.io.extras import EXTRAS
-from grls.retrieve.multi_vector.encode import LateTexts
-from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever
 from grls.retrieve.registry import KINDS
-from grls.retrieve.sparse.encode import SparseTexts
-from grls.retrieve.sparse.retriever import SparseRetriever
+from grls.retrieve.sparse import SparseRetriever, SparseTexts
 from grls.retrieve.spec import read_spec
 
 EXTRA_PACKAGES = sorted({package for packages in EXTRAS.values() for package in packages})

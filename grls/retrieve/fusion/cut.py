@@ -171,6 +171,7 @@ class CutRetriever:
     """
 
     kind = "cut"
+    tuned_by = ("grls.tune.cut:CUT",)
     folders = ("retriever",)
 
     def __init__(self, retriever: Retriever, size: SetSize | None, depth: int, place: str | Path = "FOLDER"):

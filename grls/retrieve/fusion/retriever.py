@@ -50,6 +50,7 @@ class FusionRetriever:
     """
 
     kind = "fusion"
+    tuned_by = ("grls.tune.fusion:FUSION",)
     folders = ("members.*",)
 
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):

@@ -74,6 +74,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     """
 
     kind = "generative"
+    tuned_by = ("grls.tune.rescoring:RESCORING",)
     embeddable = False
     writes_chains = True
     built_by_workers = True

@@ -23,7 +23,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class HybridRetriever(JoinsSearch):
     """
 
     kind = "hybrid"
+    tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.rescoring:RESCORING")
     has_priors = True
     folders = ("generator", "priors.*.retriever")
     done_biases = GenerativeRetriever.done_biases
@@ -377,6 +378,6 @@ def as_hybrid(retriever: Retriever) -> HybridRetriever:
     Raises:
         ConfigError: The retriever is of another kind.
     """
-    if retriever.kind != HybridRetriever.kind:
+    if not isinstance(retriever, HybridRetriever):
         raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
-    return cast(HybridRetriever, retriever)
+    return retriever

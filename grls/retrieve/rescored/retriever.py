@@ -81,6 +81,7 @@ class RescoredRetriever:
     """
 
     kind = "rescored"
+    tuned_by = ("grls.tune.cross_encoder:CROSS_ENCODER",)
     folders = ("retriever", "model")
 
     def __init__(

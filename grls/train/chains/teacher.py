@@ -11,15 +11,11 @@ from grls.data.types import Hit, Query
 from grls.errors import MismatchError, at_least, bounded
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.corpora import remedy_of_other_corpus
-from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hybrid.priors import RetrieverPrior
 from grls.retrieve.registry import Opening, load_named
 from grls.train.chains.examples import HopExample
-
-_BIENCODER = 0.05
-"""The usual temperature of a bi-encoder as the teacher: differences of cosines are small."""
 
 _REMEMBERED = 20_000
 """Hops whose opinions are cached, about 10 KB each; a chain in the order of its file is scored once."""
@@ -64,7 +60,7 @@ class RetrieverTeacher:
                 f"{remedy_of_other_corpus(self.retriever.corpus, corpus)}."
             )
         self.corpus = corpus
-        usual = _BIENCODER if self.retriever.kind == DenseRetriever.kind else scoring.temperature
+        usual = getattr(self.retriever, "teaching_temperature", scoring.temperature)
         self.temperature = usual if temperature is None else temperature
         self.passages = passages
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_data import scratch, small_retriever, tiny_bert, write_small
@@ -17,8 +18,8 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import load_language_model
 from grls.models.load.settings import settings_in
-from grls.retrieve.dense.encode import encode_to_disk, work_folder
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.build import Building, build
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import own_sum, read_spec, write_manifest, write_spec
@@ -163,29 +164,44 @@ def test_a_language_model_whose_config_alone_names_the_start_writes(place: Path)
     assert written[0] == written[1]
 
 
-def test_embeddings_of_other_settings_are_not_gone_on_with(place: Path) -> None:
-    corpus = Corpus.read(place / "data")
-    work = work_folder(place / "new")
-    rows = [encode_to_disk(BiEncoderModel.load(str(place / "bert"), device="cpu"), corpus, work).read_bytes()]
+def killed_build(place: Path, model: str, how: Building, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that is killed when all passages are embedded."""
+
+    def dying(*rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DenseRetriever, "_put", dying)
+        with pytest.raises(KeyboardInterrupt):
+            build(model, str(place / "data"), how)
+
+
+def test_embeddings_of_other_settings_are_not_gone_on_with(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, how = str(place / "bert"), Building(str(place / "new"), "dense", device="cpu", batch_size=64)
+    before = DenseRetriever.assemble(BiEncoderModel.load(model, device="cpu"), Corpus.read(place / "data"))
+    killed_build(place, model, how, monkeypatch)
     edit(place / "bert" / "config.json", layer_norm_eps=0.1)
-    other = BiEncoderModel.load(str(place / "bert"), device="cpu")
-    rows.append(encode_to_disk(other, corpus, work).read_bytes())
-    assert rows[0] != rows[1]
-    expected = DenseRetriever.assemble(other, corpus).embeddings
-    assert rows[1].endswith(expected.tobytes())
+    build(model, str(place / "data"), how)
+    made = DenseRetriever.from_pretrained(place / "new", "cpu")
+    assert "are of other work, and are dropped" in caplog.text
+    assert not np.allclose(made.rows, before.rows, atol=1e-4)
+    expected = DenseRetriever.assemble(made.encoder, made.corpus, batch_size=64)
+    assert np.array_equal(made.rows, expected.rows)
 
 
 @pytest.mark.parametrize("kind", ["bert", "generative/model"])
-def test_the_saved_tokenizer_does_not_depend_on_what_was_embedded(place: Path, kind: str) -> None:
-    """A run that was killed when all passages were embedded reads no text when it is run again."""
-    corpus = Corpus.read(place / "data")
-    how = "auto" if kind == "bert" else "st5"
+def test_the_saved_tokenizer_does_not_depend_on_what_was_embedded(
+    place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed when all passages were embedded reads none when it is run again."""
     saved = []
     for name in ("at once", "again"):
+        how = Building(str(place / name), "dense" if kind == "bert" else "st5", device="cpu")
         if name == "again":
-            encode_to_disk(BiEncoderModel.load(str(place / kind), how, "cpu"), corpus, place / "work")  # type: ignore[arg-type]
-        biencoder = BiEncoderModel.load(str(place / kind), how, "cpu")  # type: ignore[arg-type]
-        DenseRetriever.assemble(biencoder, corpus, place / "work").save_pretrained(place / name)
+            killed_build(place, str(place / kind), how, monkeypatch)
+        build(str(place / kind), str(place / "data"), how)
         files = sorted(file for file in (place / name).rglob("*") if file.is_file())
         saved.append({str(file.relative_to(place / name)): file.read_bytes() for file in files})
     assert saved[0] == saved[1]

@@ -1,8 +1,7 @@
-"""The dense retriever against a full sort and against faiss; resuming; what does not belong together."""
+"""The dense retriever against a full sort and against faiss; what does not belong together."""
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ from small_data import scratch, small_retriever, tiny_bert, write_small
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.index.options import LimitOptions
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.models.text_encoder import passage_text
-from grls.retrieve.dense import retriever as dense
-from grls.retrieve.dense.encode import EMBEDDINGS, PLAN, encode_corpus, encode_to_disk, work_folder
-from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.dense.search import top_k
-from grls.retrieve.encoded import folder
+from grls.retrieve import dense, encoded
+from grls.retrieve.build import Building, build
+from grls.retrieve.dense import DenseRetriever, top_k
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
@@ -68,21 +66,6 @@ def other(biencoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
     return changed
 
 
-class Counted(BiEncoderModel):
-    """Counts the passages it embeds; is killed after ``budget`` of them."""
-
-    def __init__(self, biencoder: BiEncoderModel, budget: int = 10**6):
-        super().__init__(biencoder.model, biencoder.max_tokens)
-        self.seen: list[str] = []
-        self.budget = budget
-
-    def encode_passages(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Any:
-        if len(self.seen) + len(texts) > self.budget:
-            raise KeyboardInterrupt
-        self.seen += texts
-        return super().encode_passages(texts, batch_size, progress)
-
-
 def full_sort(queries: np.ndarray, rows: np.ndarray, k: int) -> list[list[int]]:
     scores = queries.astype(np.float64) @ rows.astype(np.float64).T
     return [np.lexsort((np.arange(len(rows)), -s.round(12)))[:k].tolist() for s in scores]
@@ -122,7 +105,7 @@ def test_nothing_asked_is_nothing_found() -> None:
 
 
 def test_hits_are_the_inner_products_in_order(retriever: DenseRetriever, corpus: Corpus) -> None:
-    model = retriever.biencoder.model
+    model = retriever.encoder.model
     texts = [passage_text(p) for p in corpus]
     scores = model.encode([q.text for q in QUERIES]) @ model.encode(texts).T
     for hits, row in zip(retriever.retrieve(QUERIES, 99), scores, strict=True):
@@ -135,7 +118,7 @@ def test_hits_are_the_inner_products_in_order(retriever: DenseRetriever, corpus:
 
 
 def test_done_has_a_score_and_is_no_hit(retriever: DenseRetriever) -> None:
-    model = retriever.biencoder.model
+    model = retriever.encoder.model
     done = model.encode([DONE_TEXT])[0]
     vectors = model.encode([q.text for q in QUERIES])
     for step, vector in zip(retriever.retrieve_hop(QUERIES, [()] * 3, 99), vectors, strict=True):
@@ -147,7 +130,7 @@ def test_a_great_many_queries_that_are_cut_are_not_all_named(
     retriever: DenseRetriever, caplog: pytest.LogCaptureFixture
 ) -> None:
     long = " ".join(["otter"] * 500)
-    asked = DenseRetriever(retriever.biencoder, retriever.corpus, retriever.embeddings, truncate_queries=True)
+    asked = DenseRetriever(retriever.encoder, retriever.corpus, retriever.rows, truncate_queries=True)
     for part in range(5):
         asked.retrieve([Query(f"q{part}-{n}", long) for n in range(4)], 1)
     told = [record.getMessage() for record in caplog.records]
@@ -158,7 +141,7 @@ def test_a_great_many_queries_that_are_cut_are_not_all_named(
 def test_evidence_joins_the_query(retriever: DenseRetriever, corpus: Corpus) -> None:
     evidence = corpus.passages([3, 8])
     (step,) = retriever.retrieve_hop(QUERIES[:1], [evidence], 4)
-    text = retriever.biencoder.query_text(QUERIES[0].text, evidence)
+    text = retriever.encoder.query_text(QUERIES[0].text, evidence)
     assert text != QUERIES[0].text
     assert step.hits == retriever.retrieve([Query("x", text)], 4)[0]
 
@@ -181,11 +164,11 @@ def test_chains_are_those_of_the_retriever(retriever: DenseRetriever, corpus: Co
 def test_a_folder_holds_the_whole_retriever(retriever: DenseRetriever, saved: Path) -> None:
     opened = DenseRetriever.from_pretrained(saved, "cpu")
     assert opened.retrieve(QUERIES, 10) == retriever.retrieve(QUERIES, 10)
-    assert isinstance(opened.embeddings.base, np.memmap)
+    assert isinstance(opened.rows.base, np.memmap)
     manifest = read_spec(saved)
     assert (manifest["kind"], manifest["dimension"], manifest["stages"]) == ("dense", 16, [])
     assert sorted(file.name for file in saved.iterdir()) == [
-        "corpus.jsonl", EMBEDDINGS, "grls.json", "model",
+        "corpus.jsonl", DenseRetriever.file, "grls.json", "model",
     ]  # fmt: skip
     opened.save_pretrained(saved)  # over itself, memory-mapped
     assert DenseRetriever.from_pretrained(saved, "cpu").retrieve(QUERIES, 5) == opened.retrieve(QUERIES, 5)
@@ -196,7 +179,7 @@ def test_a_generator_as_a_biencoder_keeps_its_stages(data: Path, corpus: Corpus,
     DenseRetriever.assemble(made, corpus).save_pretrained(tmp_path / "r")
     opened = load_retriever(tmp_path / "r", Opening("cpu"))
     assert isinstance(opened, DenseRetriever)
-    assert (opened.stages, opened.biencoder.max_tokens) == (("memorise",), 64)
+    assert (opened.stages, opened.encoder.max_tokens) == (("memorise",), 64)
     assert opened.learned_done is False
     learned = BiEncoderModel(made.model, 64, ["biencoder"], learned_done=True)
     DenseRetriever.assemble(learned, corpus).save_pretrained(tmp_path / "r")
@@ -235,7 +218,7 @@ def test_what_does_not_belong_together_is_refused(
 
 
 def test_damaged_embeddings_are_refused(saved: Path) -> None:
-    file = saved / EMBEDDINGS
+    file = saved / DenseRetriever.file
     rows = np.load(file)
     rows[2, 3] += 1
     np.save(file, rows)
@@ -256,11 +239,11 @@ def test_the_embeddings_are_read_through_no_more_than_needed(
 ) -> None:
     """A checksum that fits does not say that the numbers are finite: the file may be a stranger's."""
     reads = []
-    for module, name in ((folder, "sha256"), (dense, "_check_finite")):
+    for module, name in ((encoded, "sha256"), (dense, "unusable_row")):
         inner = getattr(module, name)
         monkeypatch.setattr(module, name, lambda given, n=name, f=inner: (reads.append(n), f(given))[1])
     DenseRetriever.from_pretrained(saved, "cpu", verify=verify)
-    assert reads == [*(["sha256"] if verify else []), "_check_finite"]
+    assert reads == [*(["sha256"] if verify else []), "unusable_row"]
 
 
 def test_a_malformed_manifest_is_refused(saved: Path) -> None:
@@ -277,7 +260,7 @@ def test_a_malformed_manifest_is_refused(saved: Path) -> None:
 
 def test_embeddings_of_another_shape_are_refused(retriever: DenseRetriever, corpus: Corpus) -> None:
     with pytest.raises(MismatchError, match=r"\(11, 16\), got \(10, 16\)"):
-        DenseRetriever(retriever.biencoder, corpus, retriever.embeddings[:-1])
+        DenseRetriever(retriever.encoder, corpus, retriever.rows[:-1])
 
 
 def test_a_model_trained_on_must_refresh(biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path) -> None:
@@ -290,136 +273,25 @@ def test_a_model_trained_on_must_refresh(biencoder: BiEncoderModel, corpus: Corp
         retriever.save_pretrained(tmp_path / "r")
     fresh = retriever.refresh(changed)
     assert fresh.truncate_queries
-    assert np.array_equal(fresh.embeddings, encode_corpus(changed, corpus))
+    assert np.array_equal(fresh.rows, DenseRetriever.assemble(changed, corpus).rows)
     assert fresh.retrieve(QUERIES, 10) != before
     fresh.save_pretrained(tmp_path / "r")
 
 
-def test_a_killed_run_goes_on_where_it_stopped(
-    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
-) -> None:
-    whole = encode_corpus(biencoder, corpus)
-    killed = Counted(biencoder, budget=7)
-    with pytest.raises(KeyboardInterrupt):
-        encode_to_disk(killed, corpus, tmp_path / "w", shard=3)
-    assert len(killed.seen) == 6
-    with (tmp_path / "w" / EMBEDDINGS).open("ab") as stream:
-        stream.write(b"half a shard that was being written")
-    second = Counted(biencoder)
-    rows = np.load(encode_to_disk(second, corpus, tmp_path / "w", shard=3))
-    texts = [passage_text(passage) for passage in corpus]
-    assert second.seen == [*texts[6:], DONE_TEXT]
-    assert rows == pytest.approx(whole, abs=1e-5)
-    third = Counted(biencoder)
-    encode_to_disk(third, corpus, tmp_path / "w", shard=3)
-    assert third.seen == []
-
-
-def test_a_run_that_was_killed_before_its_plan_goes_on(
-    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
-) -> None:
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / EMBEDDINGS).write_bytes(b"half a header")
-    rows = np.load(encode_to_disk(biencoder, corpus, tmp_path / "w"))
-    assert rows == pytest.approx(encode_corpus(biencoder, corpus), abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    "left", [[], [f".{PLAN}.x.tmp"], [EMBEDDINGS], [EMBEDDINGS, f".{PLAN}.x.tmp"], [PLAN], [PLAN, EMBEDDINGS]]
-)
-def test_a_run_that_died_at_its_beginning_is_begun_anew(
-    left: list[str], biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
-) -> None:
-    """Wherever it died; also with the files in the order in which they were made once."""
-    whole = np.load(encode_to_disk(biencoder, corpus, tmp_path / "whole", shard=3))
-    (tmp_path / "w").mkdir()
-    plan = json.loads((tmp_path / "whole" / PLAN).read_text())
-    for name in left:
-        (tmp_path / "w" / name).write_text(json.dumps({**plan, "done": 0}) if name == PLAN else "")
-    rows = np.load(encode_to_disk(biencoder, corpus, tmp_path / "w", shard=3))
-    assert np.array_equal(rows, whole)
-
-
-@pytest.mark.parametrize("place", [8, 200, -50, None])
-def test_damaged_rows_are_embedded_anew(
-    place: int | None,
-    biencoder: BiEncoderModel,
-    corpus: Corpus,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """One bit of the header, or of a row; or the plan."""
-    with pytest.raises(KeyboardInterrupt):
-        encode_to_disk(Counted(biencoder, budget=7), corpus, tmp_path / "w", shard=3)
-    file = tmp_path / "w" / (PLAN if place is None else EMBEDDINGS)
-    content = bytearray(file.read_bytes())
-    content[2 if place is None else place] ^= 1 << 7
-    file.write_bytes(content)
-    again = Counted(biencoder)
-    rows = np.load(encode_to_disk(again, corpus, tmp_path / "w", shard=3))
-    assert len(again.seen) == len(corpus) + 1
-    assert rows == pytest.approx(encode_corpus(biencoder, corpus, shard=3), abs=1e-5)
-    assert "embedded anew" in caplog.text
-
-
-@pytest.mark.parametrize("shard", [1, 5, 10, 11, 12])
-def test_every_row_is_written_once(
-    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path, shard: int
-) -> None:
-    counted = Counted(biencoder)
-    rows = np.load(encode_to_disk(counted, corpus, tmp_path / "w", shard=shard))
-    assert counted.seen == [*(passage_text(passage) for passage in corpus), DONE_TEXT]
-    assert rows == pytest.approx(encode_corpus(biencoder, corpus, shard=shard), abs=1e-5)
-
-
 def test_passages_that_are_cut_are_told_of_once(
-    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    biencoder: BiEncoderModel, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Facts have 5 words, the two rules 9, and there are 2 special tokens; DONE does not count."""
-    encode_corpus(biencoder, corpus)
+    DenseRetriever.assemble(biencoder, Corpus.read(data))
     assert not caplog.records
     biencoder.save(tmp_path / "m")
-    short = BiEncoderModel.load(str(tmp_path / "m"), device="cpu", max_tokens=8)
-    encode_corpus(short, corpus, shard=3)
-    encode_to_disk(short, corpus, tmp_path / "w", shard=3)
+    short = LimitOptions(input=8)
+    build(str(tmp_path / "m"), str(data), Building(f"{tmp_path}/r", "dense", device="cpu", limits=short))
+    DenseRetriever.assemble(BiEncoderModel.load(str(tmp_path / "m"), max_tokens=8), Corpus.read(data))
     for record in caplog.records:
         assert "2 of 10 passages are longer than 8 tokens" in record.getMessage()
         assert "raise input (of grls index)" in record.getMessage()
     assert len(caplog.records) == 2
-
-
-def test_shards_of_another_model_or_corpus_are_dropped(
-    biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path
-) -> None:
-    def killed(model: BiEncoderModel, passages: Corpus) -> int:
-        counted = Counted(model, budget=8)
-        with pytest.raises(KeyboardInterrupt):
-            encode_to_disk(counted, passages, tmp_path / "w", shard=4)
-        return len(counted.seen)
-
-    assert killed(biencoder, corpus) == 8
-    assert killed(other(biencoder, tmp_path / "m"), corpus) == 8
-    changed = Corpus.from_passages([*corpus.passages(range(9)), Passage("new", "a new one")])
-    assert killed(biencoder, changed) == 8
-    again = Counted(biencoder)
-    rows = np.load(encode_to_disk(again, changed, tmp_path / "w", shard=4))
-    assert len(again.seen) == 3
-    assert rows == pytest.approx(encode_corpus(biencoder, changed), abs=1e-5)
-
-
-def test_the_work_folder_goes_when_the_retriever_stands(
-    biencoder: BiEncoderModel, corpus: Corpus, retriever: DenseRetriever, tmp_path: Path
-) -> None:
-    work = work_folder(tmp_path / "r")
-    made = DenseRetriever.assemble(biencoder, corpus, work)
-    assert (work / PLAN).is_file()
-    made.save_pretrained(tmp_path / "r")
-    assert [file.name for file in tmp_path.iterdir()] == ["r"]
-    assert made.retrieve(QUERIES, 3) == retriever.retrieve(QUERIES, 3)
-    (work_folder(tmp_path / "s")).mkdir()
-    (work_folder(tmp_path / "s") / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"not a work folder of grls"):
-        DenseRetriever.assemble(biencoder, corpus, work_folder(tmp_path / "s"))
 
 
 def test_bad_queries_are_refused_or_cut(biencoder: BiEncoderModel, corpus: Corpus, tmp_path: Path) -> None:

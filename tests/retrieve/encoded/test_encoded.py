@@ -22,21 +22,23 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
+from grls.retrieve import multi_vector, sparse
 from grls.retrieve.base import FindsChains, HopHits, ScoresAll, TakesEvidence, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build, kind_of_model
-from grls.retrieve.encoded.folder import all_usable, usable
-from grls.retrieve.encoded.ranking import top
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.encoded import top, unusable_row
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
-from grls.retrieve.multi_vector import search
-from grls.retrieve.multi_vector.encode import LateTexts
-from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
-from grls.retrieve.multi_vector.search import MaxSimSearch, maxsim
-from grls.retrieve.multi_vector.vectors import TokenVectors
+from grls.retrieve.multi_vector import (
+    LateTexts,
+    MaxSimSearch,
+    MultiVectorRetriever,
+    TokenVectors,
+    maxsim,
+)
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.sparse.encode import SparseTexts
-from grls.retrieve.sparse.retriever import SparseRetriever
+from grls.retrieve.sparse import SparseRetriever, SparseTexts
 from grls.retrieve.spec import update_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "calm")]
@@ -109,7 +111,7 @@ def test_equal_passages_go_in_the_order_of_the_corpus(kind: str, root: Path, mon
     texts = [f"the {animal} is calm ." for animal in ("otter", "heron", "badger", "lynx")]
     corpus = Corpus.from_passages([Passage(f"{n}", texts[n % 4]) for n in range(40)])
     made = type(retriever).assemble(retriever.encoder, corpus, batch_size=7)
-    monkeypatch.setattr(search, "BLOCK", 17)
+    monkeypatch.setattr(multi_vector, "BLOCK", 17)
     found = made.retrieve(QUERIES, 25)
     for hits in found:
         scores = [hit.score for hit in hits]
@@ -162,7 +164,7 @@ def test_no_word_in_common_is_no_hit(root: Path) -> None:
     used, unused = int(np.argmax(query)), int(np.argmin(query))
     assert query[unused] == 0
     weights[3, used], weights[4, unused], weights[5, used] = 1.0, 5.0, -2.0
-    made = SparseRetriever(retriever.encoder, retriever.corpus, csr_array(weights))
+    made = SparseRetriever(retriever.encoder, retriever.corpus, csr_array(weights.T))
     (hits,) = made.retrieve(QUERIES[:1], 10)
     assert [hit.id for hit in hits] == [passages()[3].id]
     assert hits[0].score == pytest.approx(float(query[used]))
@@ -171,7 +173,7 @@ def test_no_word_in_common_is_no_hit(root: Path) -> None:
 
 def test_a_passage_without_a_vector_is_no_hit(root: Path) -> None:
     retriever = opened(root / "multi-vector")
-    vectors, bounds = retriever.tokens
+    vectors, bounds = retriever.rows
     kept = np.array([0, *np.repeat(bounds[1], 2), *(bounds[3:])])  # passages 0 and 1 share; 1 has none
     made = MultiVectorRetriever(retriever.encoder, retriever.corpus, TokenVectors(vectors, kept))
     found = made.retrieve(QUERIES[:1], 10)[0]
@@ -383,10 +385,10 @@ def test_lengths_of_queries_and_passages_differ(root: Path, tmp_path: Path, capl
     assert "10 of 10 passages are longer than 6 tokens" in caplog.text
     retriever = opened(tmp_path / "r")
     assert (retriever.encoder.limit("query"), retriever.encoder.limit("passage")) == (8, 6)
-    assert max(np.diff(retriever.tokens.bounds)) <= 6
+    assert max(np.diff(retriever.rows.bounds)) <= 6
     how = Building(str(tmp_path / "longer"), "multi-vector", limits=LimitOptions(input=40))
     build(str(folder), str(root / "data"), how)
-    assert max(np.diff(opened(tmp_path / "longer").tokens.bounds)) > 6
+    assert max(np.diff(opened(tmp_path / "longer").rows.bounds)) > 6
 
 
 def test_what_a_first_retriever_proposes_is_ranked(root: Path, tmp_path: Path) -> None:
@@ -504,9 +506,35 @@ def test_what_cannot_be_built_is_refused(kind: str, root: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("odd", [0.0, 1e15, 2e15, -2e15, np.nan, np.inf, -np.inf])
-def test_numbers_are_usable_together_if_each_is(kind: type, odd: float) -> None:
+def test_a_row_that_cannot_be_searched_with_is_found(kind: type, odd: float) -> None:
     with np.errstate(over="ignore"):
         numbers = np.array([[1.0, -2.0], [0.5, odd]]).astype(kind)
     finite = bool(np.isfinite(numbers).all()) and np.abs(odd) <= 1e15
-    assert all_usable(numbers) == bool(usable(numbers).all()) == finite
-    assert all_usable(numbers[:0])
+    assert unusable_row(numbers) == (None if finite else 1)
+    assert unusable_row(numbers[:, 1]) == (None if finite else 1)
+    assert unusable_row(numbers[:0]) is None
+
+
+@pytest.mark.parametrize("together", [1, 7, 10**6])
+def test_parts_on_disk_are_those_joined_in_memory(
+    together: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the sizes of parts, and of the blocks that are written together."""
+    monkeypatch.setattr(sparse, "_TOGETHER", together)
+    drawn = np.random.default_rng(1)
+    rows = [drawn.random((count, 6), dtype=np.float32) for count in (3, 1, 5)]
+    weights = [csr_array(np.where(part < 0.6, 0, part).T) for part in rows]
+    vectors = [MultiVectorRetriever.rows_of([part[:2], part[2:2], part[2:]]) for part in rows]
+    kinds: list[tuple[Any, list[Any], int]] = [
+        (DenseRetriever, rows, 9), (SparseRetriever, weights, 9), (MultiVectorRetriever, vectors, 9),
+    ]  # fmt: skip
+    for kind, parts, count in kinds:
+        joined, file = kind.joined(parts), tmp_path / f"{kind.kind}-{kind.file}"
+        kind.write(lambda parts=parts: iter(parts), file)
+        kind.check_rows(kind.read(file, count, 6), count, 6)
+        for stored in (kind.read(file, count, 6), joined):
+            expected = [row for part in parts for row in kind.each(part)]
+            assert all(map(np.array_equal, kind.each(stored), expected))
+            assert len(list(kind.each(stored))) == len(expected) == count
+        kind.write(lambda joined=joined: [joined], tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == file.read_bytes()

@@ -17,7 +17,7 @@ from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, MismatchError
 from grls.models.precision import is_packed, packs
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions

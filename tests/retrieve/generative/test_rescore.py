@@ -23,7 +23,7 @@ from grls.io.files import write_json
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.retriever import GenerativeRetriever

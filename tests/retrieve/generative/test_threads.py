@@ -16,7 +16,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.causal.plain import CausalGenerator
 from grls.models.head import Head
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever

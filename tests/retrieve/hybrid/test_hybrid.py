@@ -16,7 +16,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import decoders
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
@@ -98,8 +98,8 @@ def test_scores_are_those_of_the_formula(
 
 def test_temperatures_are_those_of_training(dense: DenseRetriever, bm25: BM25Retriever) -> None:
     assert RetrieverPrior(dense).temperature == 1.0
-    unit = dense.embeddings / np.linalg.norm(dense.embeddings, axis=1, keepdims=True)
-    assert RetrieverPrior(DenseRetriever(dense.biencoder, dense.corpus, unit)).temperature == 0.05
+    unit = dense.rows / np.linalg.norm(dense.rows, axis=1, keepdims=True)
+    assert RetrieverPrior(DenseRetriever(dense.encoder, dense.corpus, unit)).temperature == 0.05
     assert WeightedSource(RetrieverPrior(bm25), 1.0).divisor == 2.0
     assert WeightedSource(RetrieverPrior(bm25), 1.0, 3.0).divisor == 3.0
 
@@ -149,7 +149,7 @@ def test_done_has_its_share_unless_the_prior_knows_it(
         hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(dense), 0.5, 10.0)], share)
         done = hybrid.retrieve_hop(QUERIES[:1], NONE[:1], count)[0].done
         assert done == pytest.approx(alone[-1] + 0.5 * share, abs=1e-3)
-    monkeypatch.setattr(dense.biencoder, "learned_done", True)
+    monkeypatch.setattr(dense.encoder, "learned_done", True)
     source = RetrieverPrior(dense)
     assert source.knows_done
     scores = source.ask(QUERIES[:1], NONE[:1])(np.array([0]))[0]

@@ -24,7 +24,7 @@ from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import Description, ScoresAll, TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import usual_temperature
@@ -330,7 +330,7 @@ def test_ranked_hops_have_the_temperature_of_the_first_retriever(
     for one in (first, small_retriever(data)):
         ranked = RankedHops(over(one, scorer, Rereading(3, 0.5)), HopOptions("ranked"))
         assert ranked.temperature == usual_temperature(one)
-    first.embeddings = first.embeddings / np.linalg.norm(first.embeddings, axis=1, keepdims=True)
+    first.rows = first.rows / np.linalg.norm(first.rows, axis=1, keepdims=True)
     assert usual_temperature(over(first, scorer, Rereading(3, 0.02))) == 0.05
     with pytest.raises(ConfigError, match=r"set hops\.temperature"):
         usual_temperature(over(first, scorer, Rereading(3)))

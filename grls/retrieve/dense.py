@@ -1,0 +1,302 @@
+"""Dense retrieval: one embedding a text, compared exactly as the model compares.
+
+Legend: N passages, d embedding dimension, Q queries, R rows that are searched, k hits asked for, W >= k
+candidates.
+
+The model is a bi-encoder (:mod:`grls.models.biencoder`). Passages are ranked by their similarity to the
+query: the inner product, the cosine, or a distance. DONE is embedded like a passage, as row N: it never is
+a hit, but multi-step retrieval gets its score. The folder keeps the embeddings ``[N + 1, d]`` as
+``embeddings.npy``, memory-mapped.
+
+:func:`top_k` finds the rows of largest similarity, in blocks. faiss finds candidates in single precision
+(with the kernel of its ``IndexFlatIP``, without the copy of an index): only a block of rows is scored at a
+time. The last bits of its scores depend on the number of queries, and its order of ties is arbitrary. So
+all candidates that could belong among the k best are scored again in double precision: equal rows get equal
+scores, in the order of their numbers. Distances are computed in double precision at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from grls.data.filters import Allow, Numbers
+from grls.data.types import Passage, Query
+from grls.errors import DataError, MismatchError
+from grls.index.array_files import map_array
+from grls.index.external_sort.npy import GrowingArray
+from grls.io.counts import counted
+from grls.io.parts import PartTimer
+from grls.models.base import Floats
+from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
+from grls.models.load.sources import is_packaged
+from grls.retrieve.base import HopHits
+from grls.retrieve.build import Building
+from grls.retrieve.encoded import REBUILD, EncodedRetriever, Parts, unusable_row
+
+Scores = npt.NDArray[np.float64]
+
+BLOCK = 1 << 16
+"""Rows scored together: 100 MiB of 384 numbers each."""
+
+_DISTANCES = {"euclidean": "euclidean", "manhattan": "cityblock"}
+"""Similarities that are distances with their sign turned, and their names in SciPy."""
+
+_MARGIN = 8
+_SLACK = 1e-5
+"""Largest difference of two single-precision scores, relative to the largest, if the true ones are equal."""
+
+
+class DenseRetriever(EncodedRetriever):
+    """Retrieves by the similarity of embeddings; see :class:`EncodedRetriever`."""
+
+    kind = "dense"
+    system = "biencoder"
+    called = "a dense retriever"
+    encodes = BiEncoderModel
+    library = "SentenceTransformer"
+    file = "embeddings.npy"
+    part = 4096
+    last_texts = (DONE_TEXT,)
+    compares_all = True
+    least_score = -math.inf
+    done_biases = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+    teaching_temperature = 0.05
+    """The usual temperature of a teacher: differences of cosines are small."""
+
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether the model has learned when DONE follows; None: not known."""
+        learned: bool | None = self.encoder.learned_done
+        return learned
+
+    @property
+    def scores_done(self) -> bool:
+        """Whether DONE is scored: where the model was trained to."""
+        return self.learned_done is True
+
+    @property
+    def temperature(self) -> float:
+        """That of training: 1 / 20 for vectors of length one, else 1."""
+        lengths = np.linalg.norm(self.rows[:16], axis=1)
+        return 0.05 if np.allclose(lengths, 1.0, atol=1e-2) else 1.0
+
+    @staticmethod
+    def check_rows(rows: Matrix, count: int, dimension: int) -> None:
+        """Check the embeddings ``[count, d]``."""
+        if rows.shape != (count, dimension):
+            raise MismatchError(
+                f"expected embeddings of {counted(count - 1, 'passage')} and DONE, {(count, dimension)}, got "
+                f"{rows.shape}: they belong to another corpus or model; {REBUILD}"
+            )
+        if (wrong := unusable_row(rows)) is not None:
+            raise DataError(f"the embedding in row {wrong} is not finite, or above 1e15; {REBUILD}")
+
+    @staticmethod
+    def joined(parts: list[Matrix]) -> Matrix:
+        """The embeddings of all parts."""
+        return np.concatenate(parts)
+
+    @staticmethod
+    def write(parts: Parts, file: Path) -> None:
+        """Write embeddings as ``.npy``."""
+        columns = next(iter(parts())).shape[1]
+        with GrowingArray(file, np.float32, columns) as growing:
+            for part in parts():
+                for start in range(0, len(part), BLOCK):  # a mapped array is never whole in memory
+                    growing.append(part[start : start + BLOCK])
+
+    @staticmethod
+    def read(file: Path, passages: int, dimension: int) -> Matrix:
+        """The embeddings of a file, memory-mapped.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        try:
+            mapped: Matrix = map_array(file)
+        except ValueError as error:
+            raise DataError(f"the embeddings cannot be read ({error}); {REBUILD}", file) from None
+        return mapped
+
+    def taken(self, numbers: Numbers) -> Matrix:
+        """The embeddings of some passages; N is the number of DONE."""
+        rows: Matrix = self.rows[numbers]
+        return rows
+
+    @staticmethod
+    def size(rows: Matrix, passages: int) -> str:
+        """The dimension, and bytes."""
+        dimensions = counted(rows.shape[1], "dimension")
+        return f" and DONE, {dimensions}, embeddings {rows.nbytes / 2**20:.1f} MiB"
+
+    @classmethod
+    def recognises(cls, model: str) -> bool:
+        """Whether a model is a folder of sentence-transformers that gives one vector a text."""
+        return is_packaged(model) or super().recognises(model)
+
+    @classmethod
+    def loading(cls, how: Building) -> dict[str, Any]:
+        """Kind and similarity of the bi-encoder."""
+        return {"kind": "st5" if how.asked == "st5" else "auto", "similarity": how.similarity}
+
+    def retrieve_hop(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[HopHits]:
+        """The top-k passages given those found so far, and the score of DONE.
+
+        Args:
+            queries: The queries, with their own texts.
+            evidence: For each, the passages found so far, in order.
+            k: Most hits a query.
+            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. DONE is always scored.
+        """
+        vectors, rankings = self._searched(queries, evidence, k, allow)
+        last, similarity = self.rows[-1:], self.encoder.similarity
+        done = [float(similarities(vector, last, similarity)[0]) for vector in vectors]
+        return [HopHits(hits, score) for hits, score in zip(rankings, done, strict=True)]
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """The embeddings ``[Q, d]`` of the texts of queries."""
+        with PartTimer("encoder"):
+            vectors: Matrix = self.encoder.encode_queries(texts, self.batch_size, self.progress or None)
+        return vectors
+
+    def best(
+        self, encoded: Matrix, queries: Sequence[int], k: int, among: Numbers | None
+    ) -> list[tuple[Numbers, Floats]]:
+        """The k nearest passages of each query; see :class:`EncodedRetriever`."""
+        similarity = self.encoder.similarity
+        return [*top_k(encoded[queries], self.rows[:-1], k, among=among, similarity=similarity)]
+
+    def score(self, encoded: Matrix, queries: Numbers) -> Floats:
+        """Similarities ``[n, N]`` of queries by number, or ``[n, N + 1]`` where DONE is scored."""
+        rows = self.rows if self.scores_done else self.rows[:-1]
+        return all_similarities(encoded[queries], rows, self.encoder.similarity)
+
+
+class Nearest(NamedTuple):
+    """The rows that are most similar to one query.
+
+    Attributes:
+        numbers: Row numbers, best first; equal scores in order of number.
+        scores: Their similarities.
+    """
+
+    numbers: Numbers
+    scores: Scores
+
+
+def top_k(
+    queries: Matrix,
+    rows: Matrix,
+    k: int,
+    block: int = BLOCK,
+    among: Numbers | None = None,
+    similarity: str = "dot",
+) -> list[Nearest]:
+    """The k rows that are most similar to each query, exactly.
+
+    Args:
+        queries: ``[Q, d]``.
+        rows: ``[R, d]``, finite; may be memory-mapped.
+        k: Rows a query; all R where there are fewer.
+        block: Rows scored together.
+        among: Numbers of the rows to search, ascending; None: all.
+        similarity: ``euclidean`` and ``manhattan``: by distance; others: by inner product.
+    """
+    count = len(rows) if among is None else len(among)
+    k = min(k, count)
+    if not len(queries) or k < 1:
+        return [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+    if similarity in _DISTANCES:
+        return _by_distance(queries, rows, k, block, among, similarity)
+    scores, numbers = _candidates(queries, rows, min(k + _MARGIN, count), block, among)
+    nearest = []
+    for query, best, candidates in zip(queries, scores, numbers, strict=True):
+        while len(candidates) < count and _more_may_tie(best, k):
+            wider = min(4 * len(candidates), count)
+            (best,), (candidates,) = _candidates(query[None], rows, wider, block, among)
+        nearest.append(_rank(query, rows, candidates, k))
+    return nearest
+
+
+def similarities(query: Matrix, rows: Matrix, similarity: str = "dot") -> Scores:
+    """Similarities ``[n]`` of a query ``[d]`` to rows ``[n, d]``, the same for equal rows (:func:`top_k`)."""
+    if similarity in _DISTANCES:
+        distances: Scores = _distances(query[None], rows, similarity)[0]
+        return distances
+    # Not a matrix product: its kernels treat the rows at the end of a tile in another order of summation.
+    products: Scores = (rows.astype(np.float64) * query.astype(np.float64)).sum(axis=1)
+    return products
+
+
+def all_similarities(queries: Matrix, rows: Matrix, similarity: str = "dot") -> Scores:
+    """Similarities ``[Q, R]`` of queries to all rows; see :func:`top_k`."""
+    if similarity in _DISTANCES:
+        return _distances(queries, rows, similarity)
+    return np.asarray(queries @ rows.T, dtype=np.float64)
+
+
+def _distances(queries: Matrix, rows: Matrix, similarity: str) -> Scores:
+    """Distances ``[Q, R]`` with their sign turned."""
+    pairs = (queries.astype(np.float64), rows.astype(np.float64))
+    return -np.asarray(cdist(*pairs, _DISTANCES[similarity]))
+
+
+def _by_distance(
+    queries: Matrix, rows: Matrix, k: int, block: int, among: Numbers | None, similarity: str
+) -> list[Nearest]:
+    nearest = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+    numbers = np.arange(len(rows)) if among is None else among
+    for start in range(0, len(numbers), block):
+        taken = numbers[start : start + block]
+        for query, scores in enumerate(_distances(queries, np.asarray(rows[taken]), similarity)):
+            candidates = np.concatenate([nearest[query].numbers, taken])
+            values = np.concatenate([nearest[query].scores, scores])
+            best = np.lexsort((candidates, -values))[:k]
+            nearest[query] = Nearest(candidates[best], values[best])
+    return nearest
+
+
+def _candidates(
+    queries: Matrix, rows: Matrix, width: int, block: int, among: Numbers | None
+) -> tuple[Matrix, Numbers]:
+    """Single-precision scores ``[Q, W]``, falling, and row numbers ``[Q, W]`` of the W best rows."""
+    count = len(rows) if among is None else len(among)
+    scores = np.empty((len(queries), 0), dtype=np.float32)
+    numbers = np.empty((len(queries), 0), dtype=np.int64)
+    for start in range(0, count, block):
+        stop = min(start + block, count)
+        taken = np.arange(start, stop) if among is None else among[start:stop]
+        part = np.ascontiguousarray(rows[start:stop] if among is None else rows[taken])
+        nearest: Any = faiss.knn(queries, part, min(width, len(part)), faiss.METRIC_INNER_PRODUCT)
+        scores = np.concatenate([scores, nearest[0]], axis=1)
+        numbers = np.concatenate([numbers, taken[nearest[1]]], axis=1)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :width]
+        scores = np.take_along_axis(scores, best, axis=1)
+        numbers = np.take_along_axis(numbers, best, axis=1)
+    return scores, numbers
+
+
+def _more_may_tie(scores: Matrix, k: int) -> bool:
+    """Whether a row beyond the candidates could belong among the k best."""
+    slack = _SLACK * float(np.abs(scores).max())
+    return float(scores[-1]) >= float(scores[k - 1]) - slack
+
+
+def _rank(query: Matrix, rows: Matrix, candidates: Numbers, k: int) -> Nearest:
+    scores = similarities(query, rows[candidates])
+    best = np.lexsort((candidates, -scores))[:k]
+    return Nearest(candidates[best], scores[best])

@@ -1,0 +1,856 @@
+"""What retrievers share whose model encodes texts: dense, sparse, multi-vector.
+
+Legend: N passages.
+
+A kind is one file with a subclass of :class:`EncodedRetriever`. It says how its encoded passages (its rows)
+are written and read, and how queries are compared with them. Here stands the rest: the corpus is encoded in
+shards, by this process or by workers; each finished shard is on disk, so memory does not grow with the
+corpus, and a killed run encodes the missing shards alone. The folder holds ``model/``, one file with the
+rows, ``corpus.jsonl`` and ``grls.json``, which ties the three together by checksums and fingerprints.
+:func:`begin_tensors` and :func:`map_tensors` are for rows in safetensors files larger than memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from grls.cluster.options import USUAL_WORKERS, Workers
+from grls.cluster.places import alone_at_shards, refuse_other_reading, seen_elsewhere, shards_folder
+from grls.cluster.plan import Done, Shard, ShardPlan, Work
+from grls.cluster.work import done_by_workers
+from grls.data.codec import DONE_ID
+from grls.data.corpus import Corpus, corpus_file
+from grls.data.filters import Allow, Numbers
+from grls.data.inputs.arguments import Count, checked
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.index.array_files import asked_to_verify
+from grls.index.rows import Array
+from grls.io.counts import counted
+from grls.io.files import atomic_folder, scratch_folder, sha256
+from grls.io.parts import PartTimer
+from grls.io.progress import Progress
+from grls.models.base import Floats
+from grls.models.load.settings import refuse_other_settings, settings_in
+from grls.models.sentence_model import COSINE, DOT, library_type
+from grls.models.text_encoder import TextEncoder, passage_text
+from grls.retrieve.base import AllScores, Description
+from grls.retrieve.build import Building
+from grls.retrieve.card import CardOptions, card_of
+from grls.retrieve.changes import ChangedCount, Changes
+from grls.retrieve.corpora import refuse_other_passages
+from grls.retrieve.generative.options import USUAL_SEARCH
+from grls.retrieve.hub import upload
+from grls.retrieve.queries import check_counts, queries_of, reachable
+from grls.retrieve.registry import Opening
+from grls.retrieve.shared import folder_key
+from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec, refuse_own_members, write_manifest
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+
+REBUILD = "make it again with `grls index`."
+"""The remedy for a folder that cannot be used."""
+
+Parts = Callable[[], Iterable[Any]]
+"""Rows in parts, in the order of the passages. It may be called several times."""
+
+_FIELDS = (
+    "format", "kind", "model", "corpus", "embeddings", "dimension", "max_tokens", "stages", "settings",
+    "metadata",
+)  # fmt: skip
+"""The fields of ``grls.json`` that every kind has."""
+
+_CUT = Option("limits.input")
+"""The option that a cut passage asks for."""
+"""The option that sets the longest passage."""
+
+_NAMED = 10
+"""Number of cut queries that warnings name; training may ask for a great many."""
+
+_MOST = 1e15
+"""The largest absolute number of a row: products of larger ones may be infinite in float32."""
+
+_BLOCK = 1 << 16
+"""Elements of the first axis of an array, or passages, that are read together."""
+
+
+class EncodedRetriever(ABC):
+    """A retriever whose model encodes queries and passages.
+
+    Args:
+        encoder: The model, which encodes the queries and has encoded the passages.
+        corpus: The N passages.
+        rows: The encoded passages, in the form of the kind.
+        batch_size: Texts encoded together.
+        truncate_queries: Cut queries longer than the limit; false refuses them.
+        progress: Show progress bars.
+
+    Raises:
+        ConfigError: The batch size is not positive.
+        DataError: The corpus cannot be used, or a number of the rows is not finite.
+        MismatchError: The rows are not those of this corpus and model.
+    """
+
+    kind: ClassVar[str]
+    system: ClassVar[str]
+    """Its name in reports."""
+    called: ClassVar[str]
+    """Its name in error messages: "a dense retriever"."""
+    encodes: ClassVar[Any]
+    """The class of its encoder."""
+    library: ClassVar[str]
+    """The class of sentence-transformers whose folders are models of this kind."""
+    file: ClassVar[str]
+    """The file of the folder that holds the rows."""
+    fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of ``grls.json`` that only this kind has."""
+    part: ClassVar[int] = 1024
+    """Passages that are encoded together, in batches of like lengths. Shards of a multiple of it have the
+    batches of one process."""
+    last_texts: ClassVar[tuple[str, ...]] = ()
+    """Texts whose rows follow those of the passages."""
+    compares_all: ClassVar[bool] = False
+    """Whether all queries are compared together; false: a batch at a time."""
+    heeds: ClassVar[tuple[str, ...]] = ("batch_size", "truncate_queries")
+    """The options of search that this kind can use."""
+    embeddable: ClassVar[bool] = False
+    """Whether a composite may embed its specification: its data are in its folder."""
+    built_by_workers: ClassVar[bool] = True
+    least_score: float
+
+    def __init__(
+        self,
+        encoder: Any,
+        corpus: Corpus,
+        rows: Any,
+        batch_size: int = 32,
+        truncate_queries: bool = False,
+        progress: bool = False,
+    ):
+        check_counts(batch_size=batch_size)
+        _refuse_unusable_corpus(corpus)
+        self.check_rows(rows, len(corpus) + len(self.last_texts), encoder.dimension)
+        self.encoder = encoder
+        self.corpus = corpus
+        self.rows = rows
+        self.batch_size = batch_size
+        self.truncate_queries = truncate_queries
+        self.progress = progress
+        self._cut = 0
+        self._encoded_by: str | None = None
+
+    # ---- What a kind gives
+
+    @staticmethod
+    @abstractmethod
+    def check_rows(rows: Any, count: int, dimension: int) -> None:
+        """Check the rows of so many texts.
+
+        Raises:
+            DataError: A number is not finite, or too large.
+            MismatchError: Their shape does not fit.
+        """
+
+    @staticmethod
+    def rows_of(encoded: Any) -> Any:
+        """The output of the encoder as rows."""
+        return encoded
+
+    @staticmethod
+    @abstractmethod
+    def joined(parts: list[Any]) -> Any:
+        """Rows in memory, joined."""
+
+    @staticmethod
+    @abstractmethod
+    def write(parts: Parts, file: Path) -> None:
+        """Write rows to a file; those of the parts are never together in memory."""
+
+    @staticmethod
+    @abstractmethod
+    def read(file: Path, passages: int, dimension: int) -> Any:
+        """The rows of a file, memory-mapped.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+
+    @abstractmethod
+    def taken(self, numbers: Numbers) -> Any:
+        """The rows of some passages."""
+
+    @staticmethod
+    def each(rows: Any) -> Iterable[Any]:
+        """Rows as an array for each passage."""
+        each: Iterable[Any] = rows
+        return each
+
+    @staticmethod
+    @abstractmethod
+    def size(rows: Any, passages: int) -> str:
+        """How many numbers the rows of so many passages hold, for the line of a command."""
+
+    @abstractmethod
+    def best(
+        self, encoded: Any, queries: Sequence[int], k: int, among: Numbers | None
+    ) -> list[tuple[Numbers, Floats]]:
+        """The k best passages of each query, equal scores in the order of the corpus; their scores.
+
+        Args:
+            encoded: The encoded texts of all queries, from :meth:`encode`.
+            queries: The numbers of the queries to compare.
+            k: Largest number of passages.
+            among: Numbers of the allowed passages, ascending; None: all.
+        """
+
+    @abstractmethod
+    def score(self, encoded: Any, queries: Numbers) -> Floats:
+        """Scores ``[n, N]`` of n of the encoded queries, by number."""
+
+    @classmethod
+    def loading(cls, how: Building) -> dict[str, Any]:
+        """Further arguments of the ``load`` of the encoder, of the options of a build."""
+        how.refuse_unused(cls.encodes.what, ("similarity",))
+        return {}
+
+    def _recorded(self, folder: Path) -> dict[str, Any]:
+        """Further fields of the ``grls.json`` of a folder."""
+        return {}
+
+    # ---- Encoding
+
+    @classmethod
+    def assemble(
+        cls, encoder: Any, corpus: Corpus, batch_size: int = 32, progress: bool = False, **options: Any
+    ) -> Self:
+        """Encode a corpus and put everything together, in memory.
+
+        Args:
+            encoder: The model.
+            corpus: The passages.
+            batch_size: Texts encoded together.
+            progress: Show progress bars.
+            options: Other arguments of the constructor.
+        """
+        check_counts(batch_size=batch_size)
+        _refuse_unusable_corpus(corpus)
+        parts, cut = [], 0
+        with Progress(len(corpus), "embed", "passages", shown=progress) as bar, encoder.telling(bar.update):
+            for first in range(0, len(corpus), cls.part):
+                numbers = range(first, min(first + cls.part, len(corpus)))
+                rows, short = cls._encoded(encoder, corpus, numbers, batch_size)
+                parts.append(rows)
+                cut += short
+        if cut:
+            log.warning(encoder.cut_notice(cut, len(corpus), f"{_CUT!s} (of grls index)"))
+        rows = cls.joined([*parts, *cls._last_rows(encoder)])
+        made = cls(encoder, corpus, rows, batch_size, progress=progress, **options)
+        made._encoded_by = encoder.fingerprint()
+        return made
+
+    def refresh(self, encoder: Any) -> Self:
+        """The retriever over the same corpus after the model has changed: every passage is encoded anew."""
+        options = {name: getattr(self, name) for name in ("batch_size", "truncate_queries", "progress")}
+        return type(self).assemble(encoder, self.corpus, **options)
+
+    @classmethod
+    def _encoded(cls, encoder: Any, corpus: Corpus, numbers: range, batch_size: int) -> tuple[Any, int]:
+        """The rows of a range of passages, and how many of them were cut."""
+        texts = [passage_text(passage) for passage in corpus.passages(numbers)]
+        rows = cls.rows_of(encoder.encode(texts, "passage", batch_size))
+        cls.check_rows(rows, len(texts), encoder.dimension)
+        return rows, encoder.count_cut(texts)
+
+    @classmethod
+    def _last_rows(cls, encoder: Any) -> list[Any]:
+        """The rows that follow those of the passages."""
+        texts = list(cls.last_texts)
+        return [cls.rows_of(encoder.encode(texts, "passage", len(texts)))] if texts else []
+
+    @classmethod
+    def encode_shard(
+        cls, encoder: Any, corpus: Corpus, batch_size: int, shard: Shard, folder: Path
+    ) -> dict[str, Any]:
+        """Encode the passages of a shard into files of a folder, a part each."""
+        cut = 0
+        for numbers, file in cls._files(shard, folder):
+            rows, short = cls._encoded(encoder, corpus, numbers, batch_size)
+            cls.write(partial(iter, [rows]), file)
+            cut += short
+        return {"cut": cut}
+
+    @classmethod
+    def _files(cls, shard: Shard, folder: Path) -> Iterator[tuple[range, Path]]:
+        """The files of a shard, each with the numbers of its passages."""
+        for first in range(shard.first, shard.end, cls.part):
+            yield range(first, min(first + cls.part, shard.end)), folder / f"{first}-{cls.file}"
+
+    @classmethod
+    def _read_shard(cls, shard: Shard, folder: Path, dimension: int) -> Iterator[Any]:
+        """The rows of a shard, a part at a time."""
+        for numbers, file in cls._files(shard, folder):
+            yield cls.read(file, len(numbers), dimension)
+
+    @classmethod
+    def recognises(cls, model: str) -> bool:
+        """Whether a model is a folder of the library's class of this kind."""
+        return Path(model).is_dir() and library_type(model) == cls.library
+
+    @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
+        what = cls.encodes.what
+        how.refuse_unused(what, ("limits.passage", "limits.query"), f"set {Option('limits.input')} instead")
+        how.refuse_unused(what, ("index.span_words",), "it reads whole passages: leave it out")
+        how.refuse_unused(what, ("index.backend", "index.form"))
+        check_counts(batch_size=how.batch_size)
+        start, place = perf_counter(), seen_elsewhere(model)
+        options = {"device": how.device, "max_tokens": how.limits.input, **cls.loading(how)}
+        load = partial(cls.encodes.load, place, **options)
+        encoder, passages = load(), Corpus.read(corpus)
+        _refuse_unusable_corpus(passages)
+        prints = {"model": encoder.fingerprint(), "corpus": passages.fingerprint}
+        read = str(corpus_file(passages.source).absolute())
+        maker = EncodingMaker(cls, load, place, read, how.batch_size, prints)
+        # This process loses a part when it is killed; workers are asked for each shard, so theirs are larger.
+        workers = how.workers or Workers(None, USUAL_WORKERS)
+        size = workers.options.shard or (cls.part if how.workers is None else 16 * cls.part)
+        with alone_at_shards(how.output):
+            text = json.dumps(encoder.settings(), sort_keys=True, default=str)
+            settings = {**prints, "what": cls.kind, "settings": hashlib.sha256(text.encode()).hexdigest()}
+            drops = how.workers is None  # a run by workers is too dear to be dropped for a wrong option
+            plan = ShardPlan(shards_folder(how.output), settings, len(passages), size, drops)
+            make = maker if workers.address else partial(maker.work, encoder, passages)
+            done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
+            if cut := sum(each.result["cut"] for each in done):
+                log.warning(encoder.cut_notice(cut, len(passages), f"{_CUT!s} (of grls index)"))
+            cls._put(how.output, encoder, passages, prints["model"], partial(cls._all_rows, encoder, done))
+            plan.remove()
+        rows = cls.read(Path(how.output) / cls.file, len(passages), encoder.dimension)
+        size_line = cls.size(rows, len(passages))
+        return f"{how.output}: {counted(len(passages), 'passage')}{size_line}, {perf_counter() - start:.1f} s"
+
+    @classmethod
+    def _all_rows(cls, encoder: Any, done: Sequence[Done]) -> Iterator[Any]:
+        """The rows of all shards, and the last ones."""
+        for each in done:
+            yield from cls._read_shard(each.shard, each.folder, encoder.dimension)
+        yield from cls._last_rows(encoder)
+
+    # ---- Folders
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        precision: str = "float32",
+        verify: bool = True,
+        **options: Any,
+    ) -> Self:
+        """Open a retriever folder.
+
+        Args:
+            folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+            precision: Precision in which queries are encoded: ``float32`` or ``bfloat16``.
+            verify: Compare the model and the encoded passages with the manifest; false only checks that the
+                numbers are finite.
+            options: Other arguments of the constructor.
+
+        Raises:
+            DataError: The folder is not a retriever of this kind, or a file in it is damaged.
+            MismatchError: Model, encoded passages and corpus do not belong together.
+        """
+        path = Path(folder)
+        manifest = cls._read_manifest(path)
+        corpus = Corpus.read(path)
+        cls._refuse_other("corpus", corpus.fingerprint, manifest, path)
+        refuse_other_passages(corpus, manifest)
+        refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
+        encoder = cls.encodes.load(str(path / "model"), device="cpu", max_tokens=manifest["max_tokens"])
+        dimension = manifest.get("dimension", encoder.dimension)
+        if dimension != encoder.dimension:
+            raise DataError(
+                f"dimension is {dimension!r}, and the model here encodes in {encoder.dimension}; {REBUILD}",
+                path / MANIFEST,
+            )
+        file, written = path / cls.file, manifest["embeddings"]
+        if not file.is_file() or file.stat().st_size != written["bytes"]:
+            raise DataError(f"the embeddings are missing or truncated; {REBUILD}", file)
+        if verify and sha256(file) != written["sha256"]:
+            raise MismatchError(f"{file}: these are not the embeddings of this retriever; {REBUILD}")
+        if verify:
+            cls._refuse_other("model", encoder.fingerprint(), manifest, path)
+        encoder.to(device, precision)
+        try:
+            opened = cls(encoder, corpus, cls.read(file, len(corpus), encoder.dimension), **options)
+        except (DataError, MismatchError) as error:  # its checksum fits: a stranger's file
+            raise (error if str(file) in str(error) else type(error)(f"{file}: {error.text}")) from None
+        opened._encoded_by = manifest["model"]
+        return opened
+
+    @classmethod
+    def _read_manifest(cls, folder: Path) -> dict[str, Any]:
+        """The ``grls.json`` of a folder of this kind.
+
+        Raises:
+            DataError: There is none, or it is of another kind or format.
+        """
+        file, manifest = folder / MANIFEST, read_spec(folder)
+        if manifest["kind"] != cls.kind:
+            raise DataError(
+                f"this is a retriever of the kind {manifest['kind']!r}, and {cls.called} is wanted here: "
+                f"give the folder of one, or make one with `grls index {Option('kind', cls.kind)}`.",
+                file,
+            )
+        if manifest.get("format") != FORMAT:
+            raise DataError(f"expected {cls.called} of format {FORMAT}; {REBUILD}", file)
+        types = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int, "settings": dict}
+        wrong = [key for key, type_ in types.items() if not isinstance(manifest.get(key), type_)]
+        if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
+            key = (wrong or ["embeddings"])[0]
+            raise DataError(f"the key {key!r} is missing or malformed; {REBUILD}", file)
+        known = (*_FIELDS, *cls.fields, *OPTIONS)
+        if unknown := sorted(set(manifest) - set(known)):
+            fields = ", ".join(known)
+            raise DataError(f"unknown field {unknown[0]!r} of kind {cls.kind!r}; known are {fields}.", file)
+        return manifest
+
+    @staticmethod
+    def _refuse_other(part: str, fingerprint: str, manifest: dict[str, Any], folder: Path) -> None:
+        """Refuse a model or corpus that the passages were not encoded with."""
+        if fingerprint != manifest[part]:
+            raise MismatchError(
+                f"{folder}: the embeddings were made with another {part} than this one; {REBUILD}"
+            )
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder; see :func:`load_retriever`.
+
+        Of the options of search, the batch size and ``truncate_queries`` have an effect.
+
+        Raises:
+            ConfigError: ``compile`` or ``rescore`` is set.
+        """
+        options = cls._search_options(folder, how)
+        verify = asked_to_verify(how.verify) is not False
+        return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
+
+    shared_by = staticmethod(folder_key)
+
+    def reopened(self, folder: Path, how: Opening) -> Self:
+        """The same retriever with other options of search; see :mod:`grls.retrieve.shared`.
+
+        Raises:
+            ConfigError: ``compile`` or ``rescore`` is set.
+        """
+        again, options = copy(self), self._search_options(folder, how)
+        again.batch_size = options.get("batch_size", USUAL_SEARCH.batch_size)
+        again.truncate_queries = options.get("truncate_queries", USUAL_SEARCH.truncate_queries)
+        again._cut = 0
+        return again
+
+    @classmethod
+    def _search_options(cls, folder: Path, how: Opening) -> dict[str, Any]:
+        """The options of search that have an effect.
+
+        Raises:
+            ConfigError: One is set that has none.
+        """
+        search = how.searching
+        if search is not None and search.compile:
+            raise ConfigError(f"{folder} is {cls.called}, which has no step to compile: leave compile out.")
+        if search is not None and search.rescore:
+            raise ConfigError(f"{folder} is {cls.called}, which rescores nothing: leave rescore out.")
+        return {} if search is None else {name: getattr(search, name) for name in cls.heeds}
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
+
+        Raises:
+            MismatchError: The model has changed (trained on, or in another precision) since it encoded the
+                passages.
+            ConfigError: The folder exists and holds something else.
+            WriteError: The disk is full or the place cannot be written.
+        """
+        model = self.encoder.fingerprint()
+        if self._encoded_by not in (None, model):
+            raise MismatchError(
+                "the model has changed since it embedded the passages: refresh the retriever, or open it in "
+                "float32, before saving it."
+            )
+        fields = self._recorded(Path(folder))
+        refuse_own_members(folder, fields)
+        self._put(folder, self.encoder, self.corpus, model, lambda: [self.rows], fields)
+
+    @classmethod
+    def _put(
+        cls,
+        folder: str | Path,
+        encoder: Any,
+        corpus: Corpus,
+        model: str,
+        parts: Parts,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a folder, atomically.
+
+        Args:
+            folder: The folder.
+            encoder: The model.
+            corpus: The passages.
+            model: The fingerprint of the model that encoded them.
+            parts: Their rows.
+            fields: Further fields of ``grls.json``.
+        """
+        with atomic_folder(folder, MANIFEST) as new:
+            (new / "model").mkdir()
+            encoder.write(new / "model")
+            file = new / cls.file
+            cls.write(parts, file)
+            corpus.write(corpus_file(new))
+            manifest = {
+                "format": FORMAT,
+                "kind": cls.kind,
+                "model": model,
+                "corpus": corpus.fingerprint,
+                "metadata": corpus.metadata_fingerprint,
+                "dimension": encoder.dimension,
+                "max_tokens": encoder.max_tokens,
+                "stages": list(encoder.stages),
+                **(fields or {}),
+                "embeddings": {"bytes": file.stat().st_size, "sha256": sha256(file)},
+                "settings": settings_in(new / "model"),
+            }
+            write_manifest(new, manifest)
+
+    @classmethod
+    def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
+        """Write a changed folder; only added passages are encoded. See :mod:`grls.retrieve.update`."""
+        opened = cls.from_pretrained(folder, changes.device, batch_size=changes.batch_size)
+        corpus, kept = changes.over(opened.corpus)
+        encoder, before = opened.encoder, len(opened.corpus)
+        with scratch_folder(output) as place:
+            added = Shard(0, 0, 0 if changes.add is None else len(changes.add))
+            if changes.add is not None:
+                with Progress(added.end, "embed", "passages") as bar, encoder.telling(bar.update):
+                    cut = cls.encode_shard(encoder, changes.add, changes.batch_size, added, place)["cut"]
+                if cut:
+                    log.warning(encoder.cut_notice(cut, added.end, f"{_CUT!s} (of grls index)"))
+
+            def parts() -> Iterator[Any]:
+                for start in range(0, len(kept), _BLOCK):
+                    yield opened.taken(kept[start : start + _BLOCK])
+                yield from cls._read_shard(added, place, encoder.dimension)
+                if cls.last_texts:
+                    yield opened.taken(np.arange(before, before + len(cls.last_texts)))
+
+            cls._put(output, encoder, corpus, str(opened._encoded_by), parts)
+        return ChangedCount(len(corpus))
+
+    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
+        """Save to ``folder`` and upload it as a model repository; returns its address."""
+        self.save_pretrained(folder)
+        return upload(folder, repository, private, card_of(self, folder, repository, CardOptions()))
+
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """See :class:`~grls.retrieve.base.ChecksFolder`."""
+        file, last = folder / self.file, len(self.corpus) - 1
+        numbers = sorted({round(step * last / 7) for step in range(8)})
+
+        def refuse_other_rows() -> None:
+            """Refuse rows that differ from those of the model by more than 5 % of their length."""
+            texts = [passage_text(passage) for passage in self.corpus.passages(numbers)]
+            again = self.rows_of(self.encoder.encode(texts, "passage", self.batch_size))
+            stored = self.each(self.taken(np.array(numbers)))
+            for row, new in zip(stored, self.each(again), strict=True):
+                same_form = row.shape == new.shape
+                if not same_form or np.linalg.norm(row - new) > 0.05 * np.linalg.norm(new) + 1e-6:
+                    raise MismatchError(f"{file}: the model encodes a passage of it differently; {REBUILD}")
+
+        yield f"the model encodes {counted(len(numbers), 'passage')} as stored", file, refuse_other_rows
+
+    # ---- Search
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The training stages of the model."""
+        return tuple(self.encoder.stages)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of training: 1 / 20 for cosines and means, 1 for sums."""
+        return 0.05 if self.encoder.similarity in (COSINE, "meanmaxsim") else 1.0
+
+    @property
+    def scores_done(self) -> bool:
+        """Whether DONE is scored."""
+        return False
+
+    def describe(self) -> Description:
+        """Its description in manifests and reports."""
+        options = {"max_input_tokens": self.encoder.max_tokens, "truncate_queries": self.truncate_queries}
+        similarity = self.encoder.similarity
+        mode = "inner_product" if similarity == DOT else similarity
+        return Description(self.system, mode, options, stages=self.stages)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the model (with its limits) and the corpus."""
+        model = self._encoded_by or self.encoder.fingerprint()
+        return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
+
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+        """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
+
+        Equal scores keep the order of the corpus. A passage is a hit if its score is above ``least_score``.
+
+        Raises:
+            ConfigError: k is below 1.
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        listed = queries_of(queries)
+        return self._searched(listed, [()] * len(listed), k, allow)[1]
+
+    def _searched(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow
+    ) -> tuple[Any, list[list[Hit]]]:
+        """The encoded queries and their hits, given evidence."""
+        check_counts(k=k)
+        texts = self.texts(queries, evidence)
+        groups = self.groups(queries, evidence, allow)
+        encoded = self.encode(texts)
+        rankings: dict[int, list[Hit]] = {}
+        with Progress(len(queries), self.kind, "queries", shown=self.progress or None) as bar:
+            for numbers, among in groups:
+                step = len(numbers) if self.compares_all else self.batch_size
+                for first in range(0, len(numbers), step):
+                    batch = numbers[first : first + step]
+                    best = self.best(encoded, batch, k, among)
+                    for query, (passages, scores) in zip(batch, best, strict=True):
+                        ids = self.corpus.ids(passages.tolist())
+                        rankings[query] = [Hit(*pair) for pair in zip(ids, scores.tolist(), strict=True)]
+                    bar.update(len(batch))
+        return encoded, [rankings[query] for query in range(len(queries))]
+
+    def groups(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
+    ) -> list[tuple[list[int], Numbers | None]]:
+        """Numbers of queries with one filter, each with the numbers of their allowed passages; None: all."""
+        within = reachable(queries, allow, self.corpus)
+        groups: dict[int | None, list[int]] = {}
+        for query, number in enumerate(within.places):
+            groups.setdefault(number, []).append(query)
+        return [(numbers, within.of(numbers[0])) for numbers in groups.values()]
+
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+        """Scores of all passages; see :class:`~grls.retrieve.base.ScoresAll`."""
+        return partial(self.score, self.encode(self.texts(queries, evidence)))
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """The encoded texts of queries."""
+        with PartTimer("encoder"):
+            return self.encoder.encode(texts, "query", self.batch_size)
+
+    def texts(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> list[str]:
+        """The texts to encode: each query with its evidence so far; where it is too long, without the oldest.
+
+        Raises:
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        limit = self.encoder.limit("query")
+        for query in queries:
+            if not query.text.strip():
+                raise DataError(f"query {query.id!r} is empty; give it a text or remove it.")
+            length = self.encoder.tokens(query.text)
+            if length <= limit:
+                continue
+            what = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
+            if not self.truncate_queries:
+                raise DataError(
+                    f"{what} Shorten it, raise {_CUT} (of grls index), or accept the cut with "
+                    f"{Option('search.truncate_queries', True)}."
+                )
+            self._cut += 1
+            if self._cut <= _NAMED:
+                log.warning(what)
+            elif self._cut == _NAMED + 1:
+                log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
+        before = evidence or [()] * len(queries)
+        return [self.encoder.query_text(q.text, e) for q, e in zip(queries, before, strict=True)]
+
+
+@dataclass(frozen=True)
+class EncodingMaker:
+    """Opens an encoder and a corpus on a worker.
+
+    Attributes:
+        kind: The class of the retriever.
+        load: Opens the encoder. (It is sent to the workers, so it is a function of a module with arguments.)
+        model: The place of the encoder, for errors.
+        corpus: ``corpus.jsonl``.
+        batch_size: Passages encoded together.
+        fingerprints: Those of ``model`` and ``corpus``, which the worker must read, too.
+    """
+
+    kind: type[EncodedRetriever]
+    load: Callable[[], TextEncoder]
+    model: str
+    corpus: str
+    batch_size: int
+    fingerprints: dict[str, str]
+
+    def __call__(self) -> Work:
+        """Open what the work needs.
+
+        Raises:
+            MismatchError: The worker reads another model or corpus.
+        """
+        encoder, corpus = self.load(), Corpus.read(self.corpus)
+        held = {"model": encoder.fingerprint(), "corpus": corpus.fingerprint}
+        places = {"model": (self.model, "model"), "corpus": (self.corpus, "corpus")}
+        refuse_other_reading(held, self.fingerprints, places)
+        return self.work(encoder, corpus)
+
+    def work(self, encoder: TextEncoder, corpus: Corpus) -> Work:
+        """The work with an open encoder and corpus."""
+        return partial(self.kind.encode_shard, encoder, corpus, self.batch_size)
+
+
+def _refuse_unusable_corpus(corpus: Corpus) -> None:
+    """Refuse a corpus that has no passage, or one with the id of DONE.
+
+    Raises:
+        DataError: The corpus is empty or holds the id of DONE.
+    """
+    if not len(corpus):
+        raise DataError(
+            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
+        )
+    if corpus.numbers([DONE_ID])[0] is not None:
+        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
+
+
+def unusable_row(array: Array) -> int | None:
+    """The first row of an array with a number that is not finite, or above 1e15; None: there is none.
+
+    A block of rows is read at a time, so the array may be memory-mapped.
+    """
+    for start in range(0, len(array), _BLOCK):
+        rows = array[start : start + _BLOCK]
+        if rows.size and not (float(rows.max()) <= _MOST and float(rows.min()) >= -_MOST):
+            # No number of half precision is above the limit, but infinite ones.
+            usable = np.abs(rows).reshape(len(rows), -1) <= np.float64(_MOST)
+            return start + int(np.flatnonzero(~usable.all(axis=1))[0])
+    return None
+
+
+def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
+    """The k best passages, equal scores by number, ascending.
+
+    Args:
+        scores: ``[n]``.
+        numbers: ``[n]``, ascending.
+        k: Largest number of passages.
+    """
+    if len(scores) > k:
+        least = np.partition(scores, -k)[-k] if k else np.inf
+        kept = scores >= least
+        scores, numbers = scores[kept], numbers[kept]
+    order = np.argsort(-scores, kind="stable")[:k]
+    return numbers[order], scores[order]
+
+
+# ---- Safetensors files that are larger than memory
+
+_KINDS = {"F32": "<f4", "I32": "<i4", "I64": "<i8"}
+"""Names of the types of elements in a file -> those of NumPy."""
+
+_ZEROS = bytes(1 << 22)
+
+
+def bounds_of(lengths: Array | Sequence[int]) -> Numbers:
+    """Bounds ``[n + 1]`` of n items that lie one behind the other, with so many elements each."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+
+
+def begin_tensors(file: Path, forms: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, Any]:
+    """Make a file of arrays, memory-mapped, which the caller fills.
+
+    Args:
+        file: The file; its whole size is written at once, since a full disk would end a process that fills
+            a mapped file.
+        forms: The type (``F32``, ``I32``, ``I64``) and the shape of each array, by its name.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    widest = sorted(forms, key=lambda name: -np.dtype(_KINDS[forms[name][0]]).itemsize)
+    header, end = {}, 0
+    for name in widest:
+        kind, shape = forms[name]
+        begin, end = end, end + int(np.prod(shape, dtype=np.int64)) * np.dtype(_KINDS[kind]).itemsize
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [begin, end]}
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    with file.open("wb") as stream:
+        stream.write(len(head).to_bytes(8, "little") + head)
+        for start in range(0, end, len(_ZEROS)):
+            stream.write(_ZEROS[: end - start])
+    return {name: _mapped(file, header[name], 8 + len(head), "r+") for name in forms}
+
+
+def map_tensors(file: Path, kinds: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """Open the arrays of a file, memory-mapped.
+
+    Args:
+        file: The file.
+        kinds: The types that each array may have, by its name.
+
+    Raises:
+        DataError: The file is damaged, lacks an array, or holds one of another type.
+    """
+    try:
+        with safe_open(file, "numpy"):  # checks that the header fits the size of the file
+            pass
+        with file.open("rb") as stream:
+            head = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(head))
+        for name, allowed in kinds.items():
+            if (kind := header[name]["dtype"]) not in allowed:
+                raise ValueError(f"{name} is {kind}, not {' or '.join(allowed)}")
+        return {name: _mapped(file, header[name], 8 + head, "r") for name in kinds}
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"the embeddings cannot be read ({error}); {REBUILD}", file) from None
+
+
+def _mapped(file: Path, entry: Mapping[str, Any], begin: int, mode: Any) -> Any:
+    """An array of a file, as a plain array: indexing through the memmap class is several times slower.
+
+    Args:
+        file: The file.
+        entry: What its header says of the array.
+        begin: Where the arrays begin.
+        mode: As of ``numpy.memmap``.
+    """
+    kind, shape, first = _KINDS[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"][0]
+    if not np.prod(shape, dtype=np.int64):
+        return np.empty(shape, kind)
+    return np.memmap(file, kind, mode, begin + first, shape).view(np.ndarray)

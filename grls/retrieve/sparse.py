@@ -1,0 +1,261 @@
+"""Sparse retrieval: a text becomes weights of words in a vocabulary, most of them 0.
+
+Legend: N passages, V dimensions (words of the model's vocabulary), Z weights that are not 0, n texts.
+
+The model is a ``SparseEncoder`` of sentence-transformers, such as SPLADE (Formal et al. 2021, arXiv
+2107.05720). The score of a passage is the inner product of its weights and the query's, or the cosine where
+the model compares by cosine. As in an inverted index, a passage with a score of 0 or less has no common
+word with the query and is not a hit.
+
+The rows of a retriever are ``[V, N]``: the weights of all passages lie by dimension, so a query adds up
+those of its own dimensions, in double precision and in one order: equal passages score alike. On disk they
+are ``embeddings.safetensors``, memory-mapped: ``data [Z]``, ``numbers [Z]`` of their passages, and ``bounds
+[V + 1]`` of the dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array, hstack, vstack
+from sentence_transformers import SparseEncoder
+
+from grls.data.filters import Allow, Numbers
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.counts import counted
+from grls.models.base import Floats, once_each
+from grls.models.load.build import read_stages
+from grls.models.load.sentence_folder import modules_of
+from grls.models.sentence_model import COSINE, DOT, PlainTexts, Role, open_library_model
+from grls.models.text_encoder import TextEncoder
+from grls.retrieve.encoded import (
+    REBUILD,
+    EncodedRetriever,
+    Parts,
+    begin_tensors,
+    bounds_of,
+    map_tensors,
+    top,
+    unusable_row,
+)
+
+_TOGETHER = 1 << 22
+"""Weights that are written together, in whole dimensions."""
+
+
+class SparseNetwork(PlainTexts, SparseEncoder):
+    """A model of one sparse vector a text."""
+
+
+class SparseTexts(TextEncoder):
+    """Encodes queries and passages as sparse vectors.
+
+    Args:
+        model: The network.
+        max_tokens: See :class:`~grls.models.text_encoder.TextEncoder`.
+        stages: The training stages that the model has gone through.
+
+    Raises:
+        ConfigError: The model compares by a distance.
+
+    Attributes:
+        similarity: ``dot`` or ``cosine``. Vectors of a model that compares by cosine have length 1.
+    """
+
+    what = "a sparse encoder"
+
+    def __init__(self, model: SparseEncoder, max_tokens: int | None = None, stages: Sequence[str] = ()):
+        super().__init__(SparseNetwork.of(model), max_tokens, stages)
+        self.similarity = str(model.similarity_fn_name)
+        if self.similarity not in (DOT, COSINE):
+            raise ConfigError(
+                f"the model compares by {self.similarity!r} (similarity_fn_name of its "
+                f"config_sentence_transformers.json), but an inverted index adds up products of weights, so "
+                f"sparse vectors are compared by {DOT!r} or {COSINE!r} alone: take another model."
+            )
+
+        if any(getattr(part, "embedding_dimension", 0) is None for part in modules_of(self.model)):
+            self.model.encode_query(["x"], show_progress_bar=False)  # the library learns it from a text
+
+    @classmethod
+    def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
+        """Open a model: of the library, or a masked language model, which is read as SPLADE reads it.
+
+        Args:
+            source: Folder or hub name.
+            device: ``cpu``, ``cuda``, …; ``auto`` takes a GPU where there is one.
+            max_tokens: Longest text in tokens; None: what the model says.
+
+        Raises:
+            ConfigError: There is no such model, or it is something else.
+        """
+        network = open_library_model(SparseEncoder, source, cls.what, "ForMaskedLM")
+        return cls(network, max_tokens, read_stages(source)).to(device)
+
+    def encode(self, texts: Sequence[str], role: Role, batch_size: int) -> csr_array:
+        """``[n, V]`` weights of texts, float32, of length 1 where the model compares by cosine.
+
+        Raises:
+            DataError: A weight is not finite.
+        """
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        if not texts:
+            return csr_array((0, self.dimension), dtype=np.float32)
+        distinct, numbers = once_each(texts)
+        longest = sorted(range(len(distinct)), key=lambda n: -len(distinct[n]))
+        rows = []
+        for first in range(0, len(distinct), batch_size):  # no more than a batch of [n, V] at a time
+            found = encode(
+                [distinct[n] for n in longest[first : first + batch_size]], prompt=self._prompt(role),
+                batch_size=batch_size, show_progress_bar=False, convert_to_sparse_tensor=False,
+            )  # fmt: skip
+            rows.append(csr_array(found.float().cpu().numpy()))
+        matrix = csr_array(vstack(rows, format="csr", dtype=np.float32)[np.argsort(longest)[numbers]])
+        if not np.isfinite(matrix.data).all():
+            raise DataError(
+                "the weights of a text are not finite: the model is damaged or overflows; use float32."
+            )
+        if self.similarity != COSINE:
+            return matrix
+        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1), dtype=np.float64)).ravel()
+        each = np.repeat(np.where(lengths == 0, 1.0, lengths), np.diff(matrix.indptr))
+        scaled = (matrix.data / each).astype(np.float32)
+        return csr_array((scaled, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+    def _identity(self) -> tuple[list[Any], list[Any]]:
+        return ["sparse-1", self.model.max_active_dims], [self.similarity]
+
+
+class SparseRetriever(EncodedRetriever):
+    """Retrieves by the weights of words in query and passage; see :class:`EncodedRetriever`."""
+
+    kind = system = "sparse"
+    called = "a sparse retriever"
+    encodes = SparseTexts
+    library = SparseEncoder.__name__
+    file = "embeddings.safetensors"
+    least_score = 0.0
+
+    @property
+    def weights(self) -> Any:
+        """``[N, V]`` of the passages."""
+        return self.rows.T
+
+    @staticmethod
+    def check_rows(rows: csr_array, count: int, dimension: int) -> None:
+        """Check the weights ``[V, N]`` of so many passages."""
+        if rows.shape != (dimension, count):
+            raise MismatchError(
+                f"expected weights of {counted(count, 'passage')} in {counted(dimension, 'dimension')}, got "
+                f"those of {rows.shape[::-1]}: they belong to another corpus or model; {REBUILD}"
+            )
+        if unusable_row(rows.data) is not None:
+            raise DataError(f"a weight of a passage is not finite, or above 1e15; {REBUILD}")
+
+    @staticmethod
+    def rows_of(encoded: csr_array) -> csr_array:
+        """Weights ``[n, V]`` by dimension."""
+        return csr_array(encoded.T.tocsr())
+
+    @staticmethod
+    def joined(parts: list[csr_array]) -> csr_array:
+        """The weights of all parts."""
+        return csr_array(hstack(parts, format="csr", dtype=np.float32))
+
+    @staticmethod
+    def write(parts: Parts, file: Path) -> None:
+        """Write weights as safetensors. The weights of a part go where they belong among those of all."""
+        counts, passages = np.zeros(1, np.int64), 0
+        for part in parts():
+            counts, passages = counts + np.diff(part.indptr), passages + part.shape[1]
+        bounds = bounds_of(counts)
+        kind = "I64" if max(int(bounds[-1]), passages) > np.iinfo(np.int32).max else "I32"
+        stored = (int(bounds[-1]),)
+        forms = {"data": ("F32", stored), "numbers": (kind, stored), "bounds": (kind, bounds.shape)}
+        arrays = begin_tensors(file, forms)
+        arrays["bounds"][:] = bounds
+        free, before = bounds[:-1].copy(), 0
+        for part in parts():
+            starts = part.indptr.astype(np.int64)
+            lengths = np.diff(starts)
+            step = max(1, len(lengths) * _TOGETHER // max(1, part.nnz))
+            for first in range(0, len(lengths), step):
+                some = slice(first, first + step)
+                begin, end = starts[first], starts[min(first + step, len(lengths))]
+                places = np.repeat(free[some] - starts[:-1][some], lengths[some]) + np.arange(begin, end)
+                arrays["data"][places] = part.data[begin:end]
+                arrays["numbers"][places] = part.indices[begin:end] + before
+            free, before = free + lengths, before + part.shape[1]
+
+    @staticmethod
+    def read(file: Path, passages: int, dimension: int) -> csr_array:
+        """The weights ``[V, N]`` of a file, memory-mapped.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        whole = ("I32", "I64")
+        arrays = map_tensors(file, {"data": ("F32",), "numbers": whole, "bounds": whole})
+        data, numbers, bounds = (arrays[name] for name in ("data", "numbers", "bounds"))
+        try:
+            rows = csr_array((data, numbers, bounds), shape=(dimension, passages))
+            # SciPy looks at no number where the last bound is negative.
+            if not len(data) == len(numbers) == (bounds[-1] if len(bounds) else -1):
+                raise ValueError("the last bound is not the number of weights")
+            if len(numbers) and not (numbers.min() >= 0 and numbers.max() < passages):
+                raise ValueError(f"the number of a passage is not from 0 to {passages - 1}")
+            rows.check_format(full_check=True)
+        except ValueError as error:
+            raise DataError(f"the weights cannot be read ({error}); {REBUILD}", file) from None
+        return rows
+
+    def taken(self, numbers: Numbers) -> csr_array:
+        """The weights of some passages, by dimension."""
+        return csr_array(self.rows[:, numbers])
+
+    @staticmethod
+    def each(rows: csr_array) -> Any:
+        """``[V]`` weights of each passage."""
+        return rows.T.toarray()
+
+    @staticmethod
+    def size(rows: csr_array, passages: int) -> str:
+        """The weights of a passage, and bytes."""
+        dimensions = counted(rows.shape[0], "weight")
+        return f", {rows.nnz / passages:.1f} of {dimensions} each, {8 * rows.nnz / 2**20:.1f} MiB"
+
+    def retrieve_after(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
+    ) -> list[list[Hit]]:
+        """See :class:`~grls.retrieve.base.ReadsEvidence`."""
+        return self._searched(queries, evidence, k, allow)[1]
+
+    def best(
+        self, encoded: csr_array, queries: Sequence[int], k: int, among: Numbers | None
+    ) -> list[tuple[Numbers, Floats]]:
+        """The k best passages of each query; see :class:`EncodedRetriever`."""
+        numbers = np.arange(len(self.corpus)) if among is None else among
+        best = []
+        for query in queries:
+            scores = self._products(encoded, query)[numbers]
+            hits = scores > self.least_score
+            best.append(top(scores[hits], numbers[hits], k))
+        return best
+
+    def score(self, encoded: csr_array, queries: Numbers) -> Floats:
+        """Scores ``[n, N]`` of queries by number."""
+        return np.stack([self._products(encoded, query) for query in queries.tolist()])
+
+    def _products(self, encoded: csr_array, query: int) -> Floats:
+        """``[N]`` inner products of all passages with a query, its dimensions one after another."""
+        begin, end = encoded.indptr[query : query + 2]
+        dimensions, weights = encoded.indices[begin:end].tolist(), encoded.data[begin:end].tolist()
+        scores = np.zeros(len(self.corpus))
+        for dimension, weight in zip(dimensions, weights, strict=True):
+            first, last = self.rows.indptr[dimension : dimension + 2]
+            scores[self.rows.indices[first:last]] += weight * self.rows.data[first:last].astype(np.float64)
+        return scores
