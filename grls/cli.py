@@ -194,12 +194,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(_usage(prog, "NAME", verb.names, verb.what), end="", file=file)
         return 0 if help_asked else 2
     command = Command(verb, prog)
-    try:
-        options = with_recipes(rest)
-    except ConfigError as error:
-        return _refused(str(error))
     return ending.reported(
-        lambda: command.run(options),
+        lambda: command.run(with_recipes(rest)),
         saving=command.saving,
         again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
         signals=["SIGHUP"] if verb.training else ending.SIGNALS,

@@ -215,7 +215,7 @@ def bounded(interval: str, section: str = "", **values: float | None) -> None:
             continue
         least = f"{'at least' if interval[0] == '[' else 'above'} {low:,.12g}" if low > -math.inf else ""
         most = f"{'at most' if interval[-1] == ']' else 'below'} {high:,.12g}" if high < math.inf else ""
-        finite = "" if math.isfinite(value or 0) else "a finite number"
+        finite = "" if math.isfinite(value or 0) or interval[-1] == "]" else "a finite number"
         expected = ", ".join(filter(None, (finite, " and ".join(filter(None, (least, most))))))
         if least and most and interval[0] + interval[-1] == "[]":
             expected = f"between {low:,.12g} and {high:,.12g}"

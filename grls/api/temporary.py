@@ -20,7 +20,8 @@ from grls.errors import ConfigError, GrlsError, WriteError
 from grls.io.temporary import NEW, temporary
 from grls.retrieve.spec import MANIFEST
 
-_PATH = re.compile(r"(?<![\w/.~-])(?:\.{1,2}/|/)?(?:[^\s/:;,'\"()\[\]]+/)*[^\s/:;,'\"()\[\]]+")
+_PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^\s/:;,'\"()\[\].]")
+"""A path with a separator, without the full stop of its sentence."""
 
 
 def temporary_folder(owner: object) -> Path:
@@ -133,9 +134,7 @@ class HeldFolder:
                 for place in (self.path, here, here.resolve()):
                     if text.startswith(f"{place}/{MANIFEST}: "):
                         text = f"{call}: {text.partition(': ')[2]}"
-            text = _PATH.sub(
-                lambda path: _called(path[0], here, folders) if "/" in path[0] else path[0], text
-            )
+            text = _PATH.sub(lambda path: _called(path[0], here, folders), text)
             error.args = (text, *error.args[1:])
             raise
 
@@ -157,20 +156,19 @@ def _called(path: str, here: Path, names: Mapping[Path, str]) -> str:
     """
     if not path.startswith(("/", "..")) and here / path not in names and Path(path) not in names:
         return path
-    dot = "." if path.endswith(".") and not path.endswith("..") else ""
-    plain = _plain(here / path.removesuffix(dot))
+    plain = _plain(here / path)
     for folder in (plain, *plain.parents):
         if folder in names:
             name, rest = names[folder], plain.relative_to(folder).as_posix()
             if rest == ".":
-                return name + dot
+                return name
             if "/" in name or Path(name).is_dir():
-                return f"{name}/{rest}{dot}"
-            return (f"the corpus of {name}" if rest == "corpus.jsonl" else f"{rest} of {name}") + dot
+                return f"{name}/{rest}"
+            return f"the corpus of {name}" if rest == "corpus.jsonl" else f"{rest} of {name}"
     if ".." not in Path(path).parts:
         return path
     current = Path.cwd()
-    return f"{plain.relative_to(current) if plain.is_relative_to(current) else plain}{dot}"
+    return str(plain.relative_to(current) if plain.is_relative_to(current) else plain)
 
 
 def _plain(folder: Path) -> Path:

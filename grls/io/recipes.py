@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, Option, OptionError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PLACES = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -31,7 +31,7 @@ def with_recipes(arguments: Sequence[str]) -> list[str]:
         arguments: The arguments after the name of the command.
 
     Raises:
-        ConfigError: There is neither a local file nor a recipe of a name.
+        OptionError: There is neither a local file nor a recipe of a name.
     """
     replaced: list[str] = []
     for argument in arguments:
@@ -52,7 +52,7 @@ def config_file(name: str) -> str:
             ``default/chains``). Options as YAML text and absolute paths are returned unchanged.
 
     Raises:
-        ConfigError: There is neither such a file nor such a recipe.
+        OptionError: There is neither such a file nor such a recipe.
     """
     path = Path(name)
     if not _NAME.fullmatch(name) or (path.exists() and not path.is_dir()):
@@ -62,7 +62,7 @@ def config_file(name: str) -> str:
     if wanted in recipes:
         return str(recipes[wanted])
     near = get_close_matches(wanted, recipes, 3) or [key for key in recipes if "/" not in key]
-    raise ConfigError(
+    raise OptionError(
         f"{Option('config', name)}: there is no such file here, and no recipe of that name. "
         f"Near names: {', '.join(near) or 'none, for this installation has no recipes'}. "
         "Name one of these, or a file by its path."

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked
 from grls.data.inputs.values import json_value
-from grls.errors import ConfigError, DataError, MismatchError, in_request, worded
+from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.plugins import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
@@ -220,7 +220,7 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     try:
         return opened if hops is None else _hops().over(opened, hops)
     except ConfigError as error:
-        raise DataError(f"hops: {worded(error.text, in_request)}", file) from error
+        raise DataError(f"hops: {worded(error.text, in_python)}", file) from error
 
 
 def _refuse_incomplete(opened: Any, kind: str) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from grls.data.inputs.arguments import UnfitError, fitted
-from grls.errors import ConfigError, DataError, MismatchError, Option, in_request, worded
+from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import atomic_folder, read_json, write_json
 
 MANIFEST = "grls.json"
@@ -286,7 +286,7 @@ def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
     try:
         return cls(**values)
     except ConfigError as error:
-        raise DataError(f"{field}: {worded(error.text, in_request)}", file) from None
+        raise DataError(f"{field}: {worded(error.text, in_python)}", file) from None
     except TypeError as error:
         raise DataError(f"{field}: {error}; write what is missing.", file) from None
 

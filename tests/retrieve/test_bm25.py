@@ -78,7 +78,7 @@ def test_what_cannot_work_is_refused():
         BM25Retriever(Corpus.from_passages([]))
     with pytest.raises(DataError, match="no word to index"):
         BM25Retriever(Corpus.from_passages([Passage("p", "!"), Passage("r", "")]))
-    with pytest.raises(ConfigError, match=r"b=1\.5"):
+    with pytest.raises(ConfigError, match=r"b must be between 0 and 1, got 1\.5"):
         BM25Retriever(CORPUS, b=1.5)
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         BM25Retriever(CORPUS).retrieve([Query("q", "frogs")], 0)

@@ -35,7 +35,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query
-from grls.errors import ConfigError, DataError, Option, in_request, worded
+from grls.errors import ConfigError, DataError, Option, in_python, worded
 from grls.io.counts import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Description, Retriever, unended_fingerprint
@@ -274,7 +274,7 @@ def _size(record: _Record, file: Path) -> SetSize:
     try:
         return SetSize.from_record(record)
     except ConfigError as error:
-        raise DataError(f"size: {worded(error.text, in_request)}", file) from error
+        raise DataError(f"size: {worded(error.text, in_python)}", file) from error
 
 
 @dataclass(frozen=True)

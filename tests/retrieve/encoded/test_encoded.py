@@ -491,9 +491,9 @@ def test_the_shipped_config_makes_a_folder(kind: str, root: Path, tmp_path: Path
 def test_what_cannot_be_built_is_refused(kind: str, root: Path, tmp_path: Path) -> None:
     model, data = str(model_of(root, kind)), str(root / "data")
     for option, message in (
-        ({"limits": LimitOptions(query=9)}, "no --limits.query; set --limits.input instead"),
-        ({"index": IndexOptions(span_words=3)}, "no --index.span_words; it reads whole passages"),
-        ({"index": IndexOptions("flat")}, "no --index.backend; leave it out"),
+        ({"limits": LimitOptions(query=9)}, "no query; set input instead"),
+        ({"index": IndexOptions(span_words=3)}, "no span_words; it reads whole passages"),
+        ({"index": IndexOptions("flat")}, "no backend; leave it out"),
     ):
         with pytest.raises(ConfigError, match=message):
             build(model, data, Building(str(tmp_path / "r"), kind, **option))

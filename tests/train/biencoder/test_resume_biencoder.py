@@ -229,7 +229,7 @@ def test_a_run_whose_retriever_of_negatives_has_changed_is_not_resumed(
     shutil.rmtree(folder)
     BM25Retriever(corpus, b=0.1).save_pretrained(folder)
     message = fails(capsys, *options(place, output, *given, "--resume=true"))
-    assert f"the retriever {folder} (--negatives) has changed since the run in {output} began" in message
+    assert f"the retriever {folder} (negatives) has changed since the run in {output} began" in message
 
 
 @pytest.mark.parametrize("more", [(), ("--fit.lora_rank=2",)])

@@ -104,7 +104,7 @@ def test_passages_that_are_cut_in_training_are_told_of(
     assert "passages are longer" not in caplog.text
     train(place, tmp_path / "cut", *given, "--max_tokens=8")
     assert caplog.text.count("2 of 8 passages are longer than 8 tokens") == 1
-    assert "raise max_tokens (of grls train biencoder), to 64 at most" in caplog.text
+    assert "raise --max_tokens (of grls train biencoder), to 64 at most" in caplog.text
     train(place, tmp_path / "negatives", *given, "--max_tokens=8", "--fit.hard_negatives=1")
     assert "2 of 10 passages are longer" in caplog.text
 

@@ -213,7 +213,7 @@ def test_earlier_options_that_say_nothing_are_no_change(
     written.write_text("model: {init_args: {size: 3}}")
     for checkpoint in (tmp_path / "checkpoints" / "last.ckpt", "last"):
         tell_changed(str(checkpoint), str(tmp_path), "model: {init_args: {size: 2}}")
-        assert "--model.size 2 (before: 3)" in caplog.text
+        assert "model.size=2 (before: 3)" in caplog.text
         caplog.clear()
 
 
