@@ -80,7 +80,6 @@ class DenseRetriever(EncodedRetriever):
     file = EMBEDDINGS
     least_score = -math.inf
     built_by_workers = True
-    done_biases = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
     def __init__(
         self,

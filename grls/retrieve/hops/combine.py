@@ -89,14 +89,15 @@ class Sum:
         """Continue every chain; returns the C best of each query that can still win."""
         candidates: dict[int, list[LiveChain]] = {}
         for chain, hits, weighed in found:
-            gains: list[tuple[float, Hit | None]] = list(zip(weighed.scores, hits, strict=False))
+            scores = [hit.score for hit in hits] if weighed.scores is None else weighed.scores
+            gains: list[tuple[float, Hit | None]] = list(zip(scores, hits, strict=False))
             if weighed.ends is not None:  # among equal scores, the end is last
                 gains.append((weighed.ends, None))
             if not gains:  # nothing new is found
                 self._ended[chain.query].append(chain)
             for gain, hit in sorted(gains, key=lambda pair: -pair[0])[: self.branch]:
                 hits_so_far = chain.hits if hit is None else (*chain.hits, hit)
-                longer = chain._replace(hits=hits_so_far, total=chain.total + gain, done=hit is None)
+                longer = LiveChain(chain.query, hits_so_far, chain.total + gain, hit is None, chain.first)
                 candidates.setdefault(chain.query, []).append(longer)
         return [chain for longer in candidates.values() for chain in self._keep(longer)]
 
@@ -184,19 +185,17 @@ class Marginal:
             if weighed.goes_on is not None:
                 shares = weighed.goes_on * np.exp(among)
             else:
-                own = np.array(weighed.scores, dtype=np.float64) / self.temperature
-                every = np.logaddexp.reduce(own)
+                if weighed.scores is not None:
+                    logits = np.array(weighed.scores, dtype=np.float64) / self.temperature
+                    every = np.logaddexp.reduce(logits)
                 if weighed.ends is not None:
                     every = np.logaddexp(every, weighed.ends / self.temperature)
-                shares = np.exp(own - every)
+                shares = np.exp(logits - every)
             sets.total += chain.total * float(shares.sum())
             mass = self.mass[chain.query]
             for hit, share, log_share in zip(hits, shares.tolist(), among.tolist(), strict=False):
-                one = chain._replace(
-                    hits=(*chain.hits, Hit(hit.id, share)),
-                    total=chain.total * share,
-                    among=(*chain.among, log_share),
-                )
+                so_far, among_so_far = (*chain.hits, Hit(hit.id, share)), (*chain.among, log_share)
+                one = LiveChain(chain.query, so_far, chain.total * share, False, chain.first, among_so_far)
                 mass[hit.id] = mass.get(hit.id, 0.0) + one.total
                 sets.add(one)
         going = {query: sets for query, sets in longer.items() if sets.total >= self.least}

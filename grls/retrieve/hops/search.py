@@ -165,10 +165,7 @@ class HopSearch:
             hits = [hit for hit in step.hits if hit.id not in taken]
             if hits and not chain.hits:
                 chain = chain._replace(first=hits[0].score)
-            if may_end:
-                yield chain, hits, self.stop.weigh(chain, hits, step.done)
-            else:
-                yield chain, hits, Weighed([hit.score for hit in hits])
+            yield chain, hits, self.stop.weigh(chain, hits, step.done) if may_end else Weighed()
 
 
 def _remembering(

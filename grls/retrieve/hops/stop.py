@@ -39,10 +39,14 @@ from grls.errors import ConfigError
 from grls.io.plugins import load_plugins
 from grls.models.base import Floats
 from grls.retrieve.base import DecodesPassages, Retriever, TakesEvidence, WritesChains
-from grls.retrieve.hops.finders import LiveChain, usual_temperature, writes_chains
+from grls.retrieve.hops.finders import LiveChain, RescoresHops, usual_temperature, writes_chains
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
+
+_NATS = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
+_SIMILARITIES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+"""The biases that are tried by default, in the unit of the scores."""
 
 ENDS_BELOW = 0.1
 """With an onward model, a query whose chains have less probability than this takes no further hop."""
@@ -55,13 +59,14 @@ class Weighed(NamedTuple):
     """What the next hop of a chain is worth.
 
     Attributes:
-        scores: The score of each hit, in their order; none: the chain goes on with none of them.
+        scores: The score of each hit, in their order; empty: the chain goes on with none of them. None: they
+            keep their scores.
         ends: The score of the end, which competes with them; None: the chain does not end here.
         goes_on: The probability that the chain goes on; ranked hops share it out among the hits, in the
             place of ``scores`` and ``ends``. None: ``scores`` and ``ends`` share the probability 1.
     """
 
-    scores: Sequence[float]
+    scores: Sequence[float] | None = None
     ends: float | None = None
     goes_on: float | None = None
 
@@ -150,7 +155,7 @@ class Never(StopRule):
         return hop > 0 and not self.hides
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
-        return Weighed([hit.score for hit in hits])
+        return Weighed()
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ class DoneByLogOdds(StopRule):
     """
 
     bias: float = 0.0
-    biases: Sequence[float] = (0.0,)
+    biases = _NATS
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByLogOdds:  # noqa: D102
@@ -170,7 +175,7 @@ class DoneByLogOdds(StopRule):
                 f"hops.stop log-odds: the scores of a retriever of kind {retriever.kind!r} are no "
                 "log-probabilities of DONE: leave hops.stop out."
             )
-        return cls(hops.done_bias, retriever.done_biases if isinstance(retriever, WritesChains) else (0.0,))
+        return cls(hops.done_bias)
 
     @property
     def deep(self) -> bool:  # type: ignore[override]  # noqa: D102
@@ -200,7 +205,7 @@ class DoneByScore(StopRule):
     """DONE ends a chain where it scores best; the bias is added to its score."""
 
     bias: float = 0.0
-    biases: Sequence[float] = (0.0,)
+    biases: Sequence[float] = _SIMILARITIES
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByScore:  # noqa: D102
@@ -215,10 +220,13 @@ class DoneByScore(StopRule):
                 "train biencoder` --fit.multistep true --fit.done true and index it again, or choose "
                 "--hops.steps fixed."
             )
-        return cls(hops.done_bias, retriever.done_biases)
+        first: Retriever = retriever
+        while isinstance(first, RescoresHops):
+            first = first.retriever
+        return cls(hops.done_bias, _NATS if isinstance(first, WritesChains) else _SIMILARITIES)
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
-        return Weighed([hit.score for hit in hits], None if done is None else done + self.bias)
+        return Weighed(ends=None if done is None else done + self.bias)
 
     def biased(self, bias: float) -> StopRule:  # noqa: D102
         return replace(self, bias=bias)
@@ -282,9 +290,8 @@ class Onward(StopRule):
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
         if not hits:
-            return Weighed((), None, 0.0)
-        scores = [hit.score for hit in hits]
-        logits = np.array(scores, dtype=np.float64) / self.temperature
+            return Weighed()
+        logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
         unreached = float(logits.min()) if self.scores_done else None
         scaled = unreached if done is None else done / self.temperature
         features = hop_features(logits, scaled, chain.first / self.temperature, chain.among)
@@ -292,7 +299,7 @@ class Onward(StopRule):
             shares = np.exp(logits - np.logaddexp.reduce(logits)).tolist()
             ids = [hit.id for hit in hits]
             self.seen.append(SeenHop(chain.query, features, dict(zip(ids, shares, strict=True))))
-        return Weighed(scores, None, 1.0 if self.model is None else onward_probability(self.model, features))
+        return Weighed(goes_on=1.0 if self.model is None else onward_probability(self.model, features))
 
 
 def hop_features(

@@ -73,7 +73,6 @@ class HybridRetriever(JoinsSearch):
     kind = "hybrid"
     has_priors = True
     folders = ("generator", "priors.*.retriever")
-    done_biases = GenerativeRetriever.done_biases
 
     def __init__(
         self,
