@@ -80,6 +80,7 @@ def explain(
     from grls.explain.text import format_explanation
     from grls.io.logs import quiet
     from grls.retrieve.base import single_steps
+    from grls.retrieve.hops.stop import Never, stop_rule
 
     quiet()
     _check(query, case, hops, limit, output)
@@ -91,15 +92,16 @@ def explain(
         _print_standings(whole, query, data, split, case, k, limit, output)
         return
     wanted = k if k is not None else 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-    explainer = Explainer(opened, wanted, case.widest, case.exhaustive, hops.done_bias)
+    stop = stop_rule(single_steps(whole), hops) if hops.steps == "dynamic" else Never()
+    explainer = Explainer(opened, wanted, case.widest, case.exhaustive, stop)
     if query == EVERY:
         _explain_all(explainer, data, split, hops, limit, output, precision)
         return
     asked, order = asked_query(query, data, split, case.gold is not None)
-    corpus, dynamic = explainer.generator.corpus, hops.steps == "dynamic"
+    corpus = explainer.generator.corpus
     before = None if case.evidence is None else ids_of(case.evidence, corpus)
     asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence, dynamic)]
+    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if hops.steps == "ranked":
@@ -244,7 +246,7 @@ def _explain_all(
     queries, qrels = read_split(_data_of_all(data), split)
     every, asks = asks_of(queries, qrels, hops.chained), asks_of(queries[:limit], qrels, hops.chained)
     file = None if output is None else kept_verdicts(output, explainer, every, hops.chained, precision)
-    summary = summarise(explainer, asks, hops.steps == "dynamic", file)
+    summary = summarise(explainer, asks, file)
     print(format_summary(summary))
     _write(output, summary._asdict())
     if file is not None and file.count <= len(asks):  # else a run of more queries goes on with it

@@ -139,7 +139,7 @@ def kept_verdicts(
         "retriever": explainer.retriever.fingerprint(),
         "queries": fingerprint_queries([query for query, _, _ in every]),
         "steps": steps, "k": explainer.k, "widest": explainer.widest, "exhaustive": explainer.exhaustive,
-        "done_bias": explainer.done_bias, "beams": options.beams, "mode": options.mode,
+        "done_bias": explainer.stop.bias, "beams": options.beams, "mode": options.mode,
         "early_stop": options.early_stop, "truncate_queries": options.truncate_queries,
         "precision": precision,
     }  # fmt: skip

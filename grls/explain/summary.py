@@ -76,15 +76,12 @@ class _Counts:
                 self.sufficient[str(sufficient or "more")] += 1
 
 
-def summarise(
-    explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False, file: GrowingFile | None = None
-) -> Summary:
+def summarise(explainer: Explainer, asks: Sequence[Ask], file: GrowingFile | None = None) -> Summary:
     """Judge every gold passage of every ask.
 
     Args:
         explainer: The explainer.
         asks: Queries, gold passages and evidence to judge.
-        dynamic: Whether the model may write DONE (from the second hop on).
         file: Keeps the verdicts, an ask a record; its records belong to the first asks, which are not judged
             again.
 
@@ -98,7 +95,7 @@ def summarise(
         done += 1
     with Progress(len(asks), "explain", "hops", done) as bar:
         for ask in asks[done:]:
-            record = _judged(explainer, ask, dynamic)
+            record = _judged(explainer, ask)
             if file is not None:
                 file.add([record])
             counts.add(record)
@@ -107,7 +104,7 @@ def summarise(
         len({query.id for query, _, _ in asks}),
         explainer.generator.decoder(explainer.k).beams,
         explainer.k,
-        explainer.done_bias if dynamic else 0.0,
+        explainer.stop.bias,
         {v: counts.verdicts[v] for v in VERDICTS},
         dict(sorted(counts.left.items())),
         dict(sorted(counts.pruned_left.items())),
@@ -115,9 +112,9 @@ def summarise(
     )
 
 
-def _judged(explainer: Explainer, ask: Ask, dynamic: bool) -> Record:
+def _judged(explainer: Explainer, ask: Ask) -> Record:
     """The record of an ask: verdict, step, and sufficient beam width of each gold passage."""
-    judgements = explainer.judge(*ask, dynamic)
+    judgements = explainer.judge(*ask)
     judged = [[judgement.verdict, step, judgement.sufficient] for judgement, step in judgements]
     return {**dict(zip(IDENTIFYING_FIELDS, of_ask(ask), strict=True)), "judged": judged}
 

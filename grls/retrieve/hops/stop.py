@@ -6,14 +6,10 @@ end competes with the hits like a passage. A chain also ends after ``hops.max`` 
 found. :func:`stop_rule` chooses the rule from the options; ``hops.stop`` names another one, which
 :func:`register_stop` has added.
 
-======== ================= ==============================================================================
-name     rule              used
-======== ================= ==============================================================================
-never    Never             by ``hops.steps`` fixed; ranked without ``hops.done``, or without a learned DONE
-log-odds DoneByLogOdds     where the score of DONE is its log-probability: generators
-score    DoneByScore       where DONE has a score like a passage: bi-encoders, sums with priors
-onward   Onward            where ``hops.onward`` holds a model (ranked)
-======== ================= ==============================================================================
+- ``never`` (:class:`Never`): for fixed hops; for ranked ones without ``hops.done`` or a learned DONE;
+- ``log-odds`` (:class:`DoneByLogOdds`): where the score of DONE is its log-probability (generators);
+- ``score`` (:class:`DoneByScore`): where DONE has a score like a passage (bi-encoders, sums with priors);
+- ``onward`` (:class:`Onward`): where ``hops.onward`` holds a model (ranked).
 
 DONE is one token or embedding that competes with whole passages, and a model may choose it too early or too
 late. ``hops.done_bias`` b corrects it at every hop; ``grls tune`` finds it, and a negative one makes chains
@@ -77,12 +73,14 @@ class StopRule:
     Attributes:
         bias: Its bias on DONE.
         biases: The biases that ``grls tune`` tries.
+        least_bias: A bias with which DONE ends no chain.
         deep: Whether it needs the score of DONE where DONE is not among the best hits.
         least: A query whose chains have less probability than this takes no further hop (ranked).
     """
 
     bias: float = 0.0
     biases: Sequence[float] = (0.0,)
+    least_bias: float = 0.0
     deep: bool = True
     least: float = 0.0
 
@@ -110,11 +108,7 @@ class StopRule:
         raise NotImplementedError
 
     def biased(self, bias: float) -> StopRule:
-        """The same rule with another bias on DONE."""
-        return self
-
-    def unending(self) -> StopRule:
-        """The same rule with a bias with which DONE ends no chain, so that it needs the same searches."""
+        """The same rule with another bias on DONE, if it has one."""
         return self
 
 
@@ -167,6 +161,7 @@ class DoneByLogOdds(StopRule):
 
     bias: float = 0.0
     biases = _NATS
+    least_bias = -30.0
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByLogOdds:  # noqa: D102
@@ -196,9 +191,6 @@ class DoneByLogOdds(StopRule):
     def biased(self, bias: float) -> StopRule:  # noqa: D102
         return replace(self, bias=bias)
 
-    def unending(self) -> StopRule:  # noqa: D102
-        return self.biased(-30.0)
-
 
 @dataclass(frozen=True)
 class DoneByScore(StopRule):
@@ -206,6 +198,7 @@ class DoneByScore(StopRule):
 
     bias: float = 0.0
     biases: Sequence[float] = _SIMILARITIES
+    least_bias = -1e9
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByScore:  # noqa: D102
@@ -230,9 +223,6 @@ class DoneByScore(StopRule):
 
     def biased(self, bias: float) -> StopRule:  # noqa: D102
         return replace(self, bias=bias)
-
-    def unending(self) -> StopRule:  # noqa: D102
-        return self.biased(-1e9)
 
 
 class SeenHop(NamedTuple):
@@ -356,12 +346,7 @@ def register_stop(name: str, rule: type[StopRule]) -> None:
     Raises:
         ConfigError: Another rule has this name.
     """
-    known = RULES.get(name)
-    again = known is not None and (known.__module__, known.__qualname__) == (
-        rule.__module__,
-        rule.__qualname__,
-    )  # a notebook's cell, run twice
-    if known is not None and not again:
+    if RULES.get(name, rule).__qualname__ != rule.__qualname__:  # a notebook's cell may run twice
         raise ConfigError(f"the stop rule {name!r} is there already; choose another name.")
     RULES[name] = rule
 
