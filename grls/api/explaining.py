@@ -20,6 +20,7 @@ from grls.explain.standing import GoldStanding, in_ranking, standing_parts, stan
 from grls.explain.text import explanation_parts
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.hops.stop import Never, stop_rule
 from grls.retrieve.queries import queries_of
 from grls.retrieve.spec import followed
 
@@ -125,11 +126,11 @@ def explain_query(
     if decoding is None:
         made = [ExplainedPassage(one) for one in standings(retriever, asked, order, depth)]
     else:
-        dynamic = hops.steps == "dynamic"
         k = 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-        explainer = Explainer(decoding, k, done_bias=hops.done_bias if dynamic else 0.0)
+        stop = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
+        explainer = Explainer(decoding, k, stop=stop)
         parts = hops_of(order, (), None, None, hops.chained)
-        facts = [one for part in parts for one in explainer.explain(asked, part.gold, part.evidence, dynamic)]
+        facts = [one for part in parts for one in explainer.explain(asked, part.gold, part.evidence)]
         ranked = standings(retriever, asked, order, depth) if hops.steps == "ranked" else []
         places = {one.gold: one for one in ranked}
         made = [ExplainedPassage(one, places.get(one.gold)) for one in facts]

@@ -79,6 +79,7 @@ def explain(
     from grls.explain.text import format_explanation
     from grls.io.logs import quiet
     from grls.retrieve.base import single_steps
+    from grls.retrieve.hops.stop import Never, stop_rule
 
     quiet()
     _check(query, case, hops, limit, output)
@@ -90,15 +91,16 @@ def explain(
         _print_standings(whole, query, data, split, case, k, limit, output)
         return
     wanted = k if k is not None else 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-    explainer = Explainer(opened, wanted, case.widest, case.exhaustive, hops.done_bias)
+    stop = stop_rule(single_steps(whole), hops) if hops.steps == "dynamic" else Never()
+    explainer = Explainer(opened, wanted, case.widest, case.exhaustive, stop)
     if query == EVERY:
         _explain_all(explainer, data, split, hops, limit, output)
         return
     asked, order = asked_query(query, data, split, case.gold is not None)
-    corpus, dynamic = explainer.generator.corpus, hops.steps == "dynamic"
+    corpus = explainer.generator.corpus
     before = None if case.evidence is None else ids_of(case.evidence, corpus)
     asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence, dynamic)]
+    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if hops.steps == "ranked":
@@ -240,6 +242,6 @@ def _explain_all(
     assert isinstance(explainer, Explainer)
     queries, qrels = read_split(_data_of_all(data), split)
     asks = asks_of(first_queries(queries, limit), qrels, hops.chained)
-    summary = summarise(explainer, asks, hops.steps == "dynamic")
+    summary = summarise(explainer, asks)
     print(format_summary(summary))
     _write(output, summary._asdict())

@@ -32,6 +32,7 @@ from grls.models.base import Floats
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.hops.stop import Never, StopRule, stop_rule
 
 MOST_STEPS = 256
 """Steps of a search that are listed."""
@@ -178,7 +179,8 @@ def trace_beam(
     assert isinstance(inner, DecodesPassages)
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     with turn(inner.generator.model):
-        return _Watch(inner, hops, Query(TEXT_ALONE, query), tuple(evidence), allow, k, most).trace()
+        stop = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
+        return _Watch(inner, hops, stop, Query(TEXT_ALONE, query), tuple(evidence), allow, k, most).trace()
 
 
 @dataclass
@@ -187,6 +189,7 @@ class _Watch:
 
     retriever: DecodesPassages
     hops: HopOptions
+    stop: StopRule
     query: Query
     evidence: tuple[str, ...]
     allow: Filter | None
@@ -215,7 +218,7 @@ class _Watch:
             early_stop=decoder.stops_early,
             vocabulary=int(generator.model.config.vocab_size),
             passages=listing.reachable,
-            done_bias=self.hops.done_bias if self._may_end else 0.0,
+            done_bias=self.stop.bias if self._may_end else 0.0,
             rescored=generator.options.rescore,
             steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
             cut=len(steps) > MOST_STEPS,
@@ -230,7 +233,7 @@ class _Watch:
     @property
     def _may_end(self) -> bool:
         """Whether the model may write DONE here."""
-        return self.hops.steps == "dynamic" and bool(self.evidence)
+        return self.stop.may_end(len(self.evidence))
 
     def _asked(self) -> int:
         """The number of passages that the search returns."""
@@ -239,7 +242,7 @@ class _Watch:
         if self.hops.steps in ("single", "ranked"):
             return 10
         branch = self.hops.branch or 4
-        return max(branch, self._generator.widest) if self.hops.done_bias else branch
+        return max(branch, self._generator.widest) if self.stop.bias else branch
 
     def _numbers(self) -> list[int]:
         corpus, known = self._generator.corpus, []

@@ -8,12 +8,12 @@ retrieval.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grls.data.codec import DONE, DONE_ID
 from grls.data.types import Query
 from grls.decode.trace import PathStep, TokenScore, follow
-from grls.errors import DataError, at_least, bounded
+from grls.errors import DataError, at_least
 from grls.explain.facts import Ending, Explanation, PathRow, Preferred, Result
 from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
@@ -21,6 +21,7 @@ from grls.explain.verdict import Judgement, judge
 from grls.io.turns import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.stop import Never, StopRule
 
 
 @dataclass
@@ -32,22 +33,20 @@ class Explainer:
         k: Passages a hop.
         widest: Widest beam to try when the beam lost a passage.
         exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
-        done_bias: Bias added to the log-odds (nats) of DONE if an explanation is ``dynamic``, as in
-            :mod:`grls.retrieve.hops.stop`.
+        stop: Says from which hop on DONE may be written, and has its bias.
 
     Raises:
-        ConfigError: k is not positive, or the bias is not finite.
+        ConfigError: k is not positive.
     """
 
     retriever: DecodesPassages
     k: int = 10
     widest: int = 128
     exhaustive: bool = False
-    done_bias: float = 0.0
+    stop: StopRule = field(default_factory=Never)
 
     def __post_init__(self) -> None:
         at_least(1, k=self.k)
-        bounded("(-inf, inf)", done_bias=self.done_bias)
 
     @property
     def generator(self) -> GenerativeRetriever:
@@ -55,32 +54,29 @@ class Explainer:
         generator: GenerativeRetriever = self.retriever.generator
         return generator
 
-    def explain(
-        self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
-    ) -> list[Explanation]:
+    def explain(self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()) -> list[Explanation]:
         """Explain one hop of a query, one gold passage after the other.
 
         Args:
             query: The query.
             gold: Ids of gold passages of this hop; ``DONE`` if the chain should have ended.
             evidence: Ids of the passages of the hops before.
-            dynamic: Whether the model may write DONE (from the second hop on).
 
         Raises:
             DataError: An id is not in the corpus, or the query is empty or too long.
         """
         numbers = self._numbers([*gold, *evidence])
         with turn(self.generator.model):
-            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
+            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             return [self._one(searches, query, tuple(evidence), n) for n in numbers[: len(gold)]]
 
     def judge(
-        self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
+        self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()
     ) -> list[tuple[Judgement, int | None]]:
         """The verdict of each passage, with the step (from 1) at which it left the beam, or None."""
         numbers = self._numbers([*gold, *evidence])
         with turn(self.generator.model):
-            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
+            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             judged = []
             for number in numbers[: len(gold)]:
                 gone = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
@@ -101,15 +97,13 @@ class Explainer:
             known.append(self.generator.done if number is None else number)
         return known
 
-    def _searches(
-        self, query: Query, gold: Sequence[int], evidence: Sequence[int], dynamic: bool
-    ) -> Searches:
+    def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
         retriever = self.generator
         retriever.model.eval()
         before = retriever.evidence(query.text, evidence)
         model_input = retriever.codec.model_input(retriever.encode([query])[0], before)
-        hidden = [*evidence] if dynamic and evidence else [*evidence, retriever.done]
-        bias = {retriever.done: self.done_bias} if dynamic and self.done_bias else {}
+        hidden = [*evidence] if self.stop.may_end(len(evidence)) else [*evidence, retriever.done]
+        bias = {retriever.done: self.stop.bias} if self.stop.bias else {}
         prior = self.retriever.look_ahead(query, retriever.corpus.passages(evidence))
         searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden, bias, prior)
         searches.forced([n for n in gold if not searches.excluded(n)])  # one pass for all passages

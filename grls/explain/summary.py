@@ -44,13 +44,12 @@ class Summary(NamedTuple):
     sufficient: dict[str, int]
 
 
-def summarise(explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False) -> Summary:
+def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
     """Judge every gold passage of every ask.
 
     Args:
         explainer: The explainer.
         asks: Queries, gold passages and evidence to judge.
-        dynamic: Whether the model may write DONE (from the second hop on).
 
     Raises:
         DataError: An id is not in the corpus, or a query is empty or too long.
@@ -61,7 +60,7 @@ def summarise(explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False) 
     sufficient: Counter[str] = Counter()
     with Progress(len(asks), "explain", "hops") as bar:
         for ask in asks:
-            for judgement, step in explainer.judge(*ask, dynamic):
+            for judgement, step in explainer.judge(*ask):
                 verdicts[judgement.verdict] += 1
                 if step is not None and judgement.verdict not in _FOUND:
                     left[step] += 1
@@ -73,7 +72,7 @@ def summarise(explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False) 
         len({query.id for query, _, _ in asks}),
         explainer.generator.decoder(explainer.k).beams,
         explainer.k,
-        explainer.done_bias if dynamic else 0.0,
+        explainer.stop.bias,
         {v: verdicts[v] for v in VERDICTS},
         dict(sorted(left.items())),
         dict(sorted(pruned_left.items())),

@@ -161,11 +161,6 @@ class TakesEvidence(Protocol):
     """A retriever that takes evidence as passages, and scores DONE."""
 
     @property
-    def done_biases(self) -> Sequence[float]:
-        """Default grid for tuning the bias on DONE, in the unit of the scores."""
-        ...
-
-    @property
     def learned_done(self) -> bool | None:
         """Whether it was trained with DONE; None: not known."""
         ...
@@ -226,11 +221,6 @@ class WritesChains(Protocol):
     @property
     def corpus(self) -> Corpus:
         """The corpus that it retrieves from."""
-        ...
-
-    @property
-    def done_biases(self) -> Sequence[float]:
-        """Default grid for tuning the bias on DONE (nats)."""
         ...
 
     @property

@@ -67,7 +67,6 @@ class DenseRetriever(EncodedRetriever):
     last_texts = (DONE_TEXT,)
     compares_all = True
     least_score = -math.inf
-    done_biases = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
     teaching_temperature = 0.05
     """The usual temperature of a teacher: differences of cosines are small."""
 

@@ -157,7 +157,7 @@ def _tell_price(tuning: Tuning, search: HopSearch, best: TriedEnd) -> None:
     gold = [set(ids) for ids in tuning.dev.gold]
 
     def measure() -> float:
-        search.stop, limit = search.stop.unending(), search.hops
+        search.stop, limit = search.stop.biased(search.stop.least_bias), search.hops
         chains: dict[int, list[str]] = {}
         for size in sorted({len(ids) for ids in gold} - {0}):
             places = [n for n, ids in enumerate(gold) if len(ids) == size]

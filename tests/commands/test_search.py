@@ -78,7 +78,8 @@ def test_hops_as_they_are_found(place: Path, capsys: pytest.CaptureFixture[str])
     hops = list(searcher.stream("is the otter calm?"))
     folder = str(place / "hops")
     lines = printed(capsys, folder, "is the otter calm?", "--stream=true", "--json=true").splitlines()
-    assert [json.loads(line)["chain"] for line in lines] == [[h._asdict() for h in hop.chain] for hop in hops]
+    expected = [[hit._asdict() | {"hop": hit.hop} for hit in hop.chain] for hop in hops]
+    assert [json.loads(line)["chain"] for line in lines] == expected
     lines = printed(capsys, folder, "is the otter calm?", "--stream=true").splitlines()
     assert lines[-1].startswith("chain: " + " -> ".join(hit.id for hit in hops[-1].chain))
     assert f"(score of the chain {hops[-1].score:.4f})" in lines[-1]

@@ -23,6 +23,7 @@ from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
 from grls.runs.trec import read_run
@@ -210,7 +211,7 @@ def test_scores_in_nats_have_biases_of_their_own(
     given = [*DYNAMIC, "--limit=2", "--search.beams=3", "--grid.prior_weights=[1]"]
     assert main(tune(folder, data, *given, "--grid.empty_weights=[0.2]")) == 0
     tried = [match[3] for match in SHOWN.finditer(capsys.readouterr().out)]
-    assert {float(bias) for bias in tried} == set(GenerativeRetriever.done_biases)
+    assert {float(bias) for bias in tried} == set(DoneByLogOdds.biases)
 
 
 def test_what_was_found_with_one_bias_is_not_searched_for_with_the_next(

@@ -24,6 +24,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
@@ -58,7 +59,7 @@ def test_a_hop_is_explained_by_what_it_reads(folder: Path) -> None:
     for limits in (None, Limits(evidence=2)):
         retriever = build(folder, limits=limits)
         (number,) = retriever.corpus.numbers(["long"])
-        found = Explainer(retriever, 2)._searches(QUERIES[0], [0], [number or 0], True).model_input
+        found = Explainer(retriever, 2)._searches(QUERIES[0], [0], [number or 0]).model_input
         rows = retriever.codec.excerpts(QUERIES[0].text, [EXTRA[1]])
         assert found == retriever.codec.model_input(retriever.encode([QUERIES[0]])[0], rows)
     assert len(found) < len(
@@ -159,8 +160,8 @@ def test_done_that_scores_higher_ends_the_chain(folder: Path) -> None:
         outcomes = set()
         for scale in (4.0, -4.0):
             row.copy_(scale * kept)
-            explainer = Explainer(retriever, 3)
-            for e in explainer.explain(QUERIES[0], [p.id for p in passages()], ["lynx-calm"], dynamic=True):
+            explainer, until_done = Explainer(retriever, 3), Explainer(retriever, 3, stop=DoneByLogOdds())
+            for e in until_done.explain(QUERIES[0], [p.id for p in passages()], ["lynx-calm"]):
                 assert e.done is not None or e.verdict == "excluded"
                 if e.done is None:
                     continue
@@ -180,11 +181,11 @@ def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: in
     ends, verdicts = [], set()
     for bias in (-20.0, -1.5, 0.0, 1.5, 20.0):
         search = HopsRetriever(retriever, HopOptions("dynamic", 2, chains=1, branch=2, done_bias=bias))
-        explainer = Explainer(retriever, 2, done_bias=bias)
+        explainer = Explainer(retriever, 2, stop=DoneByLogOdds(bias))
         for query, (chain, *_) in zip(QUERIES, search.retrieve_chains(QUERIES), strict=True):
             first = chain.hits[0].id
             rest = [p.id for p in passages() if p.id != first]
-            said = explainer.explain(query, rest, [first], dynamic=True)
+            said = explainer.explain(query, rest, [first])
             results = said[0].results
             assert chain.done == (results[0].id == "DONE")
             assert chain.done or results[0].id == chain.hits[1].id
@@ -206,28 +207,29 @@ def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: in
 def test_a_bias_shifts_done_and_no_other_score(folder: Path) -> None:
     retriever = build(folder, beams=12)
     ids = ["DONE", "heron-calm"]
-    plain = Explainer(retriever, 12, exhaustive=True).explain(QUERIES[0], ids, ["lynx-calm"], True)
-    biased = Explainer(retriever, 12, exhaustive=True, done_bias=50.0)
-    done, other = biased.explain(QUERIES[0], ids, ["lynx-calm"], True)
-    assert plain[0].score is not None
+    plain = Explainer(retriever, 12, exhaustive=True, stop=DoneByLogOdds())
+    before = plain.explain(QUERIES[0], ids, ["lynx-calm"])
+    biased = Explainer(retriever, 12, exhaustive=True, stop=DoneByLogOdds(50.0))
+    done, other = biased.explain(QUERIES[0], ids, ["lynx-calm"])
+    assert before[0].score is not None
     assert (done.rank, done.judgement.true_rank) == (1, 1)
-    assert done.score == pytest.approx(plain[0].score + 50.0)
+    assert done.score == pytest.approx(before[0].score + 50.0)
     assert done.results[0].score == pytest.approx(done.score)
     assert done.results[0].complete == pytest.approx(done.score)
-    assert other.score == pytest.approx(plain[1].score)
-    assert other.path == plain[1].path
+    assert other.score == pytest.approx(before[1].score)
+    assert other.path == before[1].path
     assert other.verdict == "done first"
     assert "DONE's score +50.00" in format_explanation(other)
-    undone = biased.explain(QUERIES[0], ids[1:], ["lynx-calm"])[0]
+    undone = Explainer(retriever, 12, exhaustive=True).explain(QUERIES[0], ids[1:], ["lynx-calm"])[0]
     assert (undone.done_bias, undone.verdict) == (0.0, "found")
-    said = summarise(biased, [(QUERIES[0], ids[1:], ["lynx-calm"])], dynamic=True)
+    said = summarise(biased, [(QUERIES[0], ids[1:], ["lynx-calm"])])
     assert said.verdicts["done first"] == 1
     assert "k 12, DONE's score +50.00; 1 missed" in format_summary(said)
 
 
 def test_done_itself_can_be_asked_about(folder: Path) -> None:
-    explainer = Explainer(build(folder, beams=12), 12)
-    e = explainer.explain(QUERIES[0], ["DONE"], ["lynx-calm"], dynamic=True)[0]
+    explainer = Explainer(build(folder, beams=12), 12, stop=DoneByLogOdds())
+    e = explainer.explain(QUERIES[0], ["DONE"], ["lynx-calm"])[0]
     assert (e.gold, e.verdict, e.done) == ("DONE", "found", None)
     assert explainer.explain(QUERIES[0], ["DONE"])[0].verdict == "excluded"
 
@@ -263,8 +265,6 @@ def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
         Explainer(retriever).explain(QUERIES[0], ["twin"], ["none"])
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         Explainer(retriever, 0)
-    with pytest.raises(ConfigError, match="done_bias must be a finite number, got nan"):
-        Explainer(retriever, done_bias=float("nan"))
 
 
 def test_a_summary_counts_what_explain_says(folder: Path) -> None:

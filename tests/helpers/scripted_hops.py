@@ -19,7 +19,7 @@ class ScriptedHops:
         learned: Whether it was trained with DONE.
     """
 
-    kind, corpus, done_biases = "scripted", SCRIPTED, (0.0,)
+    kind, corpus = "scripted", SCRIPTED
 
     def __init__(self, table: dict[str, dict[str, float]], learned: bool = True):
         self.table, self.learned_done = table, learned

@@ -79,7 +79,7 @@ class Mixed:
     finds both, ``c`` and ``d``, and the next two wrong passages that would stand above ``d``.
     """
 
-    kind, done_biases, learned_done, done = "mixed", (0.0,), False, None
+    kind, learned_done, done = "mixed", False, None
     corpus = Corpus.from_passages(
         [Passage(f"{letter}{n}", f"text {letter} {n}") for n in range(2 * PAIRS) for letter in "abcdxyz"]
     )

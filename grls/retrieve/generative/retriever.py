@@ -78,7 +78,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     embeddable = False
     writes_chains = True
     built_by_workers = True
-    done_biases = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 
     def __init__(
         self,

@@ -40,7 +40,6 @@ from typing import TypeVar
 import numpy as np
 
 from grls.data.types import Chain, Hit
-from grls.errors import ConfigError, Option
 from grls.retrieve.base import HopHits
 from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import Choice
@@ -89,14 +88,15 @@ class Sum:
         """Continue every chain; returns the C best of each query that can still win."""
         candidates: dict[int, list[LiveChain]] = {}
         for chain, hits, weighed in found:
-            gains: list[tuple[float, Hit | None]] = list(zip(weighed.scores, hits, strict=False))
+            scores = [hit.score for hit in hits] if weighed.scores is None else weighed.scores
+            gains: list[tuple[float, Hit | None]] = list(zip(scores, hits, strict=False))
             if weighed.ends is not None:  # among equal scores, the end is last
                 gains.append((weighed.ends, None))
             if not gains:  # nothing new is found
                 self._ended[chain.query].append(chain)
             for gain, hit in sorted(gains, key=lambda pair: -pair[0])[: self.branch]:
                 hits_so_far = chain.hits if hit is None else (*chain.hits, hit)
-                longer = chain._replace(hits=hits_so_far, total=chain.total + gain, done=hit is None)
+                longer = LiveChain(chain.query, hits_so_far, chain.total + gain, hit is None, chain.first)
                 candidates.setdefault(chain.query, []).append(longer)
         return [chain for longer in candidates.values() for chain in self._keep(longer)]
 
@@ -154,6 +154,7 @@ class Marginal:
         temperature: Temperature of the softmax over the scores of a hop.
         per_first: Largest number of kept chains that begin with the same passage; None: no limit.
         least: A query whose chains have less probability than this takes no further hop.
+        distinct: The number of different ones among passages; a chain holds one of those that are equal.
     """
 
     queries: int
@@ -161,6 +162,7 @@ class Marginal:
     temperature: float
     per_first: int | None = None
     least: float = 0.0
+    distinct: Callable[[Sequence[str]], int] = len
 
     def __post_init__(self) -> None:
         self.mass: list[dict[str, float]] = [{} for _ in range(self.queries)]
@@ -184,19 +186,17 @@ class Marginal:
             if weighed.goes_on is not None:
                 shares = weighed.goes_on * np.exp(among)
             else:
-                own = np.array(weighed.scores, dtype=np.float64) / self.temperature
-                every = np.logaddexp.reduce(own)
+                if weighed.scores is not None:
+                    logits = np.array(weighed.scores, dtype=np.float64) / self.temperature
+                    every = np.logaddexp.reduce(logits)
                 if weighed.ends is not None:
                     every = np.logaddexp(every, weighed.ends / self.temperature)
-                shares = np.exp(own - every)
+                shares = np.exp(logits - every)
             sets.total += chain.total * float(shares.sum())
             mass = self.mass[chain.query]
             for hit, share, log_share in zip(hits, shares.tolist(), among.tolist(), strict=False):
-                one = chain._replace(
-                    hits=(*chain.hits, Hit(hit.id, share)),
-                    total=chain.total * share,
-                    among=(*chain.among, log_share),
-                )
+                so_far, among_so_far = (*chain.hits, Hit(hit.id, share)), (*chain.among, log_share)
+                one = LiveChain(chain.query, so_far, chain.total * share, False, chain.first, among_so_far)
                 mass[hit.id] = mass.get(hit.id, 0.0) + one.total
                 sets.add(one)
         going = {query: sets for query, sets in longer.items() if sets.total >= self.least}
@@ -209,21 +209,23 @@ class Marginal:
         return partial(_as_chains, self._best)
 
     def go_beyond(self, single: Sequence[HopHits]) -> None:
-        """After the first hop: the passages of a single step, for a ranking of more than the hops find."""
-        found = zip(single, self.mass, strict=True)
-        self._beyond = [shares_beyond(self.temperature, step.hits, mass) for step, mass in found]
+        """After the first hop: the passages of a single step, for a ranking of more than the hops find.
 
-    def rankings(self, k: int, distinct: Callable[[Sequence[str]], int] = len) -> list[list[Hit]]:
-        """At most k passages of each query, the likeliest first.
-
-        Args:
-            k: Largest number of hits.
-            distinct: The number of different ones among passages; a chain holds one of those that are equal.
+        They have no share of the probability of a hop. Their scores are in the ratio of the softmax of the
+        first hop.
         """
-        return [
-            after_hops(mass, beyond, k, distinct)
-            for mass, beyond in zip(self.mass, self._beyond, strict=True)
-        ]
+        for query, (step, shares) in enumerate(zip(single, self.mass, strict=True)):
+            best = next((hit for hit in step.hits if hit.id in shares), None)
+            if best is not None:
+                falls = [(hit.id, min(hit.score - best.score, 0.0) / self.temperature) for hit in step.hits]
+                self._beyond[query] = [
+                    Hit(name, shares[best.id] * math.exp(fall)) for name, fall in falls if name not in shares
+                ]
+
+    def rankings(self, k: int) -> list[list[Hit]]:
+        """At most k passages of each query, the likeliest first."""
+        found = zip(self.mass, self._beyond, strict=True)
+        return [after_hops(mass, beyond, k, self.distinct) for mass, beyond in found]
 
 
 class Sets:
@@ -311,40 +313,9 @@ def limit_per_first(
     return kept
 
 
-def refuse_single_chain(limit: int | None, chains: int) -> None:
-    """Refuse a limit that has no effect, since one chain is kept.
-
-    Raises:
-        ConfigError: There is a limit, and one chain is kept.
-    """
-    if limit is not None and chains == 1:
-        raise ConfigError(
-            "hops.per_first limits the kept chains, and one chain is kept: set "
-            f"{Option('hops.chains')} above 1, or leave hops.per_first out."
-        )
-
-
 def to_nine_digits(probability: float) -> float:
     """A probability to nine digits: what sums in another order, or of other batches, differ by is no rank."""
     return float(f"{probability:.9g}")
-
-
-def shares_beyond(temperature: float, hits: Sequence[Hit], shares: Mapping[str, float]) -> list[Hit]:
-    """The passages of a single step with scores on the scale of probabilities of the first hop.
-
-    They have no share of the probability of a hop. Their scores are in the ratio of its softmax.
-
-    Args:
-        temperature: The temperature of the softmax.
-        hits: The passages, best first.
-        shares: The probabilities of the passages of the first hop.
-    """
-    best = next((hit for hit in hits if hit.id in shares), None)
-    if best is None:
-        return []
-    top = shares[best.id]
-    more = [hit for hit in hits if hit.id not in shares]
-    return [Hit(hit.id, top * math.exp(min(hit.score - best.score, 0.0) / temperature)) for hit in more]
 
 
 def after_hops(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from grls.data.evidence import excerpt
-from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
@@ -27,7 +27,6 @@ from grls.retrieve.base import (
     Under,
     WritesChains,
 )
-from grls.retrieve.joins import Decoding
 from grls.retrieve.queries import evidence_numbers, joined
 
 
@@ -108,6 +107,14 @@ class Writes:
             return asked.k + 1
         return max(asked.k, self.retriever.widest) if asked.deep else asked.k
 
+    def distinct(self, ids: Sequence[str]) -> int:
+        """The number of different ones among passages: one that is hidden hides those of equal tokens."""
+        generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
+        if generator is None or generator.spans is not None:
+            return len(ids)
+        rows = generator.index.rows.row_of
+        return len({int(rows[number]) for number in self.retriever.corpus.numbers(ids)})
+
 
 @dataclass
 class Reads:
@@ -147,15 +154,13 @@ class Reads:
         """The number of passages to decode, DONE among them, where hops join a search."""
         return asked.k + 1
 
+    def distinct(self, ids: Sequence[str]) -> int:
+        """The number of different ones among passages: each is found by itself."""
+        return len(ids)
+
 
 Finder = Writes | Reads
 """Finds the passages that may continue chains."""
-
-
-def as_decodings(finder: Finder, asked: AskedHop, query: Query, allow: Filter | None) -> list[Decoding]:
-    """What a hop of one query asks the decoder for."""
-    width = finder.width(asked)
-    return [Decoding(query, chain.passages, chain.hidden, width, allow) for chain in asked.chains]
 
 
 def hits_and_done(

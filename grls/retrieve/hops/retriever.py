@@ -27,7 +27,6 @@ from grls.data.types import IN_CHAINS, RANKINGS, Chain, FullHit, Hit, Query, Ste
 from grls.errors import ConfigError, Option
 from grls.io.counts import counted
 from grls.retrieve.base import (
-    DecodesPassages,
     Description,
     FindsChains,
     Retriever,
@@ -37,7 +36,7 @@ from grls.retrieve.base import (
     unended_fingerprint,
     untuned_fingerprint,
 )
-from grls.retrieve.hops.combine import Marginal, Mean, Sum, refuse_single_chain
+from grls.retrieve.hops.combine import Marginal, Mean, Sum
 from grls.retrieve.hops.finders import Finder, Reads, Writes, usual_temperature, writes_chains
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
@@ -81,6 +80,16 @@ class _HopByHop:
     def corpus(self) -> Corpus:
         """The corpus of the retriever."""
         return self.retriever.corpus
+
+    def _kept(self, usual: int) -> int:
+        """The number of chains that are kept."""
+        kept = self.hops.chains or usual
+        if self.hops.per_first is not None and kept == 1:
+            raise ConfigError(
+                f"hops.per_first limits the kept chains, and one chain is kept: set {Option('hops.chains')} above 1, or "
+                "leave hops.per_first out."
+            )
+        return kept
 
     def record(self) -> dict[str, Any]:
         """The options with their values, for manifests."""
@@ -139,11 +148,10 @@ class HopsRetriever(_HopByHop):
         self.hops = hops
         self.probable = writes_chains(retriever)
         usual = 4 if self.probable else 1
-        self.kept = hops.chains or usual
+        self.kept = self._kept(usual)
         self.branch = hops.branch or (usual if self.probable else self.kept)
         if hops.sets and not self.probable:
             raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
-        refuse_single_chain(hops.per_first, self.kept)
         if hops.choose == "expected-f1" and not self.probable:
             raise ConfigError(NEEDS_PROBABILITIES)
         finder: Finder = Reads(retriever)
@@ -191,7 +199,8 @@ class HopsRetriever(_HopByHop):
     def describe(self) -> Description:
         """Its description in manifests and reports."""
         single = self.retriever.describe()
-        until = f"{counted(self.hops.count, 'hop')}" if self.hops.steps == "fixed" else "hops until DONE"
+        end = self.hops.stop or "DONE"
+        until = counted(self.hops.count, "hop") if self.hops.steps == "fixed" else f"hops until {end}"
         likeliest = self.hops.choose == "likeliest"
         mode = single.score_mode if likeliest else f"{single.score_mode}, {self.hops.choose}"
         return Description(
@@ -297,22 +306,22 @@ class RankedHops(_HopByHop):
                 "hops.evidence: a generator reads as much evidence as in training (limits.evidence of its "
                 "index): leave hops.evidence out."
             )
-        self.kept = hops.chains or _CHAINS
-        refuse_single_chain(hops.per_first, self.kept)
+        self.kept = self._kept(_CHAINS)
         self.ends = hops.done and scores_done(retriever)
         self.temperature = hops.temperature or usual_temperature(retriever)
         rule = stop or stop_rule(retriever, hops)
-        chances = partial(
+        finder: Finder = Reads(retriever, hops.evidence)
+        if writer is not None:
+            finder = Writes(writer, beside=True)
+        self.chances = partial(
             Marginal,
             chains=self.kept,
             temperature=self.temperature,
             per_first=hops.per_first,
             least=rule.least,
+            distinct=finder.distinct,
         )
-        finder: Finder = Reads(retriever, hops.evidence)
-        if writer is not None:
-            finder = Writes(writer, beside=True)
-        self.search = HopSearch(finder, rule, chances, hops.count, _HITS, memory=memory)
+        self.search = HopSearch(finder, rule, self.chances, hops.count, _HITS, memory=memory)
 
     def describe(self) -> Description:
         """The description of a ranking by the same system."""
@@ -365,28 +374,16 @@ class RankedHops(_HopByHop):
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
         asked = queries_of(queries)
-        chains = self.search.combine(len(asked))
-        rankings = [self._rankings(chains, k) for _ in self.search.walk(asked, allow, chains, k)]
+        chains = self.chances(len(asked))
+        rankings = [chains.rankings(k) for _ in self.search.walk(asked, allow, chains, k)]
         return rankings + rankings[-1:] * (self.hops.count - len(rankings))
-
-    def _rankings(self, chains: Any, k: int) -> list[list[Hit]]:
-        """The rankings so far; a generator that writes passages takes equal ones as one."""
-        generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
-        whole = generator is not None and generator.spans is None
-
-        def distinct(ids: Sequence[str]) -> int:
-            rows = generator.index.rows.row_of  # type: ignore[union-attr]
-            return len({int(rows[number]) for number in self.corpus.numbers(ids)})
-
-        rankings: list[list[Hit]] = chains.rankings(k, distinct if whole else len)
-        return rankings
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
-        chains = self.search.combine(1)
+        chains = self.chances(1)
         yield from self.search.plan(query, allow, chains=chains, beyond=k)
-        return self._rankings(chains, k)[0]
+        return chains.rankings(k)[0]
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:

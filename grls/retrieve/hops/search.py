@@ -16,9 +16,9 @@ from grls.data.types import Chain, Query
 from grls.errors import MismatchError
 from grls.retrieve.base import HopHits, SoFar, Under, WritesChains
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
-from grls.retrieve.hops.finders import AskedHop, Find, Finder, LiveChain, as_decodings, hits_and_done
+from grls.retrieve.hops.finders import AskedHop, Find, Finder, LiveChain, hits_and_done
 from grls.retrieve.hops.stop import StopRule, Weighed
-from grls.retrieve.joins import Plan
+from grls.retrieve.joins import Decoding, Plan
 from grls.retrieve.queries import queries_of
 
 Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...], Filter | None, int], HopHits]
@@ -117,7 +117,10 @@ class HopSearch:
         last, step = None, next(steps, None)
         while step is not None:
             if isinstance(step, AskedHop):
-                rankings = yield as_decodings(self.finder, step, query, allow)
+                width = self.finder.width(step)
+                rankings = yield [
+                    Decoding(query, chain.passages, chain.hidden, width, allow) for chain in step.chains
+                ]
                 step = steps.send(hits_and_done(rankings, writer, step.k, step.known))
             else:
                 tell(step)
@@ -165,10 +168,7 @@ class HopSearch:
             hits = [hit for hit in step.hits if hit.id not in taken]
             if hits and not chain.hits:
                 chain = chain._replace(first=hits[0].score)
-            if may_end:
-                yield chain, hits, self.stop.weigh(chain, hits, step.done)
-            else:
-                yield chain, hits, Weighed([hit.score for hit in hits])
+            yield chain, hits, self.stop.weigh(chain, hits, step.done) if may_end else Weighed()
 
 
 def _remembering(

@@ -6,14 +6,10 @@ end competes with the hits like a passage. A chain also ends after ``hops.max`` 
 found. :func:`stop_rule` chooses the rule from the options; ``hops.stop`` names another one, which
 :func:`register_stop` has added.
 
-======== ================= ==============================================================================
-name     rule              used
-======== ================= ==============================================================================
-never    Never             by ``hops.steps`` fixed; ranked without ``hops.done``, or without a learned DONE
-log-odds DoneByLogOdds     where the score of DONE is its log-probability: generators
-score    DoneByScore       where DONE has a score like a passage: bi-encoders, sums with priors
-onward   Onward            where ``hops.onward`` holds a model (ranked)
-======== ================= ==============================================================================
+- ``never`` (:class:`Never`): for fixed hops; for ranked ones without ``hops.done`` or a learned DONE;
+- ``log-odds`` (:class:`DoneByLogOdds`): where the score of DONE is its log-probability (generators);
+- ``score`` (:class:`DoneByScore`): where DONE has a score like a passage (bi-encoders, sums with priors);
+- ``onward`` (:class:`Onward`): where ``hops.onward`` holds a model (ranked).
 
 DONE is one token or embedding that competes with whole passages, and a model may choose it too early or too
 late. ``hops.done_bias`` b corrects it at every hop; ``grls tune`` finds it, and a negative one makes chains
@@ -39,10 +35,14 @@ from grls.errors import ConfigError, Option
 from grls.io.plugins import load_plugins
 from grls.models.base import Floats
 from grls.retrieve.base import DecodesPassages, Retriever, TakesEvidence, WritesChains
-from grls.retrieve.hops.finders import LiveChain, usual_temperature, writes_chains
+from grls.retrieve.hops.finders import LiveChain, RescoresHops, usual_temperature, writes_chains
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
+
+_NATS = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
+_SIMILARITIES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+"""The biases that are tried by default, in the unit of the scores."""
 
 ENDS_BELOW = 0.1
 """With an onward model, a query whose chains have less probability than this takes no further hop."""
@@ -55,13 +55,14 @@ class Weighed(NamedTuple):
     """What the next hop of a chain is worth.
 
     Attributes:
-        scores: The score of each hit, in their order; none: the chain goes on with none of them.
+        scores: The score of each hit, in their order; empty: the chain goes on with none of them. None: they
+            keep their scores.
         ends: The score of the end, which competes with them; None: the chain does not end here.
         goes_on: The probability that the chain goes on; ranked hops share it out among the hits, in the
             place of ``scores`` and ``ends``. None: ``scores`` and ``ends`` share the probability 1.
     """
 
-    scores: Sequence[float]
+    scores: Sequence[float] | None = None
     ends: float | None = None
     goes_on: float | None = None
 
@@ -72,12 +73,14 @@ class StopRule:
     Attributes:
         bias: Its bias on DONE.
         biases: The biases that ``grls tune`` tries.
+        least_bias: A bias with which DONE ends no chain.
         deep: Whether it needs the score of DONE where DONE is not among the best hits.
         least: A query whose chains have less probability than this takes no further hop (ranked).
     """
 
     bias: float = 0.0
     biases: Sequence[float] = (0.0,)
+    least_bias: float = 0.0
     deep: bool = True
     least: float = 0.0
 
@@ -105,11 +108,7 @@ class StopRule:
         raise NotImplementedError
 
     def biased(self, bias: float) -> StopRule:
-        """The same rule with another bias on DONE."""
-        return self
-
-    def unending(self) -> StopRule:
-        """The same rule with a bias with which DONE ends no chain, so that it needs the same searches."""
+        """The same rule with another bias on DONE, if it has one."""
         return self
 
 
@@ -150,7 +149,7 @@ class Never(StopRule):
         return hop > 0 and not self.hides
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
-        return Weighed([hit.score for hit in hits])
+        return Weighed()
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,8 @@ class DoneByLogOdds(StopRule):
     """
 
     bias: float = 0.0
-    biases: Sequence[float] = (0.0,)
+    biases = _NATS
+    least_bias = -30.0
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByLogOdds:  # noqa: D102
@@ -170,7 +170,7 @@ class DoneByLogOdds(StopRule):
                 f"hops.stop log-odds: the scores of a retriever of kind {retriever.kind!r} are no "
                 "log-probabilities of DONE: leave hops.stop out."
             )
-        return cls(hops.done_bias, retriever.done_biases if isinstance(retriever, WritesChains) else (0.0,))
+        return cls(hops.done_bias)
 
     @property
     def deep(self) -> bool:  # type: ignore[override]  # noqa: D102
@@ -191,16 +191,14 @@ class DoneByLogOdds(StopRule):
     def biased(self, bias: float) -> StopRule:  # noqa: D102
         return replace(self, bias=bias)
 
-    def unending(self) -> StopRule:  # noqa: D102
-        return self.biased(-30.0)
-
 
 @dataclass(frozen=True)
 class DoneByScore(StopRule):
     """DONE ends a chain where it scores best; the bias is added to its score."""
 
     bias: float = 0.0
-    biases: Sequence[float] = (0.0,)
+    biases: Sequence[float] = _SIMILARITIES
+    least_bias = -1e9
 
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByScore:  # noqa: D102
@@ -216,16 +214,16 @@ class DoneByScore(StopRule):
                 "again, or choose %s.",
                 Option("hops.steps", "fixed"),
             )
-        return cls(hops.done_bias, retriever.done_biases)
+        first: Retriever = retriever
+        while isinstance(first, RescoresHops):
+            first = first.retriever
+        return cls(hops.done_bias, _NATS if isinstance(first, WritesChains) else _SIMILARITIES)
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
-        return Weighed([hit.score for hit in hits], None if done is None else done + self.bias)
+        return Weighed(ends=None if done is None else done + self.bias)
 
     def biased(self, bias: float) -> StopRule:  # noqa: D102
         return replace(self, bias=bias)
-
-    def unending(self) -> StopRule:  # noqa: D102
-        return self.biased(-1e9)
 
 
 class SeenHop(NamedTuple):
@@ -283,9 +281,8 @@ class Onward(StopRule):
 
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:  # noqa: D102
         if not hits:
-            return Weighed((), None, 0.0)
-        scores = [hit.score for hit in hits]
-        logits = np.array(scores, dtype=np.float64) / self.temperature
+            return Weighed()
+        logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
         unreached = float(logits.min()) if self.scores_done else None
         scaled = unreached if done is None else done / self.temperature
         features = hop_features(logits, scaled, chain.first / self.temperature, chain.among)
@@ -293,7 +290,7 @@ class Onward(StopRule):
             shares = np.exp(logits - np.logaddexp.reduce(logits)).tolist()
             ids = [hit.id for hit in hits]
             self.seen.append(SeenHop(chain.query, features, dict(zip(ids, shares, strict=True))))
-        return Weighed(scores, None, 1.0 if self.model is None else onward_probability(self.model, features))
+        return Weighed(goes_on=1.0 if self.model is None else onward_probability(self.model, features))
 
 
 def hop_features(
@@ -350,12 +347,7 @@ def register_stop(name: str, rule: type[StopRule]) -> None:
     Raises:
         ConfigError: Another rule has this name.
     """
-    known = RULES.get(name)
-    again = known is not None and (known.__module__, known.__qualname__) == (
-        rule.__module__,
-        rule.__qualname__,
-    )  # a notebook's cell, run twice
-    if known is not None and not again:
+    if RULES.get(name, rule).__qualname__ != rule.__qualname__:  # a notebook's cell may run twice
         raise ConfigError(f"the stop rule {name!r} is there already; choose another name.")
     RULES[name] = rule
 

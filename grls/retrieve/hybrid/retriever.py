@@ -74,7 +74,6 @@ class HybridRetriever(JoinsSearch):
     tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.rescoring:RESCORING")
     has_priors = True
     folders = ("generator", "priors.*.retriever")
-    done_biases = GenerativeRetriever.done_biases
 
     def __init__(
         self,

@@ -295,11 +295,6 @@ class RescoredHops(RescoredRetriever):
     """
 
     @property
-    def done_biases(self) -> Sequence[float]:
-        """The biases of the first retriever."""
-        return cast("TakesEvidence | WritesChains", self.retriever).done_biases
-
-    @property
     def learned_done(self) -> bool | None:
         """Whether the first retriever was trained to tell when DONE follows; None: not known."""
         known = self.retriever

@@ -48,7 +48,6 @@ class Scripted:
     """Scores of a table: ids of the chain so far -> scores of a, b, c, and of DONE."""
 
     kind, corpus = "scripted", LETTERS
-    done_biases = (0.0,)
     learned_done: bool | None = True
 
     def __init__(self, table: dict[str, dict[str, float]]):

@@ -334,7 +334,7 @@ hidden: list[tuple[int, ...]] = []
 class Writing(ScriptedHops):
     """Decodes: its scores are log-probabilities, and so is that of DONE."""
 
-    writes_chains, widest, done, done_biases = True, 10, len(SCRIPTED), (0.0,)
+    writes_chains, widest, done = True, 10, len(SCRIPTED)
     generator = SimpleNamespace(spans=None, index=SimpleNamespace(rows=SimpleNamespace(row_of=range(8))))
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> None:

@@ -43,6 +43,7 @@ def test_by_log_odds_probabilities_still_sum_to_one(shares: list[float], ends: f
     total = sum(shares) / (1 - ends) if ends < 1 else math.inf
     hits = [Hit(str(n), math.log(share / total) if ends < 1 else -math.inf) for n, share in enumerate(shares)]
     weighed = DoneByLogOdds(bias).weigh(CHAIN, hits, math.log(ends) if ends else None)
+    assert weighed.scores is not None
     assert weighed.goes_on is not None
     end = -math.inf if weighed.ends is None else weighed.ends
     assert weighed.goes_on == pytest.approx(1 - math.exp(end), abs=1e-9)
@@ -54,9 +55,8 @@ def test_by_log_odds_probabilities_still_sum_to_one(shares: list[float], ends: f
 
 def test_by_score_the_bias_is_added_to_that_of_done() -> None:
     hits = [Hit("b", 2.0), Hit("c", 1.0)]
-    assert DoneByScore(0.5).weigh(CHAIN, hits, 1.0) == Weighed([2.0, 1.0], 1.5)
-    assert DoneByScore(0.5).weigh(CHAIN, hits, None) == Weighed([2.0, 1.0])
-    assert Never().weigh(CHAIN, hits, 9.0) == Weighed([2.0, 1.0])
+    assert DoneByScore(0.5).weigh(CHAIN, hits, 1.0) == Weighed(ends=1.5)
+    assert DoneByScore(0.5).weigh(CHAIN, hits, None) == Never().weigh(CHAIN, hits, 9.0) == Weighed()
 
 
 def test_the_options_choose_the_rule() -> None:
@@ -74,7 +74,7 @@ def test_the_options_choose_the_rule() -> None:
             (scripted, HopOptions("ranked", onward=model)),
         )
     ]
-    by_score = DoneByScore(2.0, (0.0,))
+    by_score = DoneByScore(2.0)
     assert chosen[:-1] == [Never(), by_score, by_score, Never(hides=False), Never(hides=False)]
     assert isinstance(chosen[-1], stop.Onward)
     assert chosen[-1].least == stop.ENDS_BELOW
@@ -97,7 +97,7 @@ class Short(StopRule):
     def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:
         if len(chain.hits) >= self.most:
             return Weighed([], ends=0.0, goes_on=0.0)
-        return Weighed([hit.score for hit in hits])
+        return Weighed()
 
 
 @pytest.fixture

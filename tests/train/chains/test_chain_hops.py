@@ -11,9 +11,10 @@ from train_helpers import write_chain_parts
 from grls.data.dataset import gold_passages
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.models.load.language import CausalLM
+from grls.retrieve.base import Under
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.finders import found_after
+from grls.retrieve.hops.finders import AskedHop, Writes
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
@@ -90,8 +91,10 @@ def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
     for query in data.dev_queries()[0]:
         gold = gold_passages(query, data.dev_queries()[1])
         for hop in range(len(gold)):
-            evidence = data.corpus.passages([n for n in data.corpus.numbers(gold[:hop]) if n is not None])
-            (found,) = found_after(retriever, [query], [evidence], 5)
+            numbers = tuple(n for n in data.corpus.numbers(gold[:hop]) if n is not None)
+            finder = Writes(retriever, beside=True)
+            chain = Under(0, numbers, finder.hidden(numbers, bool(numbers)))
+            (found,) = finder.start([query], None)(AskedHop([chain], hop, 5, {}))
             assert not {*gold[:hop]} & {hit.id for hit in found.hits}
             recalls.append(recall_at([hit.id for hit in found.hits], frozenset(gold[hop:]), 5))
     assert logs["dev_recall"] == pytest.approx(np.mean(recalls))
