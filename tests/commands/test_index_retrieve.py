@@ -102,7 +102,7 @@ def test_a_similarity_names_the_kind_that_takes_it(
     line = ["index", model, f"--corpus={data}", f"--output={output}", "--similarity=euclidean"]
     assert "a generator has no --similarity; leave it out, or choose --kind dense" in fails(capsys, *line)
     assert main([*line, "--kind=dense", "--device=cpu"]) == 0
-    assert DenseRetriever.from_pretrained(output, "cpu").biencoder.similarity == "euclidean"
+    assert DenseRetriever.from_pretrained(output, "cpu").encoder.similarity == "euclidean"
 
 
 def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
