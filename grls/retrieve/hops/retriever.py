@@ -86,8 +86,8 @@ class _HopByHop:
         kept = self.hops.chains or usual
         if self.hops.per_first is not None and kept == 1:
             raise ConfigError(
-                f"hops.per_first limits the kept chains, and one chain is kept: set {Option('hops.chains')} above 1, or "
-                "leave hops.per_first out."
+                "hops.per_first limits the kept chains, and one chain is kept: set "
+                f"{Option('hops.chains')} above 1, or leave hops.per_first out."
             )
         return kept
 
