@@ -28,6 +28,7 @@ from frozen_place import Place, answered, called, curve, lines, measures, reache
 from frozen_values import HERE, freeze
 from quoting_model import QUERIES as ASKED
 from reader_helpers import ScriptedWriter
+from report_helpers import page_text
 from small_data import queries, small_tokenizer
 from train_helpers import chain_options
 
@@ -260,7 +261,6 @@ def answers(place: Place) -> Any:
             "retrieve-then-read",
             bm25,
             "--k=1",
-            "--dsp.calls.wait=0",
             "--dsp.calls.max_new_tokens=6",
         ],
     }.items():
@@ -342,18 +342,18 @@ def evaluation(place: Place) -> Any:
     runs = [str(place.folder / "runs" / f"measured-{name}.jsonl") for name in ("ranking", "other", "chains")]
     output = place.folder / "runs" / "report"
     called("report", *runs, f"--output={output}", "--measures=nDCG@10 RR")
-    return {**found, "report": table_numbers(Path(f"{output}.md").read_text(encoding="utf-8"))}
+    return {**found, "report": table_numbers(page_text(Path(f"{output}.html")))}
 
 
-def table_numbers(markdown: str) -> list[list[str]]:
+def table_numbers(text: str) -> list[list[str]]:
     """The numeric cells of each row of all tables, without those of the time that a run took; in order."""
     rows = []
-    for table in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
+    for table in re.findall(r"(?:^\|.*\n)+", re.sub(r"\n\s*\n", "\n", text), re.MULTILINE):
         if "seconds" in table:
             continue
         for line in table.splitlines():
-            cells = [cell.strip(" *\\") for cell in line.strip("|").split("|")]
-            rows.append([cell for cell in cells if re.fullmatch(r"[-+−<]?[ \\]*\d+\.\d+.*", cell)])
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            rows.append([cell for cell in cells if re.fullmatch(r"[-+−<]? *\d+\.\d+.*", cell)])
     return sorted(row for row in rows if row)
 
 
