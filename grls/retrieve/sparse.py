@@ -79,7 +79,8 @@ class SparseTexts(TextEncoder):
             )
 
         if any(getattr(part, "embedding_dimension", 0) is None for part in modules_of(self.model)):
-            self.model.encode_query(["x"], show_progress_bar=False)  # the library learns it from a text
+            for encode in (self.model.encode_query, self.model.encode_document):
+                encode(["x"], show_progress_bar=False)  # the library learns it from a text of each role
 
     @classmethod
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
