@@ -25,11 +25,10 @@ from grls.cli import main as grls
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, GrlsError
-from grls.evaluation.answer_files import score_file, table
-from grls.evaluation.answers import ENDING, Scores
+from grls.evaluation.answers import ENDING, Scores, score_file, table
 from grls.io.files import atomic_file, read_json, sha256, write_json
 from grls.models.entailment import load_entailment
-from grls.models.load.language import shared_models
+from grls.models.load.build import shared_models
 from grls.runs.manifest import fingerprint_queries
 
 Options = Mapping[str, str]

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from benchmarks.common import machine, print_table
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.io.logs import quiet
+from grls.io.ending import quiet
 from grls.models.biencoder import BiEncoderModel
 from grls.models.precision import Precision, has_bfloat16
-from grls.models.sessions.attention import plain_attention
+from grls.models.sessions.memory import plain_attention
 from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss

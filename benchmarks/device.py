@@ -31,8 +31,7 @@ from benchmarks.common import END, machine, median_seconds, print_table, seconds
 from benchmarks.decode import generate, random_inputs, t5_small
 from benchmarks.index import nested_dict_trie
 from grls.decode import DeviceDecoder, FastDecoder
-from grls.decode.gpu.replay import CudaGraphs, Replays
-from grls.decode.gpu.step import DeviceStep
+from grls.decode.gpu.step import CudaGraphs, DeviceStep, Replays
 from grls.index.array import ArrayIndex
 from grls.index.build import index_sequences
 from grls.models.base import Room

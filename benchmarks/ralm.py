@@ -24,8 +24,8 @@ from grls.answer.ralm.reader import InContextRalm
 from grls.answer.ralm.scoring import Wanted
 from grls.answer.ralm.strides import Stride, WindowOptions, strides
 from grls.data.corpus import Corpus
-from grls.io.logs import quiet
-from grls.models.load.language import load_language_model
+from grls.io.ending import quiet
+from grls.models.load.build import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 
 

@@ -283,7 +283,7 @@ def used(folder: Path) -> int:
 
 def one_step(name: str, plan: Plan) -> Measured:
     """Run a step in this process."""
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
 
     quiet()
     watch = _Watch(Path(plan.folder))

@@ -28,8 +28,7 @@ from benchmarks.recipes import RECIPES, Stage
 from benchmarks.trainings import options as training
 from grls.cli import main as grls
 from grls.errors import GrlsError
-from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.labels import measure_label
+from grls.evaluation.evaluate import evaluate_run, measure_label
 from grls.io.files import atomic_file
 from grls.models.precision import Precision
 from grls.runs.manifest import read_info

@@ -111,7 +111,7 @@ def batched(
     version: Any, texts: Sequence[str], k: int, clients: int
 ) -> tuple[list[Ranking], list[float], float]:
     """The searches of so many clients through the queue of a retriever; see :func:`loop`."""
-    from grls.serve.jobs import BatchKey, SearchJob
+    from grls.serve.worker import BatchKey, SearchJob
 
     waiting, took = deque(enumerate(texts)), [0.0] * len(texts)
     rankings: list[Ranking] = [[] for _ in texts]

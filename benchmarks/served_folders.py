@@ -40,7 +40,7 @@ def generated(place: Path, passages: int, kind: Made) -> str:
 def _with_priors(plan: scale.Plan, output: Path) -> None:
     """A generator of spans with a bi-encoder and BM25 that look ahead, as the default recipe has it."""
     from grls.index.options import IndexOptions, LimitOptions
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
     from grls.retrieve.build import Building, build
     from grls.retrieve.compose import compose_hybrid
     from grls.retrieve.generative.options import SearchOptions

@@ -37,7 +37,7 @@ from benchmarks.fitting import Fast, Recipe, fit_ours, fit_plain
 from benchmarks.watching import Climb, HopRecall, Meter, Speed
 from data_prep import ruletaker
 from grls.data.codec import Codec, add_special_tokens
-from grls.io.logs import quiet
+from grls.io.ending import quiet
 from grls.models.load.build import Loaded, ScratchT5, WarmStart, train_tokenizer
 
 TARGET = 3

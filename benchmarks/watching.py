@@ -15,7 +15,7 @@ import torch
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.decode.scores import ScoreMode
+from grls.decode.select import ScoreMode
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.index import build_index
 from grls.retrieve.generative.options import SearchOptions

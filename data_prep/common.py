@@ -22,7 +22,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import plain_words as plain_words
 from grls.errors import ConfigError, DataError
 from grls.io import ending
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.io.recipes import with_recipes
 
 Item = TypeVar("Item")

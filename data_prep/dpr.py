@@ -22,7 +22,7 @@ from data_prep import common, stream
 from data_prep.raw import find_raw, read_csv, read_json_list
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.io.counts import counted
+from grls.io.progress import counted
 
 PASSAGES = "psgs_w100.tsv"
 QUESTIONS = "biencoder-nq-{split}.json"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from grls.errors import DataError
-from grls.io.extras import needing
+from grls.io.ending import needing
 from grls.io.files import BOM, text_lines
 
 _OPENERS = {".gz": gzip.open, ".bz2": bz2.open}

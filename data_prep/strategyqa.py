@@ -19,8 +19,8 @@ from data_prep import common, stream
 from data_prep.raw import read_json_object
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.io.counts import counted
 from grls.io.files import read_json
+from grls.io.progress import counted
 
 RATIOS = (0.75, 0.05, 0.20)
 

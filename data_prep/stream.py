@@ -14,7 +14,7 @@ from data_prep import common
 from grls.data.dataset import Qrels, write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.io.counts import counted
+from grls.io.progress import counted
 
 Item = TypeVar("Item")
 

@@ -19,8 +19,8 @@ from grls.data.types import Passage
 from grls.data.words import count as word_count
 from grls.data.words import pieces
 from grls.errors import ConfigError, DataError
-from grls.io.counts import counted
 from grls.io.files import atomic_file, atomic_folder, read_text
+from grls.io.progress import counted
 
 PARTS = ("rerank", "dev", "test")
 

@@ -15,12 +15,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from grls.api.biencoder import BiEncoder as BiEncoder
-    from grls.api.bm25 import BM25 as BM25
     from grls.api.experiment import experiment as experiment
     from grls.api.fit import FitResult as FitResult
     from grls.api.fit import fit as fit
-    from grls.api.fusing import fuse as fuse
     from grls.api.generator import Generator as Generator
+    from grls.api.opening import BM25 as BM25
+    from grls.api.opening import fuse as fuse
     from grls.api.opening import load as load
     from grls.api.searcher import Searcher as Searcher
     from grls.data.corpus import Corpus as Corpus
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from grls.retrieve.folder_check import check_folder as check_folder
 
 _PLACES = {
-    "BM25": "grls.api.bm25",
+    "BM25": "grls.api.opening",
     "BiEncoder": "grls.api.biencoder",
     "Chain": "grls.data.types",
     "Corpus": "grls.data.corpus",
@@ -44,7 +44,7 @@ _PLACES = {
     "check_folder": "grls.retrieve.folder_check",
     "experiment": "grls.api.experiment",
     "fit": "grls.api.fit",
-    "fuse": "grls.api.fusing",
+    "fuse": "grls.api.opening",
     "load": "grls.api.opening",
 }
 """Public name -> its module."""

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 import grls
 from grls.errors import ConfigError
 from grls.io import ending
-from grls.io.help_text import formatter, name_lines, paragraphs
 from grls.io.machine import wait_asleep_if_busy
+from grls.io.option_errors import formatter, name_lines, paragraphs
 from grls.io.recipes import with_recipes
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 def _with_plugins(prepare: Verb) -> Verb:
     """``grls prepare`` with the data sets of plugins, which are imported for a name that is unknown."""
     from grls.data.preparers import PREPARERS
-    from grls.io.plugins import load_plugins
+    from grls.io.recipes import load_plugins
 
     load_plugins()
     if taken := sorted(PREPARERS.keys() & prepare.names.keys()):

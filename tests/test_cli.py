@@ -20,7 +20,7 @@ from small_data import passages, small_retriever, small_tokenizer, write_jsonl, 
 
 from grls.cli import VERBS, Command, Verb, main
 from grls.data.corpus import Corpus
-from grls.io.counts import counted
+from grls.io.progress import counted
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ PAGES = {
     "decode": Page(
         "grls.decode",
         "The constrained beam search.",
-        ("grls.decode.beam", "grls.decode.fast", "grls.decode.scores", "grls.decode.prior", "grls.decode.hf"),
+        ("grls.decode.beam", "grls.decode.fast", "grls.decode.select", "grls.decode.prior", "grls.decode.hf"),
     ),
     "retrieve": Page(
         "grls.retrieve",

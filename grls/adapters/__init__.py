@@ -10,7 +10,7 @@ transformer, and ``mteb`` its search protocol. ``documents`` reads the metadata 
 
 from typing import TYPE_CHECKING
 
-from grls.io.lazy import on_demand
+from grls.io.recipes import on_demand
 
 if TYPE_CHECKING:
     from grls.adapters.haystack import HaystackRetriever as HaystackRetriever

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from grls.data.inputs.values import json_value
+from grls.data.inputs.tables import json_value
 from grls.data.types import Hit
 
 

@@ -9,7 +9,7 @@ from grls.adapters.documents import is_blank, metadata_of_hit
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, fitted_argument, refuse_unknown_arguments
 from grls.data.types import Hit
-from grls.io.extras import needing
+from grls.io.ending import needing
 
 with needing("langchain", "the retriever for LangChain"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun

@@ -9,7 +9,7 @@ from grls.adapters.documents import is_blank, metadata_of_hit
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
-from grls.io.extras import needing
+from grls.io.ending import needing
 
 with needing("llama-index", "the retriever for LlamaIndex"):
     from llama_index.core.retrievers import BaseRetriever

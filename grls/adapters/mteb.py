@@ -14,8 +14,8 @@ from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.io.counts import counted
-from grls.io.extras import needing
+from grls.io.ending import needing
+from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.runs.portions import PORTION
 

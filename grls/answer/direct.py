@@ -12,11 +12,10 @@ from typing import NamedTuple, Protocol
 
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
-from grls.answer.room import too_long
-from grls.answer.writer import Continuation, TextWriter
+from grls.answer.writer import Continuation, TextWriter, too_long
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
@@ -169,7 +168,7 @@ def unfit(
     writer: TextWriter,
     least: Callable[[], Sequence[int]],
 ) -> dict[int, str]:
-    """Place of each query whose prompt is too long -> the reason; see :func:`grls.answer.room.too_long`."""
+    """Place of each query whose prompt is too long -> the reason; see :func:`grls.answer.writer.too_long`."""
     names = [f"the query {query.id!r}" for query in queries]
     return too_long(names, prompts, writer.room, writer.max_new_tokens, least)
 

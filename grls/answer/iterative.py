@@ -17,7 +17,7 @@ from grls.answer.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, ite
 from grls.answer.writer import Continuation, TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages

@@ -11,11 +11,19 @@ from time import perf_counter
 from typing import Any
 
 from grls.answer.direct import FollowUpStep, WrittenAnswer
-from grls.answer.questions import Questions
+from grls.answer.prompts import shown
+from grls.answer.questions import SHOWN, Questions
 from grls.answer.writer import Spent, TextWriter
-from grls.data.types import Hit, Query
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
+from grls.evaluation.depth import RunDepth
+from grls.io.option_errors import visible
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
+from grls.runs.manifest import RunInfo
+from grls.runs.results import find_passages
+from grls.runs.run import Run
 
 BATCHES = 4
 """Batches answered before the next write: prompts of similar length share a batch."""
@@ -117,3 +125,82 @@ def _reading(record: dict[str, Any]) -> WrittenAnswer:
         record["cut"],
         record.get("failed", ""),
     )
+
+
+# Saves answers, and the run of the passages read.
+
+
+def save_readings(
+    questions: Questions,
+    output: str,
+    readings: Sequence[WrittenAnswer],
+    info: RunInfo,
+    more: Sequence[dict[str, Any]] = (),
+) -> None:
+    """Print the first answers, write OUTPUT.answers.jsonl and the run, and print the scores.
+
+    Args:
+        questions: The questions.
+        output: Path without ending.
+        readings: The answer of each query.
+        info: The manifest of the run.
+        more: Further fields of each query's line of the answers.
+    """
+    corpus, asked = questions.corpus, questions.asked
+    for query, reading in list(zip(asked, readings, strict=True))[:SHOWN]:
+        print(shown_reading(query, reading, corpus) + "\n")
+    answers = f"{output}{ENDING}"
+    lines = (answer_record(*pair, corpus) for pair in zip(asked, readings, strict=True))
+    write_answers(answers, lines if not more else (a | b for a, b in zip(lines, more, strict=True)))
+    rankings = {query.id: list(one.ranking) for query, one in zip(asked, readings, strict=True)}
+    run = Run.of(rankings, info=info)
+    print(run.save(output, asked, corpus))
+    depth = RunDepth.of(run, len(corpus), [])
+    written = read_answers(answers, texts=False)
+    scores = score_answers(written, asked, questions.qrels, corpus, depth=depth)
+    print(summary(scores, info.seconds))
+
+
+# Answers as lines of NAME.answers.jsonl, in the format of RICHES, and for the terminal.
+
+
+def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[str, Any]:
+    """A line of the answers: a passage that the model read takes the place of a quote of RICHES."""
+    texts = find_passages(corpus, reading.read)
+    quotes = [
+        {"text": shown(texts[i]), "keys": [shown(texts[i])], "passages": [i], "closed": True}
+        for i in reading.read
+    ]
+    return {
+        "query_id": query.id,
+        "text": query.text,
+        "answer": reading.answer,
+        "ended": reading.ended,
+        "pieces": _pieces(reading, texts),
+        "quotes": quotes,
+        "retrieved": [hit.id for hit in reading.ranking],
+        **({"failed": reading.failed} if reading.failed else {}),
+    }
+
+
+def _pieces(reading: WrittenAnswer, texts: dict[str, Passage]) -> list[dict[str, Any]]:
+    """Follow-up questions, passages and answer, in order, as RICHES writes its pieces."""
+    place = {passage: number for number, passage in enumerate(reading.read)}
+    pieces: list[dict[str, Any]] = []
+    groups = [(step.question, step.passages) for step in reading.steps] or [("", reading.read)]
+    for question, passages in groups:
+        pieces += [{"kind": "thought", "text": question, "quote": -1}] if question else []
+        pieces += [{"kind": "quote", "text": shown(texts[i]), "quote": place[i]} for i in passages]
+    answer = {"kind": "answer", "text": reading.answer, "quote": -1}
+    return [*pieces, *([answer] if reading.answer else [])]
+
+
+def shown_reading(query: Query, reading: WrittenAnswer, corpus: Corpus) -> str:
+    """One query and its answer, for the terminal."""
+    lines = [f"{query.id}: {query.text}"]
+    for piece in _pieces(reading, find_passages(corpus, reading.read)):
+        text = piece["text"]
+        if piece["kind"] == "quote":
+            text = f"  {text[:100]}{'…' * (len(text) > 100)} -> {reading.read[piece['quote']]}"
+        lines.append(f"  {text}")
+    return visible("\n".join(lines))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from grls.api.building import build_searcher
-from grls.api.recipes import biencoder_recipe
+from grls.api.generator import biencoder_recipe
+from grls.api.opening import build_searcher
 from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import place_data, training_data
 from grls.data.inputs.arguments import Count, checked, checked_options, options_of
 from grls.errors import ConfigError
 from grls.index.options import LimitOptions
-from grls.io.extras import require
+from grls.io.ending import require
 from grls.io.recipes import recipe_values
 from grls.models.biencoder_kinds import Kind, Similarity
 from grls.models.load.base_models import find_encoder
@@ -89,15 +89,15 @@ class BiEncoder:
 
         Args:
             corpus: The passages: texts, dicts, a data frame, a folder, …
-                (:func:`~grls.data.inputs.corpora.corpus_of`).
-            queries: The training queries (:func:`~grls.data.inputs.queries.queries_from`); None: the splits
+                (:func:`~grls.data.inputs.entries.corpus_of`).
+            queries: The training queries (:func:`~grls.data.inputs.entries.queries_from`); None: the splits
                 of the data set folder ``corpus``.
             gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
             dev: Queries and gold as a pair, or the name of a split; None: the split ``dev`` of a data set
                 folder, or else a tenth of the training queries (at most 200).
             output: Folder for the data set, the model, logs and checkpoints; None: a temporary folder, which
                 goes with the returned object.
-            recipe: One of :data:`~grls.api.recipes.BIENCODER_RECIPES` (``default``, ``single-step``,
+            recipe: One of :data:`~grls.api.generator.BIENCODER_RECIPES` (``default``, ``single-step``,
                 ``local``, ``paper``, ``released``), or a YAML file.
             negatives: Retriever that ranks passages for hard negatives (``hard_negatives`` above 0): a
                 searcher or folder over the same corpus, or ``bm25``.
@@ -129,8 +129,8 @@ class BiEncoder:
         data = training_data(corpus, queries, gold, dev)
         place = HeldFolder(output)
 
-        from grls.train.biencoder.resume import refuse_unfinished_run
         from grls.train.biencoder.run import run_biencoder
+        from grls.train.biencoder.trainer import refuse_unfinished_run
 
         with place.named("BiEncoder.fit"):
             if not resume:
@@ -158,7 +158,7 @@ class BiEncoder:
         """Embed a corpus, to search it.
 
         Args:
-            corpus: The passages (:func:`~grls.data.inputs.corpora.corpus_of`).
+            corpus: The passages (:func:`~grls.data.inputs.entries.corpus_of`).
             output: The retriever folder; an earlier one there is replaced; None: a temporary folder.
             batch_size: Passages encoded together.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.

@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from statistics import fmean
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
-from grls.api.outcome import ExperimentTable, SystemScores
 from grls.api.searching import Searching
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
 from grls.data.inputs.arguments import Count, UnfitError, checked
 from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
-from grls.data.inputs.values import id_text, name_list, short_repr
+from grls.data.inputs.tables import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import cutoff, measure_names, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.evaluation.significance import Comparison, compare, holm
-from grls.io.counts import counted
+from grls.evaluation.significance import Comparison, compare, holm, shown_p
+from grls.io.progress import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 MEASURES = ("nDCG@10", "R@5", "RR")
 """The default measures."""
@@ -68,7 +73,7 @@ def experiment(
 
     Args:
         systems: Name -> a searcher, or anything with ``search(texts, k)`` that gives each text's hits.
-        queries: The queries, in any form that :func:`~grls.data.inputs.queries.queries_from` takes.
+        queries: The queries, in any form that :func:`~grls.data.inputs.entries.queries_from` takes.
         gold: Their gold passages, in any form that :func:`~grls.data.inputs.gold.gold_of` takes; None: the
             evidence of the queries. With the queries of a data set folder the name of a split, such as
             ``"test"``: without it the queries of all splits take part, those of training too.
@@ -216,3 +221,142 @@ def _compared(
     comparisons = [compare(scores, values[baseline][measure]) for scores in others.values()]
     corrected = holm([one.p for one in comparisons])
     return dict(zip(others, zip(comparisons, corrected, strict=True), strict=True))
+
+
+# What systems scored in an experiment, as a table: text, HTML, data frame or dict.
+#
+# Values are shares of 1; text and HTML show them in points (percent). The module does not know how they were
+# measured: :mod:`grls.api.experiment`.
+
+
+_LEVEL = 0.05  # p below it are marked
+
+
+class SystemScores(NamedTuple):
+    """What one system scored.
+
+    Attributes:
+        name: The name of the system.
+        means: Measure -> its mean over the queries.
+        differences: Measure -> comparison with the baseline; empty for the baseline, or without one.
+        p: Measure -> p of the difference, by Holm's correction for all systems that are compared.
+        seconds: Seconds a query.
+    """
+
+    name: str
+    means: dict[str, float]
+    differences: dict[str, Comparison]
+    p: dict[str, float]
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class ExperimentTable:
+    """The table of an experiment; it prints itself, also in notebooks.
+
+    Attributes:
+        measures: The names of the measures.
+        rows: What each system scored.
+        baseline: The name of the system that the others are compared with; None: no comparison.
+        k: Hits of each query.
+        queries: Number of queries.
+    """
+
+    measures: tuple[str, ...]
+    rows: tuple[SystemScores, ...]
+    baseline: str | None
+    k: int
+    queries: int
+
+    def __getitem__(self, name: str) -> SystemScores:
+        """What the system of this name scored."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"{name!r} is none of the systems {', '.join(row.name for row in self.rows)}")
+
+    def __repr__(self) -> str:
+        cells = [self._head(), *map(self._cells, self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join([self._caption(), *(_line(row, widths) for row in cells)])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(text)}</th>" for text in self._head())
+        rows = "".join(f"<tr>{''.join(self._html_cells(row))}</tr>" for row in self.rows)
+        return (
+            f"<table><caption>{escape(self._caption())}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values, ready for JSON."""
+        systems = {
+            row.name: {
+                "means": dict(row.means),
+                "differences": {
+                    name: {**one._asdict(), "p_holm": row.p[name]} for name, one in row.differences.items()
+                },
+                "seconds": row.seconds,
+            }
+            for row in self.rows
+        }
+        return {"baseline": self.baseline, "k": self.k, "queries": self.queries, "systems": systems}
+
+    def to_frame(self) -> pd.DataFrame:
+        """A data frame of pandas with one row a system.
+
+        Columns: each measure; with a baseline also ``<measure> difference`` and ``<measure> p``; ``seconds``.
+        """
+        import pandas as pd
+
+        rows = []
+        for row in self.rows:
+            values: dict[str, float | None] = {}
+            for name in self.measures:
+                values[name] = row.means[name]
+                if self.baseline is not None:
+                    compared = row.differences.get(name)
+                    values[f"{name} difference"] = None if compared is None else compared.difference
+                    values[f"{name} p"] = row.p.get(name)
+            rows.append({**values, "seconds": row.seconds})
+        return pd.DataFrame(rows, index=pd.Index([row.name for row in self.rows], name="system"), dtype=float)
+
+    def _caption(self) -> str:
+        counts = f"{counted(self.queries, 'query')}, {counted(self.k, 'hit')} each; measures in points"
+        if self.baseline is None:
+            return counts
+        return f"{counts}; difference to {self.baseline}, and its p by Holm's correction"
+
+    def _head(self) -> list[str]:
+        compared = [] if self.baseline is None else ["diff.", "p"]
+        return ["system", *(text for name in self.measures for text in (name, *compared)), "seconds a query"]
+
+    def _cells(self, row: SystemScores) -> list[str]:
+        cells = [row.name]
+        for name in self.measures:
+            cells.append(f"{100 * row.means[name]:.1f}")
+            if self.baseline is not None:
+                compared = row.differences.get(name)
+                cells += (
+                    ["", ""] if compared is None else [_points(compared.difference), shown_p(row.p[name])]
+                )
+        return [*cells, f"{row.seconds:.4f}"]
+
+    def _html_cells(self, row: SystemScores) -> Iterator[str]:
+        head = self._head()
+        names = [name for name in self.measures for _ in range(1 if self.baseline is None else 3)]
+        for place, text in enumerate(self._cells(row)):
+            marked = head[place] == "p" and text and row.p[names[place - 1]] < _LEVEL
+            shown = f"<b>{escape(text)}</b>" if marked else escape(text)
+            yield f"<th>{shown}</th>" if place == 0 else f"<td>{shown}</td>"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """The first cell to the left, the others to the right."""
+    numbers = [f"{cell:>{width}}" for cell, width in zip(cells[1:], widths[1:], strict=True)]
+    return "  ".join([f"{cells[0]:<{widths[0]}}", *numbers])
+
+
+def _points(share: float) -> str:
+    text = f"{100 * share:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text

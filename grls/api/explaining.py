@@ -8,16 +8,13 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from grls.data.dataset import gold_passages, read_qrels, read_queries
-from grls.data.inputs.values import id_list
+from grls.data.inputs.tables import id_list
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
-from grls.explain.asks import hops_of
-from grls.explain.explain import Explainer
-from grls.explain.facts import Explanation
-from grls.explain.opening import explainable
-from grls.explain.parts import TEXT_ALONE, Part, parts_text
+from grls.explain.asks import explainable, hops_of
+from grls.explain.explain import Explainer, Explanation
 from grls.explain.standing import GoldStanding, in_ranking, standing_parts, standings
-from grls.explain.text import explanation_parts
+from grls.explain.text import TEXT_ALONE, Part, explanation_parts, parts_text
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.stop import Never, stop_rule
@@ -33,7 +30,7 @@ class ExplainedPassage:
     """Why a gold passage was found, or why not. Its text is a report.
 
     Attributes:
-        details: All facts: an :class:`~grls.explain.facts.Explanation` of a search that decodes passages, a
+        details: All facts: an :class:`~grls.explain.explain.Explanation` of a search that decodes passages, a
             :class:`~grls.explain.standing.GoldStanding` of another one.
         standing: Of ranked hops whose hops are explained, where the passage stands in the ranking, with the
             rank and score of a search; None: ``details`` say it.

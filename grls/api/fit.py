@@ -12,9 +12,9 @@ from grls.api.searcher import Searcher
 from grls.api.temporary import HeldFolder
 from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
 from grls.data.inputs.arguments import checked_options
-from grls.data.inputs.corpora import corpus_of
+from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.folders import write_splits
-from grls.data.inputs.values import existing_path
+from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
 from grls.retrieve.registry import Opening, load_retriever
 
@@ -82,8 +82,8 @@ def fit(
 
     Args:
         corpus: The passages: texts, dicts, a data frame, a folder, …
-            (:func:`~grls.data.inputs.corpora.corpus_of`). A data set folder may hold the queries as well.
-        queries: Queries to learn from (:func:`~grls.data.inputs.queries.queries_from`); None: those of the
+            (:func:`~grls.data.inputs.entries.corpus_of`). A data set folder may hold the queries as well.
+        queries: Queries to learn from (:func:`~grls.data.inputs.entries.queries_from`); None: those of the
             data set folder ``corpus``, or else pseudo-queries made of its passages.
         gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
         output: The folder of the run; one that was killed goes on when it is called again; None: a temporary

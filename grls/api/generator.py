@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
-from grls.api.building import build_searcher
-from grls.api.generator_stages import GeneratorRun, train_stages
-from grls.api.recipes import generator_recipe
-from grls.api.searcher import Searcher
+from grls.api.opening import build_searcher
+from grls.api.searcher import Searcher, member_names
 from grls.api.temporary import HeldFolder
-from grls.api.training_data import training_data
+from grls.api.training_data import TrainingData, place_data, training_data
 from grls.data.inputs.arguments import Count, checked, checked_options
+from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
-from grls.io.extras import require
-from grls.models.load.base_models import find_writer
+from grls.io.ending import require
+from grls.models.load.base_models import BaseModel, find_writer
+from grls.models.load.opening import language_source
 from grls.models.precision_names import Device
 from grls.retrieve.build import Building
+from grls.train.catalogue import STAGES
 from grls.train.core.clock import Meter
 from grls.train.result import TrainingResult
 
@@ -79,13 +83,13 @@ class Generator:
 
         Args:
             corpus: The passages: texts, dicts, a data frame, a folder, …
-                (:func:`~grls.data.inputs.corpora.corpus_of`).
-            queries: The training queries (:func:`~grls.data.inputs.queries.queries_from`); None: the splits
+                (:func:`~grls.data.inputs.entries.corpus_of`).
+            queries: The training queries (:func:`~grls.data.inputs.entries.queries_from`); None: the splits
                 of the data set folder ``corpus``.
             gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
             dev: Queries and gold as a pair, or the name of a split; None: the split ``dev`` of a data set
                 folder, or else a tenth of the training queries (at most 200).
-            recipe: One of :data:`~grls.api.recipes.GENERATOR_RECIPES`, or a YAML file over ``chains.yaml``.
+            recipe: One of :data:`~grls.api.generator.GENERATOR_RECIPES`, or a YAML file over ``chains.yaml``.
                 ``default``: spans and hops, minutes on a CPU. ``single-step``: spans without hops.
                 ``chains``: whole passages. ``spans``: spans, all training queries. ``rescore``: spans, and
                 rescoring of whole passages. ``memorise``, ``retrieve``, ``memorise+retrieve``, ``paper``: the
@@ -139,7 +143,7 @@ class Generator:
         """Index a corpus, to search it.
 
         Args:
-            corpus: The passages (:func:`~grls.data.inputs.corpora.corpus_of`).
+            corpus: The passages (:func:`~grls.data.inputs.entries.corpus_of`).
             output: The retriever folder; an earlier one there is replaced; None: a temporary folder.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
             options: Of :class:`~grls.index.options.IndexOptions` (``backend``, ``form``, ``memory``,
@@ -164,3 +168,317 @@ class Generator:
         )
         with place.named("Generator.index"):
             return build_searcher(self.name, corpus, place, how)
+
+
+# The stages of a generator's training: their options, folders and time.
+
+
+_TAUGHT = "chains"
+"""The stage that learns from a teacher, and that trains causal models."""
+_ARGUMENTS = {
+    "output": "output",
+    "resume": "resume",
+    "data.data": "corpus, queries and gold",
+    "data.teacher": "teacher",
+}
+"""Options that are arguments of the call."""
+_FROZEN = "model.freeze_layers"
+
+
+@dataclass(frozen=True)
+class GeneratorRun:
+    """What a training of a generator is asked for.
+
+    Attributes:
+        model: The model to begin with.
+        layers: First layers that are kept; None: all.
+        recipe: The stages.
+        teacher: A retriever that teaches; None: none.
+        options: Options over the recipe, by dotted name.
+        resume: Resume from the last checkpoint.
+        max_seconds: Longest time of all stages; None: no limit.
+        meter: Called with every step.
+
+    Raises:
+        ConfigError: Something does not fit the recipe.
+    """
+
+    model: BaseModel
+    layers: int | None
+    recipe: GeneratorRecipe
+    teacher: Searcher | str | Path | None
+    options: Mapping[str, Any]
+    resume: bool
+    max_seconds: float | None
+    meter: Meter | None
+
+    def __post_init__(self) -> None:
+        for name in self.options:
+            stage, _, rest = name.partition(".")
+            plain = rest if stage in STAGES else name
+            if plain in _ARGUMENTS:
+                raise ConfigError(
+                    f"options may not hold {name!r}: give {_ARGUMENTS[plain]}, an argument of fit."
+                )
+            if stage in STAGES and stage not in self.names:
+                raise ConfigError(
+                    f"the option {name!r} is for the stage {stage}, and the recipe has "
+                    f"{' and '.join(self.names)}."
+                )
+        others = [name for name in self.names if name != _TAUGHT]
+        if others and self.teacher is not None:
+            raise ConfigError(
+                f"a teacher teaches chains, and the recipe trains {' and '.join(others)}: leave teacher out, "
+                "or take the recipe spans or default."
+            )
+        if others and self.model.causal:
+            raise ConfigError(
+                f"the recipe trains encoder-decoders ({' and '.join(others)}), and {self.model.name} is a "
+                "causal language model: take the recipe spans, chains or default."
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the stages."""
+        return [one.stage for one in self.recipe.stages]
+
+
+def train_stages(run: GeneratorRun, data: TrainingData, output: Path) -> dict[str, TrainingResult]:
+    """Train all stages; the model of the last one is in ``output/model``.
+
+    Args:
+        run: What is asked for.
+        data: The data set.
+        output: Folder of the data set and of the last stage; earlier stages have folders in it.
+
+    Returns:
+        The results by stage, without those that an earlier run has finished.
+    """
+    from grls.train.core.checkpoints import refuse_unfinished
+    from grls.train.run import run_stage
+
+    folders = [output / one.stage for one in run.recipe.stages[:-1]] + [output]
+    if not run.resume:
+        for folder in folders:
+            refuse_unfinished(str(folder), warn=False)
+    placed, begun, results = place_data(data, output, run.resume), monotonic(), {}
+    name = run.model.name
+    for n, (one, folder) in enumerate(zip(run.recipe.stages, folders, strict=True)):
+        resume = run.resume and (n == 0 or _has_begun(folder))
+        if not (run.resume and n < len(folders) - 1 and _is_done(folder)):
+            options = {
+                "output": str(folder),
+                "resume": resume,
+                "data.data": placed,
+                **_options(run, one, name, n),
+            }
+            left = None if run.max_seconds is None else run.max_seconds - (monotonic() - begun)
+            seconds = None if left is None else max(left / (len(folders) - n), 1e-3)
+            results[one.stage] = run_stage(
+                one.stage, options, one.layers, max_seconds=seconds, meter=run.meter
+            )
+        name = str(folder / "model")
+    return results
+
+
+def _options(run: GeneratorRun, one: RecipeStage, name: str, n: int) -> dict[str, Any]:
+    """The options of a stage over its layers: of the model, the recipe, the teacher, and the user."""
+    options: dict[str, Any] = {"model.generator": run.model.loader, "model.generator.name_or_path": name}
+    if n == 0 and run.layers is not None:
+        options["model.generator.layers"] = run.layers
+    options |= one.options
+    if one.stage == _TAUGHT and not run.model.causal:
+        options |= {"model.freeze_embeddings": None}
+    if "rescore" in one.layers:
+        options[_FROZEN] = _frozen_layers(run)
+    if run.teacher is not None:
+        (options["data.teacher"],) = member_names([run.teacher])
+    return options | dict(_of_stage(run, one.stage))
+
+
+def _of_stage(run: GeneratorRun, stage: str) -> Iterator[tuple[str, Any]]:
+    """The user's options for a stage, with searchers as their folders."""
+    for name, value in run.options.items():
+        first, _, rest = name.partition(".")
+        if first == stage or first not in STAGES:
+            yield (rest if first == stage else name), _with_folders(value)
+
+
+def _with_folders(value: Any) -> Any:
+    if isinstance(value, Searcher):
+        return str(value.folder)
+    if isinstance(value, Mapping):
+        return {name: _with_folders(one) for name, one in value.items()}
+    return [_with_folders(one) for one in value] if isinstance(value, list | tuple) else json_value(value)
+
+
+def _frozen_layers(run: GeneratorRun) -> int:
+    """First layers that rescoring freezes: twelve, as in ``rescore.yaml``, and in small models two fifths."""
+    from grls.models.load.opening import open_config
+
+    if not run.model.causal:
+        return 0
+    source, more = language_source(run.model.name)
+    layers = run.layers or int(open_config(source, **more).num_hidden_layers)
+    return min(12, 2 * layers // 5)
+
+
+def _has_begun(folder: Path) -> bool:
+    return (folder / "checkpoints" / "last.ckpt").is_file()
+
+
+def _is_done(folder: Path) -> bool:
+    """Whether a stage has written its model after its last checkpoint."""
+    model, last = folder / "model" / "config.json", folder / "checkpoints" / "last.ckpt"
+    return model.is_file() and last.is_file() and model.stat().st_mtime >= last.stat().st_mtime
+
+
+# The recipes by which bi-encoders and generators are trained from Python: names of what ``configs/`` holds.
+#
+# A recipe of ``configs/`` is a layer of options. A recipe here names the stages of a training, and the layers
+# of each.
+
+
+_HOPS: Mapping[str, Any] = MappingProxyType({"data.multistep": None})
+"""Hops where a query has several gold passages."""
+
+Recipe = TypeVar("Recipe")
+
+
+class BiEncoderRecipe(NamedTuple):
+    """How a bi-encoder is trained.
+
+    Attributes:
+        what: The recipe in one line.
+        layers: Recipes of ``configs/``, later ones over earlier ones.
+    """
+
+    what: str
+    layers: tuple[str, ...]
+
+
+class RecipeStage(NamedTuple):
+    """A training stage of a generator.
+
+    Attributes:
+        stage: Its name (:mod:`grls.train.catalogue`).
+        layers: Recipes of ``configs/``, later ones over earlier ones.
+        options: Options over the layers.
+    """
+
+    stage: str
+    layers: tuple[str, ...]
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+class GeneratorRecipe(NamedTuple):
+    """How a generator is trained.
+
+    Attributes:
+        what: The recipe in one line.
+        stages: Its stages; each begins with the model of the one before.
+    """
+
+    what: str
+    stages: tuple[RecipeStage, ...]
+
+
+BIENCODER_RECIPES = {
+    "default": BiEncoderRecipe(
+        "for any data, hops included: 3 epochs, at most 300 steps of 32 pairs",
+        ("biencoder", "default/biencoder"),
+    ),
+    "single-step": BiEncoderRecipe(
+        "for a search in a single step: 3 epochs, at most 300 steps of 32 pairs, texts of 256 tokens",
+        ("biencoder", "single-step/biencoder"),
+    ),
+    "local": BiEncoderRecipe(
+        "60 steps of short texts: minutes on two cores", ("biencoder", "local/biencoder")
+    ),
+    "paper": BiEncoderRecipe(
+        "the settings of arXiv 2204.13596: 30 epochs of batches of 120", ("biencoder", "paper/biencoder")
+    ),
+    "released": BiEncoderRecipe(
+        "the paper's released configuration: 150 epochs of batches of 120",
+        ("biencoder", "released/biencoder"),
+    ),
+}
+
+GENERATOR_RECIPES = {
+    "default": GeneratorRecipe(
+        "for any data, in minutes on a CPU: spans and hops, 5 epochs of at most 100 batches of 8 queries",
+        (RecipeStage("chains", ("chains", "default/chains")),),
+    ),
+    "single-step": GeneratorRecipe(
+        "spans, every passage from the query alone: 6 epochs of at most 100 batches of 16 queries",
+        (RecipeStage("chains", ("chains", "single-step/chains")),),
+    ),
+    "chains": GeneratorRecipe(
+        "whole passages, all hops of a query at once: 3 epochs of batches of 8 queries",
+        (RecipeStage("chains", ("chains",), _HOPS),),
+    ),
+    "spans": GeneratorRecipe(
+        "as chains, and writes spans of 8 words instead of whole passages",
+        (RecipeStage("chains", ("chains", "spans"), _HOPS),),
+    ),
+    "rescore": GeneratorRecipe(
+        "as spans, and learns to rescore whole passages that BM25 proposes",
+        (RecipeStage("chains", ("chains", "spans", "rescore"), _HOPS),),
+    ),
+    "retrieve": GeneratorRecipe(
+        "the second stage of arXiv 2204.13596 alone (encoder-decoders): 150 epochs of batches of 120",
+        (RecipeStage("retrieve", ("retrieve",), _HOPS),),
+    ),
+    "memorise": GeneratorRecipe(
+        "the first stage of arXiv 2204.13596 alone (encoder-decoders): writes passages, reads no query",
+        (RecipeStage("memorise", ("memorise",)),),
+    ),
+    "memorise+retrieve": GeneratorRecipe(
+        "both stages of arXiv 2204.13596 (encoder-decoders): 150 epochs of batches of 120 each",
+        (RecipeStage("memorise", ("memorise",)), RecipeStage("retrieve", ("retrieve",), _HOPS)),
+    ),
+    "paper": GeneratorRecipe(
+        "both stages with the paper's settings (encoder-decoders): 3 and 30 epochs",
+        (
+            RecipeStage("memorise", ("memorise", "paper/memorise")),
+            RecipeStage("retrieve", ("retrieve", "paper/retrieve"), _HOPS),
+        ),
+    ),
+}
+
+
+def biencoder_recipe(name: str | Path) -> BiEncoderRecipe:
+    """The recipe of a bi-encoder: one of :data:`BIENCODER_RECIPES`, or a YAML file over ``biencoder.yaml``.
+
+    Raises:
+        ConfigError: There is no such recipe.
+    """
+    if _is_file(name):
+        return BiEncoderRecipe(str(name), ("biencoder", str(name)))
+    return _named(str(name), BIENCODER_RECIPES, "bi-encoders")
+
+
+def generator_recipe(name: str | Path) -> GeneratorRecipe:
+    """The recipe of a generator: one of :data:`GENERATOR_RECIPES`, or a YAML file over ``chains.yaml``.
+
+    Raises:
+        ConfigError: There is no such recipe.
+    """
+    if _is_file(name):
+        return GeneratorRecipe(str(name), (RecipeStage("chains", ("chains", str(name)), _HOPS),))
+    return _named(str(name), GENERATOR_RECIPES, "generators")
+
+
+def _is_file(name: str | Path) -> bool:
+    return isinstance(name, Path) or (name.endswith((".yaml", ".yml")) and Path(name).is_file())
+
+
+def _named(name: str, recipes: Mapping[str, Recipe], what: str) -> Recipe:
+    if name in recipes:
+        return recipes[name]
+    near = get_close_matches(name, recipes, 2)
+    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    raise ConfigError(
+        f"there is no recipe {name!r} for {what}{meant} There are {', '.join(recipes)}; or give the path of "
+        "a YAML file."
+    )

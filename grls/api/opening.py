@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Literal
 
-from grls.api.searcher import Searcher
-from grls.data.inputs.arguments import checked
+from grls.api.searcher import Searcher, argument_names, fusion_writer, member_names
+from grls.api.temporary import HeldFolder
+from grls.data.inputs.arguments import Count, checked, checked_options
+from grls.data.inputs.entries import corpus_of
+from grls.data.inputs.tables import existing_path
+from grls.data.words import Analyzer
 from grls.errors import ConfigError
+from grls.io.ending import quiet
+from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.models.precision_names import Device, PrecisionName
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25_options import BM25Options, Variant
+from grls.retrieve.build import Building, build
+from grls.retrieve.fusion.fuse import Fusion, Method
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.spec import MANIFEST
+
+log = logging.getLogger(__name__)
 
 
 @checked
@@ -45,3 +62,119 @@ def load(
         raise ConfigError(f"{name} is no repository on the hub, so it has no revision: leave revision out.")
     how = Opening(device, precision)
     return Searcher(load_retriever(name, how), name, how)
+
+
+# BM25 over any corpus, without training: ``grls.BM25(["otters eat fish .", …]).search("…")``.
+
+
+class BM25(Searcher):
+    """BM25 over a corpus.
+
+    Args:
+        corpus: The passages, in any form that :func:`~grls.data.inputs.entries.corpus_of` takes: a list of
+            texts, a dict, a data frame, a data set, a path.
+        k1: Term-frequency saturation; see :class:`~grls.retrieve.bm25_options.BM25Options`.
+        b: Length normalization.
+        method: The variant of BM25.
+        analyzer: Splits texts into words; None: by the language that is guessed from the passages.
+        output: The retriever folder, which ``grls.load`` opens; an earlier one there is replaced; None: a
+            temporary folder, removed with this object.
+
+    Raises:
+        ConfigError: An option is out of range, or ``output`` holds something else.
+        DataError: There is no such corpus, or no passage has a word.
+        WriteError: The folder cannot be written.
+    """
+
+    @checked
+    def __init__(
+        self,
+        corpus: Any,
+        k1: float = 1.5,
+        b: float = 0.75,
+        method: Variant = "lucene",
+        analyzer: Analyzer | None = None,
+        *,
+        output: str | Path | None = None,
+    ):
+        options = BM25Options(k1, b, method)
+        if output is not None:
+            refuse_foreign(output, MANIFEST)
+            refuse_unwritable(output, folder=True)
+        place = HeldFolder(output)
+        with place.named("BM25"):
+            retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
+            retriever.save_pretrained(place.path)
+        super().__init__(retriever, place)
+
+
+# Fusing searchers.
+
+
+@checked_options(Fusion)
+def fuse(
+    searchers: Sequence[Searcher | str | Path],
+    *,
+    method: Method = "interleave",
+    weights: Sequence[float] | None = None,
+    depth: Count | None = None,
+    length: Literal["mean", "min", "max"] | int = "mean",
+    output: str | Path | None = None,
+    **options: Any,
+) -> Searcher:
+    """Fuse the rankings, or the chains, of several retrievers over one corpus.
+
+    Args:
+        searchers: At least two searchers; a folder, or ``"bm25"`` over the corpus of the others, may be among
+            them.
+        method: ``interleave``, ``rrf`` or ``sum`` (:mod:`grls.retrieve.fusion.fuse`).
+        weights: The weight of each; None: equal weights.
+        depth: Number of hits of each that give scores (``rrf``, ``sum``); None: 20.
+        length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the lengths, or the number of the
+            member, from 0, whose length it has.
+        output: The folder to write; None: a temporary folder.
+        options: Other options of :class:`~grls.retrieve.fusion.fuse.Fusion`.
+
+    Raises:
+        ConfigError: An option cannot be used, or there is no searcher among the members.
+        MismatchError: The members are over different corpora.
+    """
+    first = next((one for one in searchers if isinstance(one, Searcher)), None)
+    if first is None or len(searchers) < 2:
+        raise ConfigError(
+            "fuse: searchers must be a list of at least two retrievers, one of them a searcher: open a "
+            "folder with grls.load(folder)."
+        )
+    given = {"method": method, "weights": None if weights is None else tuple(weights), **options}
+    write = fusion_writer(member_names(searchers), depth, length, given)
+    held = [one for one in searchers if isinstance(one, Searcher)]
+    return first.composed("fuse", write, held, output, argument_names("searchers", searchers))
+
+
+# Building the folder of a retriever from a model and a corpus, and opening it.
+
+
+def build_searcher(model: str, corpus: Any, place: HeldFolder, how: Building) -> Searcher:
+    """Build a retriever folder from a model, and open it.
+
+    Args:
+        model: A folder or hub name.
+        corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
+        place: The folder of the retriever.
+        how: The options; their output is ``place``.
+
+    Raises:
+        ConfigError: There is no such model, it is of another kind, or an option has no effect on it.
+        DataError: The corpus is malformed.
+        WriteError: The folder cannot be written.
+    """
+    quiet()
+    refuse_foreign(place.path, MANIFEST)
+    refuse_unwritable(place.path, folder=True)
+    path, copy = existing_path(corpus, "corpus"), HeldFolder()
+    if path is None:
+        path = copy.path / "corpus.jsonl"
+        corpus_of(corpus).write(path)
+    log.info("%s", build(model, str(path), how))
+    opening = Opening(how.device)
+    return Searcher(load_retriever(place.path, opening), place, opening)

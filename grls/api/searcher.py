@@ -7,20 +7,36 @@ explanations, uploads) is imported when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from grls.api.composing import Writer, hops_writer, hybrid_writer, rescored_writer
 from grls.api.searching import Searching
 from grls.api.temporary import HeldFolder
+from grls.data.dataset import gold_passages
 from grls.data.inputs.arguments import Count, checked, checked_options
+from grls.data.inputs.entries import corpus_of
+from grls.data.inputs.gold import gold_of
 from grls.data.types import Query
-from grls.retrieve.card import CardOptions
+from grls.errors import ConfigError
+from grls.io.progress import counted
+from grls.retrieve.base import Retriever, single_steps, untuned_fingerprint
+from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, compose_rescored
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hops.options import HopOptions, HopSteps
-from grls.retrieve.hybrid.options import PriorOptions
-from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.hub import CardOptions, card_of
+from grls.retrieve.hub_names import is_hub_name
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.rescored.options import PASSAGES, Rereading
+from grls.retrieve.spec import CHECKSUMS, followed, read_spec
+from grls.retrieve.update import Changes, update_folder
+from grls.tune.dev import DevQueries
 from grls.tune.options import TuneOptions
+from grls.tune.run import tune_folder
+from grls.tune.step import TuneChoice
 
 if TYPE_CHECKING:
     from grls.api.explaining import ExplainedQuery
@@ -100,7 +116,7 @@ class Searcher(Searching):
         what it gains is printed. The searcher searches with the result.
 
         Args:
-            queries: Development queries, in any form of :func:`~grls.data.inputs.queries.queries_from`; not
+            queries: Development queries, in any form of :func:`~grls.data.inputs.entries.queries_from`; not
                 those that results will be reported for.
             gold: Their gold passages, in any form of :func:`~grls.data.inputs.gold.gold_of`; None: the
                 evidence of the queries.
@@ -113,7 +129,6 @@ class Searcher(Searching):
             ConfigError: There is nothing to tune, an option cannot be used, or the folder was downloaded.
             DataError: A query has no gold passage, or one that is not in the corpus.
         """
-        from grls.api.tuning import tune_searcher
 
         with self.place.named("this retriever", self._named()):
             tune_searcher(self, queries, gold, options)
@@ -137,7 +152,7 @@ class Searcher(Searching):
         Models are not trained on the added passages.
 
         Args:
-            add: Passages, in any form of :func:`~grls.data.inputs.corpora.corpus_of`; None: none.
+            add: Passages, in any form of :func:`~grls.data.inputs.entries.corpus_of`; None: none.
             remove: Ids of passages to remove; None: none.
             output: The folder to write; None: a temporary folder.
             merge: Merge the index of a generator, which then searches as fast as a new one.
@@ -148,7 +163,6 @@ class Searcher(Searching):
             DataError: A passage to remove is unknown, the id of an added one is taken, or its text is empty.
             WriteError: The folder cannot be written.
         """
-        from grls.api.updating import write_updated
 
         place = HeldFolder(output)
         with place.named("updated", self._named()):
@@ -201,7 +215,7 @@ class Searcher(Searching):
             ConfigError: The folder holds something else, or a member of the retriever.
             WriteError: The disk is full or the place cannot be written.
         """
-        from grls.retrieve.pack import pack_folder
+        from grls.retrieve.hub import pack_folder
 
         with self.place.named("this retriever", self._named()):
             pack_folder(self.folder, folder)
@@ -217,7 +231,7 @@ class Searcher(Searching):
         Args:
             name: The repository: ``user/name``. It is made where it is missing; what it held is replaced.
             private: Whether a new repository is private.
-            options: See :class:`~grls.retrieve.card.CardOptions`; they make a card anew.
+            options: See :class:`~grls.retrieve.hub.CardOptions`; they make a card anew.
 
         Returns:
             The address.
@@ -225,7 +239,6 @@ class Searcher(Searching):
         Raises:
             ConfigError: The hub refuses the name or the user, or cannot be reached.
         """
-        from grls.api.publishing import publish
 
         return publish(self, name, private, options)
 
@@ -277,3 +290,144 @@ def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> d
 
 def _searchers(members: Sequence[Searcher | str | Path]) -> list[Searcher]:
     return [one for one in members if isinstance(one, Searcher)]
+
+
+# Composite retrievers from searchers: what is written into their folders.
+
+
+Writer = Callable[[Path, Opening], Retriever]
+"""Writes the folder of a composite retriever, and opens it."""
+
+
+def hybrid_writer(
+    generator: Path, priors: Sequence[str], weights: Sequence[float] | None, options: dict[str, Any]
+) -> Writer:
+    """A generator with priors.
+
+    Args:
+        generator: Its folder.
+        priors: The folders of the retrievers that look ahead, or ``bm25``.
+        weights: The weight of each; None: 1.
+        options: See :class:`~grls.retrieve.hybrid.options.PriorOptions`.
+
+    Raises:
+        ConfigError: The weights are not as many as the priors, or an option cannot be used.
+    """
+    if weights is not None and len(weights) != len(priors):
+        raise ConfigError(
+            f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each prior."
+        )
+    named = [PriorSpec(*pair) for pair in zip(priors, weights or [1.0] * len(priors), strict=True)]
+    shared = PriorOptions(**options)
+    return partial(_written, compose_hybrid, generator, named, shared, USUAL_SEARCH)
+
+
+def hops_writer(retriever: Path, options: dict[str, Any]) -> Writer:
+    """Hop by hop, with the options of :class:`~grls.retrieve.hops.options.HopOptions`.
+
+    Raises:
+        ConfigError: An option cannot be used.
+    """
+    return partial(_written, compose_hops, retriever, HopOptions(**options), USUAL_SEARCH)
+
+
+def rescored_writer(retriever: Path, model: str, options: dict[str, Any]) -> Writer:
+    """Rescored by a cross-encoder, with the options of :class:`~grls.retrieve.rescored.options.Rereading`.
+
+    Raises:
+        ConfigError: An option cannot be used.
+    """
+    rereading = Rereading(**{"passages": PASSAGES, **options})
+    return partial(_written, compose_rescored, retriever, model, rereading, USUAL_SEARCH)
+
+
+def fusion_writer(
+    members: Sequence[str], depth: int | None, length: str | int, options: dict[str, Any]
+) -> Writer:
+    """A fusion, with the options of :class:`~grls.retrieve.fusion.fuse.Fusion`.
+
+    Raises:
+        ConfigError: An option cannot be used.
+    """
+    fusion = Fusion(**options)
+    return partial(_written, compose_fusion, members, fusion, depth, length, USUAL_SEARCH)
+
+
+def _written(compose: Callable[..., Retriever], *more: Any) -> Retriever:
+    """Write with the arguments that a writer gets at the end: the folder, and how members are opened."""
+    *options, folder, how = more
+    return compose(folder, *options, how)
+
+
+# A searcher over changed passages: some are added, others removed.
+
+
+def write_updated(
+    searcher: Searching,
+    place: HeldFolder,
+    add: Any,
+    remove: Collection[str | int] | None,
+    merge: bool,
+    batch_size: int,
+) -> Retriever:
+    """Write the folder of a searcher with changed passages, and open it.
+
+    Args:
+        searcher: The searcher; its folder stays as it is, unless ``place`` is that folder.
+        place: The changed folder.
+        add: Passages in any form of :func:`~grls.data.inputs.entries.corpus_of`; None: none.
+        remove: Ids of passages; None: none.
+        merge: See :class:`~grls.retrieve.update.Changes`.
+        batch_size: Passages encoded together.
+
+    Raises:
+        ConfigError: There is nothing to do, or the kind takes no changes.
+        DataError: A passage is unknown, or its id is taken.
+    """
+    gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
+    new = None if add is None else corpus_of(add, "add")
+    if new is None and not gone and not merge:
+        raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
+    update_folder(searcher.folder, place.path, Changes(new, gone, merge, searcher.how.device, batch_size))
+    return load_retriever(place.path, searcher.how)
+
+
+# Tuning the folder of a searcher on development queries.
+
+
+def tune_searcher(
+    searcher: Searching, queries: Any, gold: Any, options: Mapping[str, Any]
+) -> list[TuneChoice]:
+    """Tune the folder of a searcher; see :meth:`grls.api.searcher.Searcher.tune`."""
+    grid = TuneOptions(**options)
+    folder = followed(searcher.folder)
+    if (folder / CHECKSUMS).is_file():
+        raise ConfigError(
+            f"{folder} is a download from the hub, which stays as it is: save it to a folder of your own and "
+            "tune that one, as in grls.load(retriever.save(FOLDER))."
+        )
+    dev = _dev(searcher, queries, gold)
+    opened = searcher.retriever
+    if read_spec(folder).get("kind") != "hops":  # as the command opens it
+        opened = single_steps(opened)
+    return tune_folder(folder, dev, grid, searcher.how, untuned_fingerprint(opened))
+
+
+def _dev(searcher: Searching, queries: Any, gold: Any) -> DevQueries:
+    joined = gold_of(gold, queries, searcher.corpus)
+    passages = [gold_passages(query, joined.qrels) for query in joined.queries]
+    return DevQueries("the queries given", "dev", joined.queries, passages, searcher.corpus)
+
+
+# Uploading a searcher to the hub, with its model card.
+
+
+def publish(searcher: Searching, name: str, private: bool, options: Mapping[str, Any]) -> str:
+    """Upload a searcher's retriever; see :meth:`grls.api.searcher.Searcher.push_to_hub`."""
+    said = CardOptions(**options)
+    if not is_hub_name(name):
+        raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
+    from grls.retrieve.hub import upload
+
+    card = card_of(searcher.retriever, searcher.folder, name, said)
+    return upload(searcher.folder, name, private, card)

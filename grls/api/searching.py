@@ -7,17 +7,16 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self, overload
 
-from grls.api.batching import Batches
-from grls.api.streaming import StreamedHop, stream_hops
+from grls.api.streaming import Batches, StreamedHop, stream_hops
 from grls.api.temporary import HeldFolder
 from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.arguments import Count, checked
-from grls.data.inputs.queries import SOURCE
+from grls.data.inputs.entries import SOURCE
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.hops.retriever import search_hits
 from grls.retrieve.queries import queries_of, query_place
@@ -124,7 +123,7 @@ class Searching:
 
         Args:
             queries: A query, or several: a list of texts or of ``Query``, or any other form that ``tune``
-                takes (:func:`~grls.data.inputs.queries.queries_from`), such as a data frame. Many at once are
+                takes (:func:`~grls.data.inputs.entries.queries_from`), such as a data frame. Many at once are
                 much faster than one after another.
             k: Largest number of hits of a query, at least 1.
             where: A filter over the metadata of passages, such as ``"year>=2000"`` (:mod:`grls.data.where`).

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError, GrlsError, WriteError
-from grls.io.temporary import NEW, temporary
+from grls.io.files import NEW, temporary
 from grls.retrieve.spec import MANIFEST
 
 _PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^\s/:;,'\"()\[\].]")

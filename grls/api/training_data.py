@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from grls.api.temporary import temporary_folder
 from grls.data.corpus import Corpus
 from grls.data.dataset import has_qrels
-from grls.data.inputs.corpora import corpus_of
+from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.folders import write_splits
-from grls.data.inputs.gold import Gold, gold_of
-from grls.data.inputs.held_out import hold_out
-from grls.data.inputs.values import existing_path, short_repr
+from grls.data.inputs.gold import Gold, gold_of, hold_out
+from grls.data.inputs.tables import existing_path, short_repr
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import sha256
 
@@ -41,7 +40,7 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingDat
     """Read and check what a user has.
 
     Args:
-        corpus: See :func:`~grls.data.inputs.corpora.corpus_of`.
+        corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
         queries: See :func:`~grls.data.inputs.gold.gold_of`; None: those of the data set folder ``corpus``.
         gold: The same; for the queries of a data set folder the name of a split; None: ``train``, or the
             evidence of the queries where the folder has no qrels.

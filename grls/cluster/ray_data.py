@@ -21,7 +21,7 @@ from typing import Any, Self
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.plan import Maker, Shard, ShardPlan, Work
 from grls.errors import ConfigError, GrlsError, Option
-from grls.io.extras import require
+from grls.io.ending import require
 
 RESTARTS = 3
 """How often a shard is done again after its worker has died."""

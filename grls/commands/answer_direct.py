@@ -48,13 +48,12 @@ def answer_direct(
         name: Name of the run in reports.
     """
     from grls.answer.direct import DirectReader
-    from grls.answer.kept import read_all, spent_options
+    from grls.answer.kept import read_all, save_readings, spent_options
     from grls.answer.opening import found_settings, open_or_look_up, origin_of
     from grls.answer.questions import Questions, model_settings
-    from grls.answer.saved import save_readings
     from grls.answer.writer import TextWriter
-    from grls.io.logs import quiet
-    from grls.models.load.language import load_language_model
+    from grls.io.ending import quiet
+    from grls.models.load.build import load_language_model
 
     quiet()
     _check(retriever, run, hops, k, output)

@@ -48,14 +48,14 @@ def answer_dsp(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: Name of the run in reports.
     """
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
 
     quiet()
     _check(program, retriever, model, k, dsp)
     from grls.answer.dsp import answering  # imported late: DSPy is an extra
+    from grls.answer.kept import save_readings
     from grls.answer.opening import open_for_reading
     from grls.answer.questions import Questions
-    from grls.answer.saved import save_readings
 
     questions = Questions.read(data, split, limit, output)
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace

@@ -43,13 +43,12 @@ def answer_follow_up(
         name: Name of the run in reports.
     """
     from grls.answer.iterative import IterativeReader
-    from grls.answer.kept import read_all, spent_options
+    from grls.answer.kept import read_all, save_readings, spent_options
     from grls.answer.opening import open_for_reading, retrieval_settings
     from grls.answer.questions import Questions, model_settings
-    from grls.answer.saved import save_readings
     from grls.answer.writer import TextWriter
-    from grls.io.logs import quiet
-    from grls.models.load.language import load_language_model
+    from grls.io.ending import quiet
+    from grls.models.load.build import load_language_model
     from grls.retrieve.queries import check_counts
 
     quiet()

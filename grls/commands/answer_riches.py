@@ -44,9 +44,15 @@ def answer_riches(
         name: Name of the run in reports.
     """
     from grls.answer.questions import Questions
-    from grls.answer.riches.saved import save_answers_and_page, save_quotes
-    from grls.answer.riches.written import how_record, riches_of, write_missing, written_file
-    from grls.io.logs import quiet
+    from grls.answer.riches.written import (
+        how_record,
+        riches_of,
+        save_answers_and_page,
+        save_quotes,
+        write_missing,
+        written_file,
+    )
+    from grls.io.ending import quiet
 
     quiet()
     questions = Questions.read(data, split, limit, output)

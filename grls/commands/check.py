@@ -41,7 +41,7 @@ def check(
         examples: Number of passage ids to show of each kind.
         output: File to write the report to, as JSON.
     """
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
 
     if (data is None) == (index is None):
         raise ConfigError("give a data set, or the folder of a retriever or index as --index: one of both.")
@@ -79,8 +79,8 @@ def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, out
         format_gold,
     )
     from grls.index.corpus_check import check_corpus, format_check
-    from grls.io.counts import counted
     from grls.io.files import write_json
+    from grls.io.progress import counted
     from grls.models.load.build import load_tokenizer
 
     codec = None if tokenizer is None else Codec(load_tokenizer(tokenizer), Limits(limit))

@@ -55,9 +55,9 @@ def evaluate(
     from grls.data.corpus import Corpus
     from grls.evaluation.answers import ENDING
     from grls.evaluation.measures import measure_names
+    from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable, write_json
-    from grls.io.logs import quiet
-    from grls.io.terminal import visible
+    from grls.io.option_errors import visible
 
     quiet()
     if isinstance(ks, int | str):
@@ -122,8 +122,8 @@ def _run(
     """Score a run, print its report, and return it."""
     from grls.evaluation.evaluate import evaluate_run, format_report
     from grls.evaluation.examples import format_examples
-    from grls.evaluation.versus import compare_runs, format_comparison
-    from grls.io.terminal import visible
+    from grls.evaluation.significance import compare_runs, format_comparison
+    from grls.io.option_errors import visible
     from grls.runs.run import Run
 
     loaded = Run.load(run)
@@ -166,7 +166,7 @@ def _prices(
 ) -> list[dict[str, Any]]:
     """Print and return the prices of the ends of runs, each beside another run."""
     from grls.evaluation.price import format_price, price_of_run
-    from grls.io.terminal import visible
+    from grls.io.option_errors import visible
 
     prices = []
     for run, other in pairs:
@@ -189,7 +189,7 @@ def _answers(
     """Score answers and print a table."""
     from grls.data.corpus import Corpus
     from grls.data.dataset import read_split
-    from grls.evaluation.answer_files import asked_by, score_file, table
+    from grls.evaluation.answers import asked_by, score_file, table
     from grls.models.entailment import load_entailment
 
     corpus = Corpus.read(data)

@@ -71,13 +71,12 @@ def explain(
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
     """
-    from grls.explain.asks import asked_query, hops_of, ids_of
+    from grls.explain.asks import asked_query, explainable, hops_of, ids_of
     from grls.explain.explain import Explainer
-    from grls.explain.opening import explainable
     from grls.explain.page import write_explanations
-    from grls.explain.ranked import refuse_stepwise
+    from grls.explain.standing import refuse_stepwise
     from grls.explain.text import format_explanation
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
     from grls.retrieve.base import single_steps
     from grls.retrieve.hops.stop import Never, stop_rule
 
@@ -128,7 +127,7 @@ def _opened(
 ) -> Retriever:
     from grls.commands.opening import open_for
     from grls.data.words import Analyzer
-    from grls.explain.opening import open_for_explaining
+    from grls.explain.asks import open_for_explaining
     from grls.retrieve.registry import names_bm25
 
     if names_bm25(retriever):
@@ -155,9 +154,8 @@ def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, o
 
 def _print_ranking(whole: Retriever, query: Query, hops: HopOptions, gold: list[str]) -> None:
     """Where gold passages stand in the ranking by hops: the explanations above are of single hops."""
-    from grls.explain.parts import parts_text
-    from grls.explain.ranked import DEPTH
-    from grls.explain.standing import in_ranking, standings
+    from grls.explain.standing import DEPTH, in_ranking, standings
+    from grls.explain.text import parts_text
     from grls.retrieve.hops.retriever import hop_by_hop
 
     for one in standings(hop_by_hop(whole, hops), query, gold, DEPTH):
@@ -175,8 +173,7 @@ def _print_standings(
     output: str | None,
 ) -> None:
     from grls.explain.asks import asked_query, hops_of, ids_of
-    from grls.explain.ranked import DEPTH, standing_record
-    from grls.explain.standing import format_standing, standings
+    from grls.explain.standing import DEPTH, format_standing, standing_record, standings
     from grls.retrieve.queries import check_counts
 
     depth = DEPTH if k is None else k
@@ -195,7 +192,7 @@ def _print_ranks(
     opened: Retriever, data: str | None, split: str, limit: int | None, depth: int, output: str | None
 ) -> None:
     from grls.data.dataset import read_split
-    from grls.explain.ranked import format_ranks, line_of, rank_counts, rank_record, standings_of
+    from grls.explain.standing import format_ranks, line_of, rank_counts, rank_record, standings_of
 
     queries, qrels = read_split(_data_of_all(data), split, limit=limit)
     ranks: list[int | None] = []
@@ -237,7 +234,7 @@ def _explain_all(
     from grls.data.dataset import first_queries, read_split
     from grls.explain.asks import asks_of
     from grls.explain.explain import Explainer
-    from grls.explain.summary import format_summary, summarise
+    from grls.explain.text import format_summary, summarise
 
     assert isinstance(explainer, Explainer)
     queries, qrels = read_split(_data_of_all(data), split)

@@ -24,7 +24,7 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
     from grls.fitting.run import fit_dataset, plan_dataset
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
 
     quiet()
     if plan:

@@ -54,7 +54,7 @@ def fuse_runs(
     from grls.runs.asked import find_asked, refuse_to_replace, save_for
     from grls.runs.comparable import complete_runs, load_runs
     from grls.runs.dev_runs import DevRuns
-    from grls.tune.run_weights import refuse_untunable, shown_weights, tune_run_weights
+    from grls.tune.priors import refuse_untunable, shown_weights, tune_run_weights
 
     if tune.runs is not None:
         refuse_untunable(fusion)

@@ -36,7 +36,7 @@ def fuse_cut(
     from grls.runs.asked import find_asked, refuse_to_replace, save_for
     from grls.runs.comparable import complete_runs, load_runs
     from grls.runs.dev_runs import DevRuns
-    from grls.tune.cut_runs import cut_run, refuse_uncuttable
+    from grls.tune.priors import cut_run, refuse_uncuttable
 
     members = load_runs([run])
     refuse_uncuttable(members[0])

@@ -9,7 +9,7 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.models.biencoder_kinds import Similarity
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.fusion.fuse import Fusion
@@ -66,8 +66,8 @@ def make_index(
         workers: How many workers, and their shards.
     """
     from grls.cluster.options import workers_of
+    from grls.io.ending import quiet
     from grls.io.files import refuse_foreign, refuse_unwritable
-    from grls.io.logs import quiet
     from grls.retrieve.build import Building, build
     from grls.retrieve.spec import MANIFEST
 
@@ -99,8 +99,8 @@ def split_index(
     """
     from grls.cluster.options import workers_of
     from grls.index.ranges.cut import PrefixRanges
+    from grls.io.ending import quiet
     from grls.io.files import refuse_foreign, refuse_unwritable
-    from grls.io.logs import quiet
     from grls.retrieve.generative.retriever import GenerativeRetriever
     from grls.retrieve.spec import MANIFEST, followed
 
@@ -263,7 +263,7 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
 
 def _quietly(compose: Callable[..., Retriever], output: str, *more: Any) -> None:
     """Write the folder, and print what it is."""
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
 
     quiet()
     made = compose(output, *more)

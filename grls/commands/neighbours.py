@@ -7,10 +7,9 @@ from time import perf_counter
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.io.counts import counted
+from grls.io.ending import quiet
 from grls.io.files import refuse_unwritable
-from grls.io.logs import quiet
-from grls.io.progress import Progress
+from grls.io.progress import Progress, counted
 from grls.models.precision_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge

@@ -13,12 +13,12 @@ from grls.errors import ConfigError, MismatchError
 from grls.models.load.build import BESIDE
 from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.judge import refuse_words
 from grls.retrieve.registry import Opening, load_retriever, names_bm25
+from grls.retrieve.spec import remedy_of_other_corpus
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.errors import DataError, at_least
-from grls.io.counts import counted
+from grls.io.ending import quiet
 from grls.io.files import refuse_unwritable
-from grls.io.logs import quiet
-from grls.io.progress import Progress
+from grls.io.progress import Progress, counted
 
 if TYPE_CHECKING:
     from grls.answer.riches.proposition_file import Tally
@@ -58,8 +57,7 @@ def propositions(
             cluster on this machine. All its machines must see the files.
         workers: How many workers, and their shards.
     """
-    from grls.answer.riches.proposition_file import PropositionFile
-    from grls.answer.riches.proposition_work import PropositionWork, propositions_by_workers
+    from grls.answer.riches.proposition_file import PropositionFile, PropositionWork, propositions_by_workers
     from grls.cluster.options import workers_of
 
     quiet()

@@ -10,11 +10,10 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.io.counts import counted
+from grls.io.ending import quiet
 from grls.io.files import atomic_file, refuse_unwritable, write_json
-from grls.io.jsonl import write_line
-from grls.io.logs import quiet
-from grls.io.progress import Progress
+from grls.io.progress import Progress, counted
+from grls.io.resumable import write_line
 from grls.models.precision_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
@@ -24,8 +23,7 @@ from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
 if TYPE_CHECKING:
     from grls.io.resumable import GrowingFile
-    from grls.train.doc2query.round_trip import Sifted
-    from grls.train.doc2query.writing import OpenedQueries
+    from grls.train.doc2query.generate import OpenedQueries, Sifted
 
 
 def pseudo_queries(
@@ -72,8 +70,7 @@ def pseudo_queries(
     """
     from grls.cluster.options import workers_of
     from grls.io.resumable import GrowingFile
-    from grls.train.doc2query.round_trip import sift
-    from grls.train.doc2query.writing import QueryWork, write_by_workers
+    from grls.train.doc2query.generate import QueryWork, sift, write_by_workers
 
     quiet()
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})

@@ -39,8 +39,7 @@ def report(
     from grls.evaluation.measures import MEASURES, measure_names
     from grls.evaluation.metrics.averages import KS
     from grls.report.measure import refuse_untold, score_runs
-    from grls.report.page import TESTED, build_page
-    from grls.report.render import write_report
+    from grls.report.page import TESTED, build_page, write_report
     from grls.report.runs import load_groups
 
     names = measure_names(MEASURES if measures is None else measures)

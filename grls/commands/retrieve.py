@@ -60,10 +60,10 @@ def retrieve(
         workers: How many workers, and their shards.
     """
     from grls.cluster.options import workers_of
-    from grls.cluster.places import alone_at_shards
+    from grls.cluster.plan import alone_at_shards
     from grls.commands.run_shards import AskedAgain, share_queries
+    from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable
-    from grls.io.logs import quiet
     from grls.retrieve.queries import check_counts
 
     quiet()

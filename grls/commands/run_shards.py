@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import Workers
-from grls.cluster.places import other_on_worker, seen_elsewhere, shards_folder
-from grls.cluster.plan import Shard, ShardPlan, Work
+from grls.cluster.plan import Shard, ShardPlan, Work, other_on_worker, seen_elsewhere, shards_folder
 from grls.cluster.work import done_by_workers
 from grls.data.filter_options import FilterOptions
 from grls.data.words import Analyzer

@@ -61,7 +61,7 @@ def search_command(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models.
     """
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
     from grls.retrieve.queries import check_counts
 
     quiet()
@@ -91,8 +91,7 @@ def _asked(query: str) -> list[str]:
 
 
 def _opened(retriever: str, data: str | None, device: str, precision: Precision) -> Searcher:
-    from grls.api.bm25 import BM25
-    from grls.api.opening import load
+    from grls.api.opening import BM25, load
     from grls.retrieve.registry import names_bm25
 
     if names_bm25(retriever):
@@ -130,7 +129,7 @@ class _Form(NamedTuple):
 
     def shown(self, rank: int, hit: Hit, width: int, where: str = "") -> str:
         """A hit for the terminal, with what its score belongs to."""
-        from grls.io.terminal import json_line
+        from grls.io.option_errors import json_line
 
         title = " ".join(hit.title.split())
         head = f"{rank:>3}  {hit.score:>9.4f}{where}  {hit.id:<{width}}  {title}".rstrip()
@@ -139,7 +138,7 @@ class _Form(NamedTuple):
 
 
 def _ranking(searcher: Searcher, query: str, k: int, where: str | None, form: _Form) -> Iterable[str]:
-    from grls.io.terminal import json_line
+    from grls.io.option_errors import json_line
 
     hits = searcher.search(query, k, where=where)
     if form.as_json:
@@ -161,7 +160,7 @@ def _streamed(searcher: Searcher, query: str, k: int, where: str | None, form: _
 
 
 def _hops(searcher: Searcher, query: str, where: str | None, form: _Form) -> Iterable[str]:
-    from grls.io.terminal import json_line
+    from grls.io.option_errors import json_line
 
     for hop in searcher.stream(query, where=where):
         yield json_line({"query": query, **_fields(hop, form)}) if form.as_json else _hop(hop, form)
@@ -194,6 +193,6 @@ def _first_lines(text: str) -> Sequence[str]:
 
 
 def _print(text: str) -> None:
-    from grls.io.terminal import visible
+    from grls.io.option_errors import visible
 
     print(visible(text), flush=True)

@@ -55,8 +55,7 @@ def serve(
         examples: File with queries to try, one a line, which the page at / offers; null: queries of the data
             set that grls fit left beside the retriever.
     """
-    from grls.io.extras import require
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet, require
 
     quiet()
     bounded("[0, 65535]", port=port)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from grls.io.extras import lacking_extras, require
+from grls.io.ending import lacking_extras, require
 from grls.train.catalogue import STAGES
 
 _RUN = {
@@ -28,7 +28,7 @@ _OTHERS = {
 }
 _MORE = (
     "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5 or WarmStart of "
-    "grls.models.load.build, PretrainedLM or CausalLM of grls.models.load.language. `{prog} "
+    "grls.models.load.build, PretrainedLM or CausalLM of grls.models.load.build. `{prog} "
     "--model.generator.help CLASS` lists the options of CLASS. --model.help CLASS and --data.help CLASS list "
     "the options of classes of your own."
 )

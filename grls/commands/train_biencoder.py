@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grls.data.words import USUAL, Analyzer
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.retrieve.registry import BM25

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.models.precision_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -43,7 +43,7 @@ def tune(
         precision: Precision of the generator.
     """
     from grls.commands.opening import refuse_other_corpus, tell_unlike_training
-    from grls.io.logs import quiet
+    from grls.io.ending import quiet
     from grls.retrieve.base import untuned_fingerprint
     from grls.retrieve.registry import Opening, load_retriever
     from grls.retrieve.spec import recorded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grls.errors import ConfigError
-from grls.io.counts import counted
+from grls.io.progress import counted
 
 
 def update(
@@ -39,10 +39,9 @@ def update(
     from time import perf_counter
 
     from grls.data.corpus import Corpus
-    from grls.io.logs import quiet
-    from grls.retrieve.changes import Changes
+    from grls.io.ending import quiet
     from grls.retrieve.spec import followed
-    from grls.retrieve.update import update_folder
+    from grls.retrieve.update import Changes, update_folder
 
     quiet()
     if add is None and remove is None and not merge:

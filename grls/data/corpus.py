@@ -33,12 +33,12 @@ from grls.data.corpus_table import (
     table_of,
 )
 from grls.data.inputs.arguments import checked, fitted_argument
-from grls.data.inputs.values import is_whole_text
+from grls.data.inputs.tables import is_whole_text
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import ConfigError, DataError
-from grls.io.counts import counted
 from grls.io.files import atomic_file
-from grls.io.jsonl import read_jsonl, write_line
+from grls.io.progress import counted
+from grls.io.resumable import read_jsonl, write_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,9 +23,9 @@ from typing import Any
 from grls.data.corpus import Corpus, passage_record
 from grls.data.types import Passage, Query
 from grls.errors import DataError, Option, at_least
-from grls.io.counts import counted
 from grls.io.files import atomic_folder, text_lines
-from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
+from grls.io.progress import counted
+from grls.io.resumable import object_of, read_jsonl, string_of, write_line
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> passage id -> relevance grade."""

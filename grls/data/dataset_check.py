@@ -14,10 +14,10 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import QRELS_HEADER, evidence_qrels, query_of, read_qrels, relevant
 from grls.data.types import Query
 from grls.errors import DataError
-from grls.io.counts import counted
 from grls.io.files import text_lines
-from grls.io.jsonl import read_jsonl
-from grls.io.terminal import visible
+from grls.io.option_errors import visible
+from grls.io.progress import counted
+from grls.io.resumable import read_jsonl
 
 
 class DataFault(NamedTuple):

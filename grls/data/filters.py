@@ -23,8 +23,8 @@ from grls.data.filter_options import FilterOptions
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
-from grls.io.counts import counted
 from grls.io.files import named_lines
+from grls.io.progress import counted
 
 Numbers = npt.NDArray[np.int64]
 """Passage numbers, ascending."""

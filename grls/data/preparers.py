@@ -1,6 +1,6 @@
 """Data sets of plugins: functions that prepare one from raw files, which ``grls prepare NAME`` finds by name.
 
-Those of grls itself are modules of ``data_prep``. How a command finds a plugin: :mod:`grls.io.plugins`.
+Those of grls itself are modules of ``data_prep``. How a command finds a plugin: :mod:`grls.io.recipes`.
 """
 
 from __future__ import annotations

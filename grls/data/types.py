@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 ScoreMode = Literal["renormalized", "full"]
-"""Softmax over the allowed tokens, or over the whole vocabulary (:mod:`grls.decode.scores`)."""
+"""Softmax over the allowed tokens, or over the whole vocabulary (:mod:`grls.decode.select`)."""
 
 Steps = Literal["single", "ranked", "fixed", "dynamic"]
 """``single``: a ranking; ``ranked``: a ranking by the probability that a chain of hops holds a passage;

@@ -6,7 +6,7 @@ the model. The prefix is not stored, because a passage is identified by its id.
 
 The search does less work than a plain beam search: it drops beams that cannot enter the results any more,
 decided queries leave the batch, and a prefix with one passage left is a result at once (see ``early_stop``).
-It approximates :mod:`grls.decode.exhaustive`.
+It approximates :mod:`grls.decode.score_all`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import numpy as np
 from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Mask, Scope, finished
-from grls.decode.scores import ScoreMode, check_mode, log_probabilities
-from grls.decode.select import Selection, select
+from grls.decode.select import ScoreMode, Selection, check_mode, log_probabilities, select
 from grls.errors import ConfigError, at_least
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed

@@ -28,8 +28,7 @@ from grls.decode.beam import continuations
 from grls.decode.first_step import Best
 from grls.decode.joining import JoinedSearch, QuerySource
 from grls.decode.scope import Mask, finished
-from grls.decode.scores import ScoreMode, log_probabilities
-from grls.decode.select import select
+from grls.decode.select import ScoreMode, log_probabilities, select
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from grls.decode.prior import Masses
 from grls.decode.scope import Mask, Scope, finished
-from grls.decode.scores import ScoreMode, refuse_nan
+from grls.decode.select import ScoreMode, refuse_nan
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats, SlotSession

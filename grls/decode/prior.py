@@ -36,11 +36,11 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode.scope import Mask, Scope
-from grls.decode.scores import ragged_logsumexp
+from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError, bounded
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.models.base import Floats
 
 LogWeights = Callable[[Ints], Floats]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.subset import Several, Subset
-from grls.io.counts import counted
+from grls.io.progress import counted
 
 Mask = npt.NDArray[np.bool_]
 

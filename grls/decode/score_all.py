@@ -2,7 +2,7 @@
 
 Legend: R rows, S live states, A candidates.
 
-It computes the scores of :mod:`grls.decode.exhaustive` for larger corpora. All prefixes of a block of rows
+It computes the scores of :mod:`grls.decode.score_all` for larger corpora. All prefixes of a block of rows
 are walked together, one token at a time, each prefix once. A prefix with one row left is finished, because
 with ``renormalized`` scores the rest has probability one. A corpus of a million passages still has a million
 prefixes, so use it for a single input (an empty prompt), not for every query.
@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
-from grls.decode.scores import log_probabilities
+from grls.decode.select import ScoreMode, log_probabilities
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats, GeneratorModel
+from grls.models.seq2seq.plain import Seq2SeqGenerator
 
 BLOCK = 512
 """How many rows are walked together; it bounds the number of beams."""
@@ -69,3 +71,34 @@ def _walk(
             return
         session.step(parents[live], allowed.tokens[live])
         states, before = allowed.states[live], scores[live]
+
+
+# The score of every passage, computed plainly: the definition of what the beam search approximates.
+#
+# Legend: N passages, V vocabulary. log p(passage | input) = sum over positions i of
+# log p(token i | tokens before i, input), where p is normalized according to the score mode. Each passage is
+# fed to the model separately and without a cache, so use it only for small corpora.
+
+
+@torch.inference_mode()
+def score_all(
+    generator: Seq2SeqGenerator,
+    index: ConstraintIndex,
+    model_input: Sequence[int],
+    mode: ScoreMode = "renormalized",
+) -> Floats:
+    """Log-probability (nats) of every passage of the index for one input, ``[N]``."""
+    index.rows.refuse_prefixes("the score of every passage")
+    encoded, mask = generator.encode([model_input])
+    scores = np.zeros(len(index))
+    for passage in range(len(index)):
+        tokens = index.tokens(passage)
+        before = torch.tensor([[generator.start_token, *tokens[:-1].tolist()]], device=generator.device)
+        logits = generator.head.all(generator.forward(encoded, mask, before)[0]).cpu().double()
+        state = index.start()
+        for position, token in enumerate(tokens):
+            allowed = index.allowed(np.array([state]))
+            pool = logits[position] if mode == "full" else logits[position][allowed.tokens]
+            scores[passage] += float(logits[position, token] - pool.logsumexp(0))
+            state = int(allowed.states[allowed.tokens == token][0])
+    return scores

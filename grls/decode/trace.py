@@ -20,7 +20,7 @@ import numpy as np
 from grls.decode.beam import BeamStep, Decoder, ScoredPassage, continuations
 from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Mask, Scope
-from grls.decode.scores import log_probabilities
+from grls.decode.select import log_probabilities
 from grls.index.rows import Ints
 from grls.models.base import Floats
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from grls.errors import ConfigError, Option
 from grls.evaluation.measures import cutoff
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.runs.run import Run
 
 Value = TypeVar("Value")

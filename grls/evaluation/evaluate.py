@@ -24,11 +24,9 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries, read_split, relevant
 from grls.data.types import Hit, Query
 from grls.errors import MismatchError, Option
-from grls.evaluation.by_type import scores_by_type
 from grls.evaluation.depth import RunDepth
 from grls.evaluation.graph import Reading
-from grls.evaluation.hop_scores import accepted_paths, found_by_hops, matched_paths
-from grls.evaluation.labels import measure_label
+from grls.evaluation.hop_scores import FoundByHops, accepted_paths, found_by_hops, matched_paths
 from grls.evaluation.measures import MEASURES, mean_values, measure_names
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
@@ -308,3 +306,76 @@ def _recall_rows(report: Report) -> list[tuple[str, dict[int, float | None]]]:
 
 def _percent(value: float | None) -> str:
     return f"{'-':>8}" if value is None else f"{100 * value:8.1f}"
+
+
+# Names of measures in tables: those of the glossary, in every table alike.
+#
+# A report names a measure by a key (``f1_known_number``), a table by its label ("set F1, known number"). The
+# module does not know how a measure is computed.
+
+
+_LABELS = {
+    "set f1": "set F1",
+    "f1 known number": "set F1, known number",
+    "set f1 known number": "set F1, known number",
+    "done missing": "DONE missing",
+}
+
+
+def measure_label(*keys: str) -> str:
+    """The label of a measure.
+
+    Args:
+        keys: The section of the report, if the key of the measure does not say it, and that key.
+    """
+    words = " ".join(keys).replace("_", " ")
+    return _LABELS.get(words, words)
+
+
+# Scores by the type of a question, where the metadata of queries have a field ``type``.
+
+
+FIELD = "type"
+_MOST = 20
+"""More values than this are no types: the field means something else."""
+
+
+def types_of(queries: Sequence[Query]) -> dict[str, list[int]]:
+    """Type -> places of its queries, ascending by type; nothing where fewer than two types are named."""
+    found: dict[str, list[int]] = {}
+    for place, query in enumerate(queries):
+        value = json.loads(query.metadata).get(FIELD)
+        if isinstance(value, str):
+            found.setdefault(value, []).append(place)
+    return dict(sorted(found.items())) if 2 <= len(found) <= _MOST else {}
+
+
+def scores_by_type(
+    queries: Sequence[Query],
+    ids: Sequence[Sequence[str]],
+    gold: Sequence[Sequence[str]],
+    ks: Sequence[int],
+    chains: Sequence[Sequence[str]] | None = None,
+    hops: FoundByHops | None = None,
+) -> Mapping[str, dict[str, float | int]] | None:
+    """Recall, complete recall, set F1 of chains, and scores of hops, by type; None where queries have none.
+
+    Args:
+        queries: ``[Q]``.
+        ids: Passage ids of each, best first.
+        gold: Gold passage ids of each.
+        ks: Cut-offs.
+        chains: Passage ids of each query's chain.
+        hops: What the hops of each query found.
+    """
+    report = {}
+    for name, places in types_of(queries).items():
+        wanted = [gold[place] for place in places]
+        part = [ids[place] for place in places]
+        scores: dict[str, float | int] = {"queries": len(places)}
+        scores |= sequence_recall(part, wanted, ks) | complete_recall(part, wanted, ks)
+        if chains is not None:
+            own = [chains[place] for place in places]
+            scores |= {"set_f1": set_f1(own, wanted)["f1"], **known_number(own, wanted)}
+        report[name] = scores | ({} if hops is None else hops.scores(places))
+    return report or None

@@ -17,8 +17,8 @@ from grls.data.dataset import Qrels, gold_passages, read_split
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.graph import graph_errors
 from grls.evaluation.ruletaker import problem_of, states_problem
-from grls.io.counts import counted
-from grls.io.terminal import visible
+from grls.io.option_errors import visible
+from grls.io.progress import counted
 from grls.runs.results import find_passages
 from grls.runs.run import Run, shared_limit
 from grls.runs.trec import without_done

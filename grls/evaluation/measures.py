@@ -18,7 +18,7 @@ import ir_measures
 
 from grls.data.dataset import HIGHEST_GRADE, Qrels
 from grls.errors import ConfigError, DataError
-from grls.io.plugins import load_plugins
+from grls.io.recipes import load_plugins
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@5", "Judged@10")
 """The default measures. BEIR's tables report nDCG@10."""

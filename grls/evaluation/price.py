@@ -22,11 +22,11 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries, read_split
 from grls.data.types import Hit
 from grls.errors import ConfigError, MismatchError, Option
-from grls.evaluation.by_type import types_of
+from grls.evaluation.evaluate import types_of
 from grls.evaluation.metrics.known_number import known_number_f1
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
 from grls.runs.manifest import RunInfo, differ
 from grls.runs.run import Run, shared_limit

@@ -7,17 +7,29 @@ retrieval.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
 
 from grls.data.codec import DONE, DONE_ID
 from grls.data.types import Query
-from grls.decode.trace import PathStep, TokenScore, follow
+from grls.decode import Decoder, ScoredPassage
+from grls.decode.prior import Prior
+from grls.decode.select import ScoreMode
+from grls.decode.trace import (
+    Fate,
+    PassageScore,
+    PathStep,
+    SearchTrace,
+    TokenScore,
+    follow,
+    score_passages,
+    trace,
+)
 from grls.errors import DataError, at_least
-from grls.explain.facts import Ending, Explanation, PathRow, Preferred, Result
-from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
-from grls.explain.verdict import Judgement, judge
 from grls.io.turns import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -205,3 +217,388 @@ def _shown(text: str, title: str) -> str:
 
 def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
     return () if searches.excluded(gold) else follow(searches.trace, searches.forced([gold])[0])
+
+
+# The facts of an explanation about one query, hop and gold passage, as plain types.
+
+
+class Preferred(NamedTuple):
+    """A token that the model preferred to the passage's token, and its log-probability (nats)."""
+
+    text: str
+    log_probability: float
+
+
+class PathRow(NamedTuple):
+    """One decoding step, seen from the gold passage; see :class:`grls.decode.trace.PathStep`.
+
+    Attributes:
+        step: The number of the step, from 1.
+        token: Text of the passage's token.
+        log_probability: Log-probability of that token (nats).
+        score: Log-probability of the prefix (nats).
+        allowed: Number of allowed tokens.
+        fate: What the search did with the prefix; None for steps after the search dropped it.
+        rank: Rank among the candidates of the step; for a dropped prefix the rank that it would have had.
+        best: Score of the step's best candidate.
+        bar: Score of the last candidate kept (or of the k-th result, if that beat the prefix).
+        margin: Score minus bar.
+        preferred: Tokens that the model preferred after the same prefix.
+    """
+
+    step: int
+    token: str
+    log_probability: float
+    score: float
+    allowed: int
+    fate: Fate | None
+    rank: int | None
+    best: float | None
+    bar: float | None
+    margin: float | None
+    preferred: tuple[Preferred, ...]
+
+
+class Result(NamedTuple):
+    """One passage that the search returned.
+
+    Attributes:
+        rank: The rank, from 1.
+        id: Passage id.
+        text: Its text.
+        score: Score in the search (nats); for DONE with its bias.
+        complete: Log-probability (nats) of the whole passage; for DONE with its bias.
+        above: Whether it scores at least as high as the gold passage.
+    """
+
+    rank: int
+    id: str
+    text: str
+    score: float
+    complete: float
+    above: bool
+
+
+class Ending(NamedTuple):
+    """Score and rank of DONE at a hop where the model may write it.
+
+    Attributes:
+        score: Log-probability (nats), with the bias.
+        rank: Rank among the results; None if DONE is not a result.
+        above: Whether DONE scores higher than the gold passage.
+    """
+
+    score: float
+    rank: int | None
+    above: bool
+
+
+class Explanation(NamedTuple):
+    """Everything known about one query, hop and gold passage.
+
+    Attributes:
+        query: The query.
+        evidence: Ids of the passages before this hop.
+        gold: Id of the gold passage.
+        gold_text: Its text.
+        mode: Score mode.
+        early_stop: Whether a unique prefix ended a beam.
+        beams: Beam width.
+        k: Passages to return.
+        done_bias: Bias added to DONE's score (nats).
+        judgement: The verdict with its reasons.
+        rank: Rank of the gold passage among the results, from 1; None if it is no result.
+        score: Its score in the decoder (nats); None if it is excluded.
+        complete: Log-probability (nats) of the whole passage; None if it is excluded.
+        path: The decoding steps of the gold passage, up to its unique prefix if the search stops there.
+        tokens: Number of its tokens, end token included.
+        results: The passages that the search returned.
+        done: Score and rank of DONE; None if the model may not write DONE.
+        twins: Ids of other passages with equal tokens.
+        cut_tokens: Number of its tokens that the length limit cut.
+        tree: The beam tree.
+        priors: Whether priors look ahead for the generator; all scores include them.
+    """
+
+    query: Query
+    evidence: tuple[str, ...]
+    gold: str
+    gold_text: str
+    mode: ScoreMode
+    early_stop: bool
+    beams: int
+    k: int
+    done_bias: float
+    judgement: Judgement
+    rank: int | None
+    score: float | None
+    complete: float | None
+    path: tuple[PathRow, ...]
+    tokens: int
+    results: tuple[Result, ...]
+    done: Ending | None
+    twins: tuple[str, ...]
+    cut_tokens: int
+    tree: Tree
+    priors: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the passage."""
+        return self.judgement.verdict
+
+    @property
+    def hop(self) -> int:
+        """The hop, from 1."""
+        return len(self.evidence) + 1
+
+    @property
+    def taken(self) -> int:
+        """Number of passages that the search returns before DONE gets its bias and k are kept."""
+        return max(self.k, self.beams) if self.done_bias else self.k
+
+    @property
+    def left(self) -> PathRow | None:
+        """The step at which the passage's prefix left the beam; None if it did not."""
+        return next((row for row in self.path if row.fate in ("pruned", "beaten")), None)
+
+
+# The cause of a miss: the beam, the model, or something else.
+#
+# Let s(p) be the exact log-probability of passage p. If a beam search misses the gold passage g although s(g)
+# exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k passages
+# score higher, which no search can change (``scored worse``). Other passages that the beam lost may still
+# outrank a lost passage: so wider beams are tried, until one finds it or returns k passages that score
+# higher. With ``exhaustive`` the scores of all passages decide.
+
+
+Verdict = Literal["found", "duplicate", "excluded", "done first", "pruned", "early stop", "scored worse"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+MEANING: dict[Verdict, str] = {
+    "found": "it is among the results",
+    "duplicate": "a passage of equal tokens is among the results, under another id",
+    "excluded": "it is evidence already, so it may not be found again",
+    "done first": "the model ends the chain before it",
+    "pruned": "the beam lost it: its score would have been enough",
+    "early stop": "stopping at the unique prefix misjudged it: its whole score would have been enough",
+    "scored worse": "the model gives enough other passages a higher score",
+}
+
+TOLERANCE = 1e-4
+"""Scores that differ by less (nats) count as equal: search and teacher forcing round differently."""
+
+
+class Judgement(NamedTuple):
+    """A verdict with its reasons.
+
+    Attributes:
+        verdict: The verdict.
+        sufficient: The smallest beam width tried that finds the passage; None if no beam did.
+        widest: The widest beam tried.
+        true_rank: Rank among all passages by exact score, from 1; None if not all were scored.
+    """
+
+    verdict: Verdict
+    sufficient: int | None
+    widest: int
+    true_rank: int | None
+
+
+def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: bool) -> Judgement:
+    """Judge one passage.
+
+    Args:
+        searches: The searches of the model input.
+        gold: Number of the passage.
+        done: Number of DONE.
+        widest: Widest beam to try.
+        exhaustive: Score every passage.
+    """
+    width = searches.decoder.beams
+    if searches.excluded(gold):
+        return Judgement("excluded", None, width, None)
+    rank = _true_rank(searches, gold) if exhaustive else None
+    if _ends_before(searches, gold, done):
+        return Judgement("done first", None, width, rank)
+    results = {hit.passage for hit in searches.trace.found}
+    if gold in results:
+        return Judgement("found", width, width, rank)
+    if results.intersection(searches.twins(gold)):
+        return Judgement("duplicate", width, width, rank)
+    if searches.score(gold).score > searches.last(searches.trace.found) + TOLERANCE:
+        return _lost(searches, gold, widest, rank)
+    if _misjudged(searches, gold) and (rank is None or rank <= searches.k):
+        return Judgement("early stop", None, width, rank)
+    return Judgement("scored worse", None, width, rank)
+
+
+def _lost(searches: Searches, gold: int, widest: int, rank: int | None) -> Judgement:
+    """Whether a wider beam would have returned a passage that the beam lost."""
+    wanted = {gold, *searches.twins(gold)}
+    score = searches.score(gold).score
+    outranked = False
+    sufficient = None
+    width = searches.decoder.beams
+    while width < widest and sufficient is None and not outranked:
+        width = min(2 * width, widest)
+        results = searches.at(width).found
+        if wanted & {hit.passage for hit in results}:
+            sufficient = width
+        else:
+            outranked = searches.last(results) >= score - TOLERANCE
+    worse = outranked if rank is None else rank > searches.k
+    return Judgement("scored worse" if worse else "pruned", sufficient, width, rank)
+
+
+def _ends_before(searches: Searches, gold: int, done: int) -> bool:
+    """Whether DONE keeps the passage out of the chain.
+
+    Scores never rise, so if DONE scores higher, the chain that ends here beats every chain through the
+    passage: the passage cannot be in the best chain, even if it is a hit. A DONE that the search did not
+    find ends no chain, whatever its score.
+    """
+    results = {hit.passage for hit in searches.trace.found}
+    if gold == done or done not in results:
+        return False
+    if searches.score(done).score <= searches.score(gold).score:
+        return False
+    hidden = (*searches.exclude, done)
+    others = Searches(
+        searches.decoder, searches.model_input, searches.k, hidden, searches.bias, searches.prior
+    )
+    return gold in results | {hit.passage for hit in others.trace.found}
+
+
+def _misjudged(searches: Searches, gold: int) -> bool:
+    """Whether scores up to the unique prefix rank the passage below one with a lower whole score."""
+    decoder = searches.decoder
+    if decoder.mode == "renormalized" or not decoder.stops_early or not searches.trace.found:
+        return False
+    returned = searches.scores([hit.passage for hit in searches.trace.found])
+    return searches.score(gold).complete > min(score.complete for score in returned) + TOLERANCE
+
+
+def _true_rank(searches: Searches, gold: int) -> int:
+    every = searches.every()
+    return 1 + sum(score > every[gold] + TOLERANCE for score in every.values())
+
+
+# The searches and exact scores of one model input, each computed once.
+#
+# Several gold passages of a query, and several beam widths, share them. Passages are numbers here.
+#
+# A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.hops.stop.DoneByLogOdds`: DONE's score is
+# then s + b - log Z, the score of every other passage s - log Z. Z is the same for all, so it is left out
+# here: DONE's score is s + b, and other scores stay s. Orders and differences equal those of the biased
+# search.
+
+
+class Score(NamedTuple):
+    """The scores of a passage, bias included.
+
+    Attributes:
+        score: Score in the decoder (nats).
+        complete: Log-probability (nats) of the whole passage.
+    """
+
+    score: float
+    complete: float
+
+
+class Searches:
+    """Searches and scores of one model input.
+
+    Args:
+        decoder: The decoder with the user's options.
+        model_input: Token ids.
+        k: Passages to return.
+        exclude: Numbers of excluded passages.
+        bias: Passage -> bias added to its score (nats); only DONE has one. As in dynamic retrieval, a search
+            with a bias takes all ``beams`` passages, adds the bias and keeps the best k.
+        prior: The prior that looks ahead for the generator.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        model_input: Sequence[int],
+        k: int,
+        exclude: Sequence[int],
+        bias: Mapping[int, float] | None = None,
+        prior: Prior | None = None,
+    ):
+        self.decoder = decoder
+        self.model_input = list(model_input)
+        self.k = k
+        self.exclude = tuple(exclude)
+        self.bias = dict(bias or {})
+        self.prior = prior
+        self._traces: dict[int, SearchTrace] = {}
+        self._scores: dict[int, PassageScore] = {}
+        self._every: dict[int, float] | None = None
+
+    def at(self, beams: int) -> SearchTrace:
+        """The search with this beam width; its results include the bias."""
+        if beams not in self._traces:
+            decoder = replace(self.decoder, beams=beams)
+            width = max(self.k, beams) if self.bias else self.k
+            search = trace(decoder, self.model_input, width, self.exclude, self.prior)
+            self._traces[beams] = search._replace(found=self._weighed(search.found))
+        return self._traces[beams]
+
+    def _weighed(self, hits: Sequence[ScoredPassage]) -> tuple[ScoredPassage, ...]:
+        weighed = [hit._replace(score=hit.score + self.bias.get(hit.passage, 0.0)) for hit in hits]
+        return tuple(sorted(weighed, key=lambda hit: -hit.score)[: self.k])
+
+    @property
+    def trace(self) -> SearchTrace:
+        """The search with the user's options."""
+        return self.at(self.decoder.beams)
+
+    def score(self, passage: int) -> Score:
+        """The exact score of a passage that is not excluded."""
+        return self.scores([passage])[0]
+
+    def scores(self, passages: Sequence[int]) -> list[Score]:
+        """The exact scores of passages that are not excluded."""
+        shifts = [self.bias.get(p, 0.0) for p in passages]
+        exact = self.forced(passages)
+        return [Score(e.score + b, e.complete + b) for e, b in zip(exact, shifts, strict=True)]
+
+    def forced(self, passages: Sequence[int]) -> list[PassageScore]:
+        """The model's token scores of passages that are not excluded, without a bias."""
+        unknown = [p for p in dict.fromkeys(passages) if p not in self._scores]
+        if unknown:
+            scored = score_passages(self.decoder, self.model_input, unknown, self.exclude, prior=self.prior)
+            self._scores.update(zip(unknown, scored, strict=True))
+        return [self._scores[p] for p in passages]
+
+    def every(self) -> dict[int, float]:
+        """Log-probability (nats) of every whole passage that is not excluded, including DONE."""
+        if self._every is None:
+            rows = self.decoder.index.rows.row_of
+            hidden = {int(rows[p]) for p in self.exclude}
+            open_ = [p for p in range(len(rows)) if int(rows[p]) not in hidden]
+            # One passage stands for all with equal tokens; in order of rows, so that neighbours are alike.
+            first = {int(rows[p]): p for p in reversed(open_)}
+            scored = score_passages(
+                self.decoder, self.model_input, list(first.values()), self.exclude, 0, self.prior
+            )
+            by_row = dict(zip(first, (score.complete for score in scored), strict=True))
+            self._every = {p: by_row[int(rows[p])] + self.bias.get(p, 0.0) for p in open_}
+        return self._every
+
+    def excluded(self, passage: int) -> bool:
+        """Whether a passage, or another one with equal tokens, is excluded."""
+        rows = self.decoder.index.rows.row_of
+        return int(rows[passage]) in {int(rows[p]) for p in self.exclude}
+
+    def twins(self, passage: int) -> list[int]:
+        """Other passages with equal tokens."""
+        rows = self.decoder.index.rows.row_of
+        return [int(p) for p in np.flatnonzero(rows == rows[passage]) if p != passage]
+
+    def last(self, hits: Sequence[ScoredPassage]) -> float:
+        """The score to exceed for a place among the results: the k-th score, ``-inf`` for fewer results."""
+        return hits[-1].score if len(hits) == self.k else -np.inf

@@ -10,14 +10,12 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from grls.explain.facts import Explanation
-from grls.explain.parts import TEXT_ALONE, shortened, with_id
-from grls.explain.text import HEADER, cells, number, search, why
+from grls.explain.explain import MEANING, Explanation
+from grls.explain.text import HEADER, TEXT_ALONE, cells, number, search, shortened, why, with_id
 from grls.explain.tree import Tree
-from grls.explain.verdict import MEANING
-from grls.io.counts import counted
 from grls.io.files import atomic_file, write_json
 from grls.io.html import document
+from grls.io.progress import counted
 
 STYLE = """\
 :root { --good: #2f7d46; --beam: #c77700; --model: #b3261e; --other: #4c56b0; }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from grls.data.types import Query
 from grls.errors import Option
-from grls.explain.facts import Explanation, PathRow
-from grls.explain.parts import Part, facts_part, parts_text, query_line, shortened, text_part, with_id
-from grls.explain.verdict import MEANING, Verdict
-from grls.io.counts import counted
+from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow, Verdict
+from grls.io.option_errors import visible
+from grls.io.progress import Progress, counted
 
 COLOURS: dict[Verdict, str] = {
     "found": "32", "duplicate": "32", "excluded": "36", "done first": "35", "pruned": "33",
@@ -194,3 +198,190 @@ def _notes(e: Explanation) -> list[str]:
             f"The length limit cut {counted(e.cut_tokens, 'token')} at its end: no search finds those."
         )
     return notes
+
+
+# A report in parts (facts by name, sentences, tables): a terminal prints them, a page lays them out.
+
+
+TEXT_ALONE = "query"
+"""The id of a query that was asked as a text, without an id."""
+
+NO_MARKS: Mapping[int, str] = {}
+
+
+class Part(NamedTuple):
+    """A part of a report.
+
+    Attributes:
+        kind: ``facts``: rows of a name and a value; ``text``: rows of sentences; ``table``: rows of cells,
+            the header first.
+        rows: Its rows.
+        left: Of a table, the columns that are aligned left.
+        marks: The rows that stand out -> their ANSI colour.
+    """
+
+    kind: Literal["facts", "text", "table"]
+    rows: tuple[tuple[str, ...], ...]
+    left: Collection[int] = ()
+    marks: Mapping[int, str] = NO_MARKS
+
+
+def facts_part(*rows: tuple[str, str]) -> Part:
+    """Facts by name."""
+    return Part("facts", rows)
+
+
+def text_part(*lines: str) -> Part:
+    """Sentences."""
+    return Part("text", tuple((line,) for line in lines))
+
+
+def parts_text(parts: Sequence[Part], colour: bool = False) -> str:
+    """The parts for a terminal.
+
+    Args:
+        parts: The parts of a report.
+        colour: Use ANSI colours.
+    """
+    return "\n\n".join("\n".join(_lines(part, colour)) for part in parts)
+
+
+def _lines(part: Part, colour: bool) -> list[str]:
+    if part.kind == "table":
+        lines = aligned(part.rows, part.left)
+    elif part.kind == "facts":
+        lines = [visible(f"{name:<8} {value}") for name, value in part.rows]
+    else:
+        lines = [visible(row[0]) for row in part.rows]
+    marked = part.marks if colour else NO_MARKS
+    return [f"\x1b[1;{marked[n]}m{line}\x1b[0m" if n in marked else line for n, line in enumerate(lines)]
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """Rows as aligned lines; the columns in ``left`` are aligned left."""
+    rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        parts = [
+            cell.ljust(w) if c in left else cell.rjust(w)
+            for c, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return lines
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def with_id(name: str, text: str) -> str:
+    """A text after its id, unless it begins with it (a passage whose title is its id; DONE)."""
+    return text if text == name or text.startswith(f"{name}: ") else f"{name}: {text}"
+
+
+def query_line(query: Query) -> str:
+    """A query with its id; the text alone where it was asked without an id."""
+    return query.text if query.id == TEXT_ALONE else with_id(query.id, query.text)
+
+
+# The verdicts of many queries: how many misses the beam and the model cause, and at which steps.
+
+
+Ask = tuple[Query, Sequence[str], Sequence[str]]
+"""A query, gold passages of one hop, and the evidence before it."""
+
+_FOUND = ("found", "duplicate")
+_BAR = 40
+
+
+class Summary(NamedTuple):
+    """The verdicts of many gold passages.
+
+    Attributes:
+        queries: Number of queries.
+        beams: Beam width.
+        k: Passages to return.
+        done_bias: Bias added to DONE's score (nats), if the model may write DONE.
+        verdicts: Verdict -> number of gold passages.
+        left: Step (from 1) at which the prefix left the beam -> number of missed passages.
+        pruned_left: The same for passages that the beam lost (``pruned``).
+        sufficient: Narrowest beam tried that finds the passage -> number of pruned passages; key ``more`` for
+            passages that no beam found.
+    """
+
+    queries: int
+    beams: int
+    k: int
+    done_bias: float
+    verdicts: dict[str, int]
+    left: dict[int, int]
+    pruned_left: dict[int, int]
+    sufficient: dict[str, int]
+
+
+def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
+    """Judge every gold passage of every ask.
+
+    Args:
+        explainer: The explainer.
+        asks: Queries, gold passages and evidence to judge.
+
+    Raises:
+        DataError: An id is not in the corpus, or a query is empty or too long.
+    """
+    verdicts: Counter[str] = Counter()
+    left: Counter[int] = Counter()
+    pruned_left: Counter[int] = Counter()
+    sufficient: Counter[str] = Counter()
+    with Progress(len(asks), "explain", "hops") as bar:
+        for ask in asks:
+            for judgement, step in explainer.judge(*ask):
+                verdicts[judgement.verdict] += 1
+                if step is not None and judgement.verdict not in _FOUND:
+                    left[step] += 1
+                if judgement.verdict == "pruned":
+                    pruned_left[step or 0] += 1
+                    sufficient[str(judgement.sufficient or "more")] += 1
+            bar.update()
+    return Summary(
+        len({query.id for query, _, _ in asks}),
+        explainer.generator.decoder(explainer.k).beams,
+        explainer.k,
+        explainer.stop.bias,
+        {v: verdicts[v] for v in VERDICTS},
+        dict(sorted(left.items())),
+        dict(sorted(pruned_left.items())),
+        dict(sorted(sufficient.items(), key=lambda item: (item[0] == "more", len(item[0]), item[0]))),
+    )
+
+
+def format_summary(s: Summary) -> str:
+    """The summary as a table and a histogram."""
+    total = sum(s.verdicts.values())
+    missed = total - sum(s.verdicts[v] for v in _FOUND)
+    bias = f", DONE's score {s.done_bias:+.2f}" if s.done_bias else ""
+    lines = [
+        f"{counted(s.queries, 'query')}, {counted(total, 'gold passage')}; {counted(s.beams, 'beam')}, k "
+        f"{s.k}{bias}; {missed:,} missed",
+        "",
+    ]
+    for verdict in VERDICTS:
+        count = s.verdicts[verdict]
+        if count:
+            of = "" if verdict in _FOUND else f"{100 * count / missed:5.1f}% of the misses"
+            lines.append(f"{verdict:<13}{count:>7,}{100 * count / total:7.1f}%   {MEANING[verdict]}")
+            lines[-1] += f" ({of.strip()})" if of else ""
+    if s.sufficient:
+        wider = ", ".join(f"{width}: {count:,}" for width, count in s.sufficient.items())
+        lines += ["", f"narrowest beam tried that finds the pruned passages: {wider}"]
+    if s.left:
+        lines += ["", "missed passages by the step at which they left the beam (■ pruned, □ other)"]
+        most = max(s.left.values())
+        for step, count in s.left.items():
+            pruned = s.pruned_left.get(step, 0)
+            filled = round(_BAR * pruned / most)
+            bar = "■" * filled + "□" * (max(1, round(_BAR * count / most)) - filled)
+            lines.append(f"{step:>5} {count:>6,} {bar}")
+    return "\n".join(lines)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from grls.io.counts import counted
+from grls.io.progress import counted
 
 Prefer = Literal["balanced", "quality", "speed"]
 

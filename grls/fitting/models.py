@@ -10,7 +10,7 @@ from grls.errors import ConfigError
 from grls.fitting.options import AUTO, NONE
 from grls.io.machine import free_memory, usable_cores
 from grls.models.load.base_models import PACKAGED_ENCODER, BaseModel, find_encoder, find_writer
-from grls.models.load.sources import PACKAGED
+from grls.models.load.opening import PACKAGED
 
 _ENCODERS = (PACKAGED_ENCODER, "sentence-transformers/all-MiniLM-L6-v2")
 _WRITERS = (PACKAGED, "HuggingFaceTB/SmolLM2-135M-Instruct")

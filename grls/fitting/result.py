@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError
 from grls.evaluation.measures import MEASURES, measure_names
-from grls.explain.parts import aligned
+from grls.explain.text import aligned
 from grls.fitting.candidates import ORDER, JudgedQueries, values_of
 from grls.fitting.choose import Choice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
 from grls.fitting.splits import DEV, TEST, DividedData, SourceData
-from grls.io.counts import counted
 from grls.io.files import atomic_file, write_json
-from grls.io.progress import duration
+from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
-from grls.retrieve.card import CARD, Card, CardOptions
+from grls.retrieve.hub import CARD, Card, CardOptions
 from grls.retrieve.registry import Opening, load_retriever
 
 if TYPE_CHECKING:
@@ -158,8 +157,7 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
     """Write the page that compares the candidates, with significance against the kept one."""
     from grls.report.blocks import Cell, Section, Subsection, Table, Text
     from grls.report.measure import score_runs
-    from grls.report.page import build_page
-    from grls.report.render import write_report
+    from grls.report.page import build_page, write_report
     from grls.report.runs import load_groups
 
     candidates, options = stages.candidates, stages.options

@@ -33,8 +33,7 @@ from grls.fitting.splits import (
     write_divided,
 )
 from grls.fitting.stages import FitStages, gathers
-from grls.io.extras import require
-from grls.io.logs import quiet, without_warnings
+from grls.io.ending import quiet, require, without_warnings
 from grls.io.machine import mean_load
 from grls.io.progress import duration
 from grls.retrieve.registry import Opening, load_retriever

@@ -39,8 +39,7 @@ from grls.fitting.progress import FitProgress
 from grls.fitting.search import Pace, Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN, DataFacts
 from grls.index.options import IndexOptions, LimitOptions
-from grls.io.counts import counted
-from grls.io.progress import duration
+from grls.io.progress import counted, duration
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text

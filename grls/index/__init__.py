@@ -6,19 +6,20 @@ protocol. It has three backends: ``flat`` (a dictionary from prefix to next toke
 ``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in NumPy arrays,
 memory-mapped); ``backends`` lists them, and adds others. ``union`` makes one index of two segments (passages
 added later), ``merge`` copies both into one segment, and ``subset`` counts selected passages by ranges of
-rows. ``build`` makes a segment from a corpus, ``options`` are its options, ``storage`` saves and loads it
-(``array_files``: one file per array), and ``external_sort/`` builds an index that does not fit into memory,
-and ``shard_runs`` one whose shards were sorted by several workers. ``tensors`` is a copy of ``array`` on a
-GPU. ``ranges/`` cuts an index into prefix ranges that one beam searches together, in several processes.
+rows. ``build`` makes a segment from a corpus, also of shards that several workers have sorted; ``options``
+are its options. ``storage`` saves and loads it, and refuses arrays that do not fit together
+(``array_files``: one file per array). ``external_sort/`` builds an index that does not fit into memory.
+``tensors`` is a copy of ``array`` on a GPU. ``ranges/`` cuts an index into prefix ranges that one beam
+searches together, in several processes.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
-``fit`` refuses arrays that do not fit together, ``index_check`` checks all invariants of an index on disk,
-and ``corpus_check`` reports peculiarities of a corpus.
+``index_check`` checks all invariants of an index on disk, and ``corpus_check`` reports peculiarities of a
+corpus.
 """
 
 from typing import TYPE_CHECKING
 
-from grls.io.lazy import on_demand
+from grls.io.recipes import on_demand
 
 if TYPE_CHECKING:
     from grls.index.backends import BACKENDS, register_backend

@@ -10,13 +10,13 @@ from grls.index.array import ArrayIndex
 from grls.index.base import Segment
 from grls.index.flat import FlatIndex
 from grls.index.marisa import MarisaIndex
-from grls.io.plugins import VARIABLE, load_plugins
+from grls.io.recipes import VARIABLE, load_plugins
 
 BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 """Name -> class."""
 
 BUILT_IN = tuple(BACKENDS)
-"""The backends of the package, whose arrays :mod:`grls.index.fit` knows."""
+"""The backends of the package, whose arrays :mod:`grls.index.storage` knows."""
 
 ROW_ARRAYS = ("tokens", "offsets", "within", "members", "member_offsets")
 """The arrays of the rows, which every index stores."""

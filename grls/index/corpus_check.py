@@ -17,8 +17,8 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.data.words import pieces
 from grls.index.rows import MAX_LENGTH, Array, Ints, sort_rows
-from grls.io.counts import counted
-from grls.io.terminal import visible
+from grls.io.option_errors import visible
+from grls.io.progress import counted
 
 
 class Finding(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.index.rows import Ints, SortedRows
-from grls.io.counts import counted
+from grls.io.progress import counted
 
 _WORD = 64
 _BYTES_A_WORD = 12

@@ -18,14 +18,18 @@ import select
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any, TextIO
 
-from grls.errors import GrlsError, OptionError, in_shell, out_of_memory, worded_for
-from grls.io.extras import missing
+from grls.errors import ConfigError, GrlsError, OptionError, in_shell, out_of_memory, worded_for
 from grls.io.files import WRITE_ERRORS, is_write_failure
-from grls.io.terminal import Visible, visible
+from grls.io.option_errors import Visible, visible
 
 WHOLE = "nothing half-written is left."
 """The end of the error line when a signal ends a command."""
@@ -181,3 +185,191 @@ def _has_gone(stream: TextIO) -> bool:
     except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
         return False
     return any(event & select.POLLERR for _, event in watched.poll(0))
+
+
+# Keeps notes of other libraries out of the output of commands. It imports next to nothing.
+
+
+_lock = Lock()
+_contexts: list[Callable[[], None]] = []
+"""One entry for each open context of :func:`without_weight_bars`: what shows the bars again."""
+
+
+def quiet() -> None:
+    """Silence notes that are not for users; warnings and errors that matter stay.
+
+    transformers takes half a second to import, and a search by BM25 needs none of it. So a process that has
+    not imported it finds the settings in the environment.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "transformers" in sys.modules:
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+    else:
+        os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        if "huggingface_hub" in sys.modules:  # it has read its environment
+            from huggingface_hub.utils.tqdm import disable_progress_bars
+
+            disable_progress_bars()
+    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # We pass arguments to LightningCLI on purpose, and our data modules resume within an epoch, though their
+    # loaders cannot. The other two warnings concern the inside of Lightning and small machines.
+    for message in (
+        "LightningCLI's args parameter",
+        "You're resuming from a checkpoint that ended before the epoch ended",
+        ".*LeafSpec.* is deprecated",
+        ".*does not have many workers.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+@contextmanager
+def without_weight_bars() -> Iterator[None]:
+    """A context in which transformers draws no progress bar while it reads or writes weights.
+
+    Bars of downloads stay as they are. Contexts may overlap, also those of several threads: the bars return
+    when the last one ends.
+    """
+    with _lock:
+        _contexts.append(_contexts[0] if _contexts else _hide_bars())
+    try:
+        yield
+    finally:
+        with _lock:
+            show = _contexts.pop()
+            if not _contexts:
+                show()
+
+
+def _hide_bars() -> Callable[[], None]:
+    """Hide the bars; what is returned shows them again."""
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+    from transformers.utils import logging as transformers_logging
+
+    gguf: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    bar, shown = getattr(gguf, "tqdm", None), transformers_logging.is_progress_bar_enabled()
+    downloads = not are_progress_bars_disabled()
+    transformers_logging.disable_progress_bar()  # hides those of downloads as well
+    if downloads:
+        enable_progress_bars()
+    if bar is not None:
+        gguf.tqdm = partial(bar, disable=True)
+
+    def show() -> None:
+        if bar is not None:
+            gguf.tqdm = bar
+        if shown:
+            transformers_logging.enable_progress_bar()  # shows those of downloads as well
+            if not downloads:
+                disable_progress_bars()
+
+    return show
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """A context in which our own warnings are not printed: what they are about is thrown away."""
+    log = logging.getLogger("grls")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+# The extras of grls: packages that a part of it needs, and a search does not.
+#
+# Code of such a part calls :func:`require` before it begins, or imports the packages within :func:`needing`.
+# A test compares the extras with those of ``pyproject.toml``.
+
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "train": ("lightning", "tensorboard"),
+    "report": ("matplotlib",),
+    "lora": ("peft",),
+    "qlora": ("bitsandbytes", "peft"),
+    "dsp": ("dspy",),
+    "releases": ("ijson",),
+    "serve": ("fastapi", "uvicorn", "prometheus_client"),
+    "mcp": ("mcp",),
+    "ray": ("ray",),
+    "langchain": ("langchain_core",),
+    "llama-index": ("llama_index",),
+    "haystack": ("haystack",),
+    "pyterrier": ("pyterrier",),
+    "mteb": ("mteb",),
+}
+"""Extra -> the packages that it brings, as they are imported."""
+
+
+def require(extra: str, what: str) -> None:
+    """Refuse to begin without the packages of an extra.
+
+    Args:
+        extra: The extra.
+        what: What needs it, for the error.
+
+    Raises:
+        ConfigError: A package is not installed.
+    """
+    if packages := _lacking(extra):
+        raise ConfigError(_remedy(extra, what, packages, "not installed"))
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """A block of imports that need an extra.
+
+    Args:
+        extra: The extra.
+        what: What needs it, for the error.
+
+    Raises:
+        ConfigError: A package of the extra is not installed, or cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        if _package(error) == "grls":  # a fault of ours
+            raise
+        raise ConfigError(_remedy(extra, what, EXTRAS[extra], str(error))) from None
+
+
+def missing(error: ImportError) -> str | None:
+    """The error line for an import that failed because an extra is not installed; None for others."""
+    for extra in EXTRAS:
+        if _package(error) in _lacking(extra):
+            return _remedy(extra, "this", [_package(error)], "not installed")
+    return None
+
+
+def lacking_extras() -> list[str]:
+    """The extras that are not installed, or not as a whole."""
+    return [extra for extra in EXTRAS if _lacking(extra)]
+
+
+def _lacking(extra: str) -> list[str]:
+    return [package for package in EXTRAS[extra] if not _installed(package)]
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # it stands in sys.modules without a specification: its import is blocked
+        return False
+
+
+def _package(error: ImportError) -> str:
+    return (error.name or "").partition(".")[0]
+
+
+def _remedy(extra: str, what: str, packages: Sequence[str], why: str) -> str:
+    return f'{what} needs {" and ".join(packages)} ({why}): pip install "grls[{extra}]".'

@@ -7,9 +7,13 @@ text, and names the option that may be meant. It does not know the meaning of an
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import signature
 from pydoc import locate
@@ -198,3 +202,84 @@ def _options(owner: str) -> set[str]:
     bases = getattr(locate(owner), "__mro__", ())
     makers = [vars(base)["__init__"] for base in bases if base is not object and "__init__" in vars(base)]
     return {name for maker in makers for name in signature(maker).parameters} - {"self", "args", "kwargs"}
+
+
+# The texts of ``--help``: lists and paragraphs in the width of the terminal, and no command cut in two.
+
+
+_WIDEST_NAME = 16
+_MARGIN = "  "
+
+
+def name_lines(texts: Mapping[str, str], width: int | None = None) -> str:
+    """Lines of names with their texts beside them; a text that is too long goes on below itself.
+
+    Args:
+        texts: Name -> text.
+        width: Characters of a line; None: those of the terminal.
+    """
+    columns = width or _columns()
+    edge = max([_WIDEST_NAME, *(len(name) + 1 for name in texts)]) + len(_MARGIN) + 1
+    lines = []
+    for name, text in texts.items():
+        rows = textwrap.wrap(text, max(columns - edge, 20), break_on_hyphens=False) or [""]
+        lines += [f"{_MARGIN}{name}".ljust(edge) + rows[0], *(" " * edge + row for row in rows[1:])]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns - 2  # as argparse
+
+
+def paragraphs(text: str, width: int | None = None, indent: str = "") -> str:
+    """A text whose paragraphs are filled one by one; a paragraph that is indented is a list, and stays."""
+    width = width or _columns()
+    parts = [part.strip("\n") for part in re.split(r"\n\s*\n", text)]
+    filled = [
+        part
+        if part.startswith(_MARGIN)
+        else textwrap.fill(part, width, initial_indent=indent, subsequent_indent=indent)
+        for part in parts
+    ]
+    return "\n\n".join(filled)
+
+
+def formatter() -> Any:
+    """The class that formats the help of a command."""
+    from jsonargparse import DefaultHelpFormatter  # its import takes a while
+
+    class InParagraphs(DefaultHelpFormatter):
+        def _fill_text(self, text: str, width: int, indent: str) -> str:
+            return paragraphs(text, width, indent)
+
+    return InParagraphs
+
+
+# Makes the control characters of foreign text visible, so that they cannot control the terminal.
+#
+# A passage, a query or an id may hold escape sequences. They could clear the screen, change its title, hide
+# the text that follows, or write to the clipboard. The module does not know what is shown.
+
+
+_KEPT = "\n\t"
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in _KEPT} | {0x7F: "\u2421"}
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+_VISIBLE = _PICTURES | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+
+
+def visible(text: str) -> str:
+    """A text with visible signs for its control characters; line breaks and tabs stay."""
+    return text.translate(_VISIBLE)
+
+
+def json_line(value: Any) -> str:
+    """A value as one line of JSON, whose control characters are escaped, so that it is read as it was."""
+    return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
+
+
+class Visible(logging.Formatter):
+    """Formats log messages with :func:`visible`, since warnings quote foreign text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The message, without control characters."""
+        return visible(super().format(record))

@@ -1,20 +1,29 @@
 """A JSONL file that grows as work is done, so that a killed run resumes where it stopped.
 
 Its first line holds the settings of the run. Only a run with the same settings resumes it, and one process at
-a time writes it (:mod:`grls.io.locks`). A last line that a kill or a full disk cut off is dropped. The module
-does not know what the records mean.
+a time writes it. A last line that a kill or a full disk cut off is dropped. The module does not know what the
+records mean.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import math
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
+from weakref import WeakValueDictionary
 
 from grls.errors import DataError, MismatchError, WriteError
-from grls.io.files import refuse_unwritable
-from grls.io.locks import LockedFile
+from grls.io.files import refuse_unwritable, text_lines
+
+log = logging.getLogger(__name__)
+
 
 _HEAD = "settings"
 
@@ -194,3 +203,300 @@ def _lines(records: Sequence[Record]) -> bytes:
     # Models sometimes write half of a surrogate pair: it becomes an escape, which JSON can read.
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return text.encode("utf-8", "backslashreplace")
+
+
+# Reads and writes files of one JSON object a line. Every error names file, line and the wrong value.
+#
+# The module does not know which fields there are. Passages: :mod:`grls.data.corpus`. Queries:
+# :mod:`grls.data.dataset`.
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair of escapes, or a lone one
+
+
+def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) for every line that is not blank.
+
+    Raises:
+        DataError: The file is missing or is not UTF-8; or a line is not a JSON object, has a key twice, holds
+            a number that JSON does not know (``NaN``, ``Infinity``), or an escape of half a character.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError("no such file; expected one JSON object a line.", file)
+    for line, text in text_lines(file):
+        if not text.strip():
+            continue
+        try:
+            record = _DECODER.decode(text)
+        except (ValueError, RecursionError) as error:  # also an integer too long for Python
+            raise DataError(f"expected a JSON object ({error}).", file, line) from None
+        if not isinstance(record, dict):
+            raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
+        if _SURROGATE.search(text):
+            refuse_half_characters(record, file, line)
+        yield line, record
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} occurs twice")
+    return record
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number; write null or a text")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text} is too large")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
+
+
+def write_line(stream: IO[str], record: dict[str, Any]) -> None:
+    """Write one object as one line."""
+    stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def string_of(
+    record: dict[str, Any],
+    key: str,
+    file: str | Path,
+    line: int | None,
+    default: str | None = None,
+    empty: bool = False,
+) -> str:
+    """A field that is a string.
+
+    Args:
+        record: The object.
+        key: The field.
+        file: The file of the object, for the error.
+        line: Its line in the file.
+        default: The value of a missing field, or of null; None requires the field.
+        empty: Whether a required field may be empty.
+
+    Raises:
+        DataError: The field is no string, or a required field is missing or empty.
+    """
+    value = record.get(key, default)
+    if isinstance(value, str) and (value or empty or default is not None):
+        return value
+    if value is None and default is not None:
+        return default
+    what = "the key is missing" if key not in record else f"got {value!r}"
+    raise DataError(f"expected {key!r} to be a {'' if empty else 'non-empty '}string, {what}.", file, line)
+
+
+def object_of(record: dict[str, Any], key: str, file: str | Path, line: int | None) -> dict[str, Any]:
+    """A field that is an object; an empty object if the field is missing or null.
+
+    Raises:
+        DataError: The field is something else.
+    """
+    value = record.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DataError(f"expected {key!r} to be a JSON object, got {value!r}.", file, line)
+    return value
+
+
+def refuse_half_characters(record: dict[str, Any], file: str | Path, line: int | None = None) -> None:
+    """Refuse an object with half of a surrogate pair, which JSON can escape and UTF-8 cannot hold.
+
+    Raises:
+        DataError: It holds one.
+    """
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the escape \\u{ord(error.object[error.start]):04x} is half a character (a lone surrogate), "
+            "which no UTF-8 text can hold; remove or repair it.",
+            file,
+            line,
+        ) from None
+
+
+# Files that are appended to, and folders of trainings, each written by one process at a time.
+#
+# Two runs that append to one file (a requeued job whose first copy still runs) would write everything twice.
+# So a writer holds a lock on the file itself. The lock ends with the process, however the process ends, and
+# leaves nothing behind. Within one process, the object that opened the file last may write it, unless it is
+# told to refuse a file that another object has open. A folder is locked as a whole, by a lock on itself. The
+# module does not know what is written.
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    _ALONE = None
+else:
+    _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+_held: WeakValueDictionary[tuple[int, int], LockedFile] = WeakValueDictionary()
+"""Device and inode of a file -> the object that writes it in this process."""
+
+
+class LockedFile:
+    """A file to which only this process appends, until the object is deleted or the process ends.
+
+    Args:
+        path: The file; it and its folder are made if missing.
+        alone: Whether a file that another object of this process has open is refused. Otherwise it is taken
+            over, and the other object may not write it any more.
+
+    Raises:
+        WriteError: Another process, or another object, writes the file, or it cannot be written.
+    """
+
+    def __init__(self, path: str | Path, alone: bool = False):
+        self.path = Path(path)
+        stream: BinaryIO
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            stream = self.path.open("ab")
+        except OSError as error:
+            raise WriteError(f"cannot write {path}: {error.strerror}; choose another place.") from error
+        self._number = _number(os.fstat(stream.fileno()))
+        if not _lock(stream.fileno(), self.path):
+            stream.close()
+            stream = self._taken_over(alone)
+        self._stream: BinaryIO | None = stream
+        _held[self._number] = self
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+        return os.fstat(self._writable().fileno()).st_size
+
+    def append(self, content: bytes) -> None:
+        """Append to the file; the content is on disk when this returns.
+
+        Raises:
+            WriteError: The disk is full, the file was removed, or another object writes it now.
+        """
+        stream = self._writable()
+        try:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        except OSError as error:
+            raise WriteError(
+                f"cannot write {self.path}: {error.strerror}; free some space and run the command again: it "
+                "resumes where it stopped."
+            ) from error
+
+    def cut(self, size: int) -> None:
+        """Drop everything after the first ``size`` bytes."""
+        os.truncate(self._writable().fileno(), size)
+
+    def close(self) -> None:
+        """Release the lock, so that others may write the file."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _writable(self) -> BinaryIO:
+        if self._stream is None:
+            raise WriteError(f"{self.path}: another run in this process writes it now; this one has ended.")
+        try:
+            same = _number(self.path.stat()) == self._number
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise WriteError(
+                f"{self.path} was removed or replaced while it was written; run the command again."
+            )
+        return self._stream
+
+    def _taken_over(self, alone: bool) -> BinaryIO:
+        """The stream of an earlier object of this process, which may not write any more."""
+        earlier = _held.get(self._number)
+        if alone or earlier is None or earlier._stream is None:
+            raise _written(self.path)
+        stream, earlier._stream = earlier._stream, None
+        return stream
+
+
+@contextmanager
+def alone_in(folder: str | Path) -> Iterator[None]:
+    """Hold a folder, so that no other run writes it. It is made if missing, and removed if it stays empty.
+
+    The lock ends with the process, and leaves nothing behind.
+
+    Raises:
+        WriteError: Another run holds the folder, or it cannot be made.
+    """
+    place = Path(folder)
+    try:
+        made = [each for each in (place, *place.parents) if not each.exists()]
+        held = _held_folder(place)
+    except OSError as error:
+        raise WriteError(f"cannot write {folder}: {error.strerror}; choose another place.") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            for each in made:
+                each.rmdir()
+        if held is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(held, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
+            os.close(held)
+
+
+def _held_folder(place: Path) -> int | None:
+    """A folder that is made if missing, open and locked; None where there are no locks.
+
+    Another run may remove the folder, as it ends, between the opening and the lock: then it is made anew.
+
+    Raises:
+        OSError: It cannot be made.
+        WriteError: Another run holds it.
+    """
+    while True:
+        place.mkdir(parents=True, exist_ok=True)
+        if _ALONE is None:
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            held = os.open(place, os.O_RDONLY)
+            if not _lock(held, place):
+                os.close(held)
+                raise _written(place)
+            if place.is_dir() and _number(place.stat()) == _number(os.fstat(held)):
+                return held
+            os.close(held)
+
+
+def _written(path: Path) -> WriteError:
+    return WriteError(
+        f"{path} is being written by another run: wait for it or end it, then run the command again; or give "
+        "another output."
+    )
+
+
+def _number(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _lock(stream: int, path: Path) -> bool:
+    """Whether the lock was acquired; True if the file system has no locks."""
+    if _ALONE is None:
+        return True
+    try:
+        fcntl.flock(stream, _ALONE)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        log.warning("%s cannot be locked here (%s): make sure that no other run writes it.", path, error)
+    return True

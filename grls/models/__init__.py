@@ -1,18 +1,19 @@
 """Models, and the interface by which decoders use them.
 
-Generators: ``base`` is the protocol: encode a batch, then step its beams. ``seq2seq/`` and ``causal/``
-implement it for the two kinds of transformers models, each in a plain form and with slots; ``sessions/`` is
-the memory behind the slots. ``head`` computes logits of the allowed tokens only. ``rescore_spec`` says how
-much of a passage a generator reads to rescore it.
+Generators: ``base`` is the protocol: encode a batch, then step its beams; it also says how many tokens a
+model reads, and what it calls its cache. ``seq2seq/`` and ``causal/`` implement it for the two kinds of
+transformers models, each in a plain form and with slots; ``sessions/`` is the memory behind the slots.
+``head`` computes logits of the allowed tokens only. ``rescore_spec`` says how much of a passage a generator
+reads to rescore it.
 
 All models: ``load/`` opens models and tokenizers, ``precision`` moves them to a device (``precision_names``:
-for options), ``lora`` adds adapters, ``positions`` says how many tokens it can read, ``cache_name`` what it
-calls its cache.
+for options), ``lora`` adds adapters.
 
-Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its network,
-``encoder_input`` makes the input), ``st5`` embeds with an encoder-decoder. ``text_encoder`` is the common
-base of the bi-encoder and of encoders with other outputs than a single vector. ``cross_encoder`` reads a
-query and a passage together; ``entailment`` decides whether a hypothesis follows.
+Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its network
+and folders of sentence-transformers, ``encoder_input`` makes the input), ``st5`` embeds with an
+encoder-decoder. ``text_encoder`` is the common base of the bi-encoder and of encoders with other outputs than
+a single vector. ``cross_encoder`` reads a query and a passage together; ``entailment`` decides whether a
+hypothesis follows.
 
 Nothing here knows an index.
 """

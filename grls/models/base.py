@@ -10,8 +10,10 @@ device of the model a :class:`GridGenerator`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -23,6 +25,7 @@ from grls.models.sessions.forest import Branches
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
 
 Floats = npt.NDArray[np.floating[Any]]
 Input = TypeVar("Input", bound=Hashable)
@@ -168,3 +171,32 @@ class GridGenerator(Protocol):
 
     def addresses(self) -> tuple[int, ...]:
         """The addresses of the weights; a captured step is valid as long as they do not change."""
+
+
+# The number of positions of a model, from its config.
+
+
+def positions_in(config: Any) -> int | None:
+    """The longest input of a model in tokens; None if its positions have no limit.
+
+    Args:
+        config: The config of a transformers model, or of a part of it. XLNet has -1, which means no limit.
+    """
+    most = getattr(config, "max_position_embeddings", None)
+    return int(most) if most is not None and most > 0 else None
+
+
+# What a model calls its cache of keys and values.
+
+
+def cache_argument(model: Any) -> str:
+    """The argument of a transformers model, and of its ``generate``, that takes a cache.
+
+    It is ``cache`` since transformers 5.24, and ``past_key_values`` before; 5.40 takes the new name alone.
+    """
+    return _of(type(model).forward)
+
+
+@cache
+def _of(forward: Callable[..., Any]) -> str:
+    return "cache" if "cache" in signature(forward).parameters else "past_key_values"

@@ -22,8 +22,7 @@ from grls.errors import ConfigError, at_least
 from grls.models.base import once_each
 from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
-from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
-from grls.models.load.sources import refuse_missing_folder
+from grls.models.load.opening import open_config, open_model, open_tokenizer, opening, refuse_missing_folder
 from grls.models.precision import move, refuse_nan_logits
 
 log = logging.getLogger(__name__)

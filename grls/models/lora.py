@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from grls.errors import at_least, bounded
-from grls.io.extras import require
+from grls.io.ending import require
 
 
 def check_adapters(rank: int, dropout: float) -> None:

@@ -9,7 +9,7 @@ more step. After the end token of passage x
 
 where z are the logits at this place: the log-odds of the marker that keeps the passage against the marker
 that goes back to the question. (In Self-Retrieval the model writes a sentence, whose probability is used.)
-Training: :mod:`grls.train.chains.loss`. Score of a passage: :mod:`grls.retrieve.generative.rescore`. The
+Training: :mod:`grls.train.chains.module`. Score of a passage: :mod:`grls.retrieve.generative.rescore`. The
 module does not know models.
 """
 

@@ -24,8 +24,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.models.encoder_input import padded
-from grls.models.load.opening import open_model, open_tokenizer
-from grls.models.load.saving import write_network
+from grls.models.load.opening import open_model, open_tokenizer, write_network
 from grls.models.seq2seq.plain import start_token
 
 

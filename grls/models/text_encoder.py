@@ -29,18 +29,18 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.io.counts import counted
 from grls.io.files import atomic_folder
+from grls.io.progress import counted
 from grls.io.turns import turn
-from grls.models.load.saving import write_encoder
-from grls.models.load.sentence_folder import MODULES, modules_of
-from grls.models.load.settings import settings_of
+from grls.models.load.opening import settings_of, write_encoder
 from grls.models.precision import warn_of_emulation
 from grls.models.sentence_model import (
+    MODULES,
     TASKS,
     Role,
     cuts,
     limit_of,
+    modules_of,
     positions_of,
     reader_of,
     readers_of,
@@ -248,7 +248,7 @@ class TextEncoder:
         raise NotImplementedError
 
     def settings(self) -> list[dict[str, Any]]:
-        """The settings of each network (:func:`grls.models.load.settings.settings_of`)."""
+        """The settings of each network (:func:`grls.models.load.opening.settings_of`)."""
         configs = (getattr(part, "config", None) for part in self.model.modules())
         return [settings_of(config.to_dict()) for config in configs if isinstance(config, PreTrainedConfig)]
 

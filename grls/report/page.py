@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 
+import jinja2
+from markupsafe import Markup
+
 from grls.errors import ConfigError, at_least
 from grls.evaluation.depth import shared_name
+from grls.evaluation.evaluate import measure_label
+from grls.evaluation.graph import GraphErrors
 from grls.evaluation.metrics.averages import cutoffs
-from grls.io.counts import counted
-from grls.report.blocks import Block, Gallery, Page, Picture, Section, Subsection, Text
-from grls.report.charts import length_histograms, recall_curves
-from grls.report.compare import price_table, significance_table, similarity_tables
-from grls.report.drawing import describe_proof, draw_proof
+from grls.io.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
+from grls.io.html import document
+from grls.io.progress import counted
+from grls.report.blocks import (
+    INK,
+    Block,
+    Column,
+    Gallery,
+    Page,
+    Picture,
+    Row,
+    Section,
+    Subsection,
+    Table,
+    Text,
+    Value,
+    printed,
+    value_table,
+)
+from grls.report.drawing import describe_proof, draw_proof, length_histograms, recall_curves
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.proofs import ProofExample, proof_examples
-from grls.report.rows import REACH
-from grls.report.sections import run_table, section_tables
 from grls.report.tables import (
+    IDENTITY,
+    REACH,
+    Rows,
+    across,
     chains_table,
     ensemble_table,
+    identity,
     measures_table,
     memorisation_table,
+    price_table,
     recall_table,
+    significance_table,
+    similarity_tables,
 )
 
 TESTED = ("nDCG@10",)
@@ -198,3 +226,227 @@ def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
                     f"{counted(counts['judged'], 'query')}; they score 0."
                 )
     return [Text(text, warning=True) for text in said]
+
+
+# Tables of all other metrics of the evaluation, under any name, and of the manifests' facts.
+
+
+_ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
+_FEW = 30  # queries below which an average is marked
+_NOTES = {
+    "seen_unseen": "Seen: gold passages that are also gold of a training query; unseen: the others. Each is "
+    "averaged over the queries with gold passages of that kind; the table has their numbers. In parentheses: "
+    "over fewer than 30 queries, so the value is uncertain. All unseen: queries without a seen gold passage; "
+    "their share is the paper's unseen rate.",
+    "graph": "Success: the chain proves the goal; each use of a statement consumes it, and no statement is "
+    "left over (algorithm 3 of arXiv 2204.13596). The other columns are error rates (lower is better); a "
+    "chain counts under the first check that it fails.",
+    "graph_reuse": "The same checks, but a statement may feed several rules; a chain counts under every "
+    "check that it fails.",
+    "by_type": "By the field `type` of the questions' metadata; the best is marked within a type. In "
+    "parentheses: over fewer than 30 queries, so the value is uncertain.",
+    "answer_recall": "Share of queries with an accepted answer in the text of the first k passages.",
+}
+
+
+def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
+    """(section, table) of every section of the evaluation.
+
+    Args:
+        groups: The data sets.
+        left_out: Sections to leave out, because the page shows them elsewhere.
+    """
+    names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
+    tables = ((name, _section_table(groups, name)) for name in names if name not in left_out)
+    return [(name, table) for name, table in tables if table is not None]
+
+
+def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) -> Table:
+    """The runs with the facts of their manifests; files below ``place`` are named from there."""
+    heads = (
+        "stages", "members", "score mode", "seconds", "queries/s",
+        "judged", "unanswered", "not judged", "options", "file",
+    )  # fmt: skip
+    counts = {"judged": "count", "unanswered": "count", "not judged": "count"}
+    columns = [
+        Column(h, "count" if h in counts else "number" if h in ("seconds", "queries/s") else "text", "")
+        for h in heads
+    ]
+    rows: list[Row] = [
+        ((*identity(run), group.group.name, group.group.split), _facts(run, place))
+        for group in groups
+        for run in group.runs
+    ]
+    return value_table(
+        "runs",
+        "Every run, with the facts of its manifest",
+        (*IDENTITY, "data set", "split"),
+        columns,
+        rows,
+        "Judged: queries of the split that have judgements. Unanswered: those for which the run has no "
+        "passage; they score 0. Not judged: queries of the run outside the split; they are left out.",
+    )
+
+
+def _facts(run: Measured, place: str | Path | None) -> list[Value]:
+    file = run.entry.file
+    if place is not None and file.is_relative_to(place):
+        file = file.relative_to(place)
+    info, counts = run.entry.info, run.report["queries"]
+    rest: list[Value] = [counts["judged"], counts["unanswered"], counts["unjudged"]]
+    mode = run.entry.run.score_mode
+    if info is None:
+        return [None, None, mode, None, None, *rest, "no manifest", str(file)]
+    asked = len(run.entry.run.rankings)
+    options = ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None)
+    return [
+        " + ".join(info.stages),
+        " + ".join(info.members),
+        info.score_mode,
+        info.seconds or None,
+        asked / info.seconds if info.seconds else None,
+        *rest,
+        options,
+        str(file),
+    ]
+
+
+def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
+    sections = [run.report[name] for group in groups for run in group.runs if name in run.report]
+    if not all(isinstance(values, dict) for values in sections):
+        return None  # not a section of metrics
+    typed = name == "by_type"
+    if typed:
+        sections = [values for section in sections for values in section.values()]
+    metrics = list(dict.fromkeys(metric for values in sections for metric in values))
+
+    def rows(group: MeasuredGroup) -> Rows:
+        if not typed:
+            return {identity(run): _shown(run.report.get(name, {})) for run in group.runs}
+        return {
+            (*identity(run), kind): _shown(values, ("",) if values["queries"] < _FEW else ())
+            for run in group.runs
+            for kind, values in run.report.get(name, {}).items()
+        }
+
+    return across(
+        name.replace("_", "-"),
+        f"{spoken(name).capitalize()} (%)",
+        (*IDENTITY, "type") if typed else IDENTITY,
+        groups,
+        rows,
+        [(metric, _column(metric)) for metric in metrics],
+        _NOTES.get(name, ""),
+        within=len(IDENTITY) if typed else None,
+    )
+
+
+def _shown(values: Mapping[str, Value], more: Sequence[str] = ()) -> Mapping[str, Value]:
+    """Values of a section; those over few queries (as ``seen_queries`` counts them) in parentheses.
+
+    Args:
+        values: Metric -> value.
+        more: How further metrics begin that are over few queries.
+    """
+    few = {
+        metric.removesuffix("queries")
+        for metric, count in values.items()
+        if metric.endswith("_queries") and isinstance(count, int) and count < _FEW
+    } | set(more)
+    return {
+        metric: f"({printed(value, 'percent')})"
+        if isinstance(value, float) and any(metric.startswith(part) for part in few)
+        else value
+        for metric, value in values.items()
+    }
+
+
+def spoken(name: str) -> str:
+    """The name of a section or metric in words."""
+    return {
+        "seen_unseen": "recall of seen and unseen gold",
+        "graph": "success and error rates of proof graphs",
+        "graph_reuse": "success and error rates of proof graphs, statements used again",
+        "by_type": "scores by the type of a question",
+    }.get(name) or measure_label(name)
+
+
+def _column(metric: str) -> Column:
+    if metric == "queries" or metric.endswith("_queries"):
+        return Column(spoken(metric), "count", "")
+    head = spoken(metric).replace("recall@", "R@")
+    return Column(head, "percent", "low" if metric in _ERRORS else "high")
+
+
+# Writes a page as one HTML file, with its pictures beside it.
+#
+# The HTML has the frame of :mod:`grls.io.html`. The template engine escapes every text; only pictures go in
+# unescaped, and their makers have escaped their texts.
+
+
+_INDEX = "figures.json"
+
+
+def write_report(page: Page, output: str) -> list[Path]:
+    """Write ``OUTPUT.html`` and the folder ``OUTPUT-figures`` (SVG), each atomically.
+
+    Args:
+        page: The page.
+        output: Path without ending.
+
+    Returns:
+        The paths written.
+
+    Raises:
+        ConfigError: ``OUTPUT-figures`` exists and holds other files.
+        WriteError: A file cannot be written.
+    """
+    refuse_unwritable(output)
+    folder = Path(f"{output}-figures")
+    refuse_foreign(folder, _INDEX)
+    html = render_html(page)
+    with atomic_folder(folder, _INDEX) as new:
+        shown = pictures(page)
+        for picture in shown:
+            (new / f"{picture.name}.svg").write_text(standalone(picture), encoding="utf-8")
+        write_json(new / _INDEX, {f"{picture.name}.svg": picture.caption for picture in shown})
+    file = Path(f"{output}.html")
+    with atomic_file(file) as stream:
+        stream.write(html)
+    return [file, folder]
+
+
+def render_html(page: Page) -> str:
+    """The page as one HTML document."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.tests["table"] = lambda block: isinstance(block, Table)
+    environment.tests["gallery"] = lambda block: isinstance(block, Gallery)
+    environment.tests["text"] = lambda block: isinstance(block, Text)
+    environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text.lower()).strip("-")
+    environment.filters["inline"] = _inline
+    body = environment.from_string(_template("page.html")).render(page=page)
+    return document(page.title, _template("page.css"), body)
+
+
+def pictures(page: Page) -> list[Picture]:
+    """All pictures in the order of the page."""
+    blocks = [block for section in page.sections for part in section.parts for block in part.blocks]
+    return [picture for block in blocks if isinstance(block, Gallery) for picture in block.pictures]
+
+
+def standalone(picture: Picture) -> str:
+    """A picture as a separate file, on white because its text is dark."""
+    start = picture.svg.index(">", picture.svg.index("<svg")) + 1
+    white = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    return f"{picture.svg[:start]}{white}{picture.svg[start:]}\n"
+
+
+def _template(name: str) -> str:
+    return files("grls.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _inline(picture: Picture) -> Markup:
+    """A picture inside HTML, with text in the page's colour; screen readers read the alternative text."""
+    return Markup(picture.svg.replace(INK, "currentColor").replace("<svg ", '<svg aria-hidden="true" ', 1))

@@ -19,7 +19,7 @@ from grls.data.dataset import Qrels, read_qrels, read_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import all_gold
-from grls.io.jsonl import read_jsonl
+from grls.io.resumable import read_jsonl
 from grls.runs.comparable import refuse_other_data
 from grls.runs.manifest import RunInfo, Steps, difference, info_file
 from grls.runs.results import find_passages

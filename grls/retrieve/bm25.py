@@ -28,15 +28,23 @@ from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, is_short, nothing_found
 from grls.errors import DataError
-from grls.io.counts import counted
 from grls.io.files import atomic_folder
-from grls.io.progress import Progress, waiting
+from grls.io.progress import Progress, counted, waiting
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options, Variant
-from grls.retrieve.corpora import CORPUS_FIELDS, passages_record, refuse_other_passages
 from grls.retrieve.queries import joined, queries_of, reachable
 from grls.retrieve.registry import Opening
-from grls.retrieve.spec import FORMAT, MANIFEST, check_fields, made, recorded, write_manifest
+from grls.retrieve.spec import (
+    CORPUS_FIELDS,
+    FORMAT,
+    MANIFEST,
+    check_fields,
+    made,
+    passages_record,
+    recorded,
+    refuse_other_passages,
+    write_manifest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -121,14 +129,14 @@ class BM25Retriever:
 
     @staticmethod
     def shared_by(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
-        """See :mod:`grls.retrieve.shared`: it is shared over the same passages, which others have read."""
+        """See :mod:`grls.retrieve.registry`: it is shared over the same passages, which others have read."""
         if how.corpus is None or spec.get("corpus") is not None or _has_passages(folder, how):
             return None
         parameters = json.dumps({name: spec[name] for name in ("analyzer", *_USUAL) if name in spec})
         return parameters, how.corpus.fingerprint, how.corpus.metadata_fingerprint
 
     def reopened(self, folder: Path, how: Opening) -> Self:
-        """See :mod:`grls.retrieve.shared`: it has no options of search."""
+        """See :mod:`grls.retrieve.registry`: it has no options of search."""
         return self
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -19,7 +19,7 @@ from grls.cluster.options import Workers
 from grls.errors import ConfigError, DataError, Option
 from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
-from grls.io.plugins import load_plugins
+from grls.io.recipes import load_plugins
 from grls.models.biencoder_kinds import Similarity
 from grls.models.load.opening import UnopenedError
 from grls.retrieve.registry import KINDS, class_of

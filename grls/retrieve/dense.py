@@ -31,12 +31,12 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array_files import map_array
-from grls.index.external_sort.npy import GrowingArray
-from grls.io.counts import counted
+from grls.index.external_sort.runs import GrowingArray
 from grls.io.parts import PartTimer
+from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
-from grls.models.load.sources import is_packaged
+from grls.models.load.opening import is_packaged
 from grls.retrieve.base import HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.encoded import REBUILD, EncodedRetriever, Parts, unusable_row

@@ -28,8 +28,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from grls.cluster.options import USUAL_WORKERS, Workers
-from grls.cluster.places import alone_at_shards, refuse_other_reading, seen_elsewhere, shards_folder
-from grls.cluster.plan import Done, Shard, ShardPlan, Work
+from grls.cluster.plan import (
+    Done,
+    Shard,
+    ShardPlan,
+    Work,
+    alone_at_shards,
+    refuse_other_reading,
+    seen_elsewhere,
+    shards_folder,
+)
 from grls.cluster.work import done_by_workers
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus, corpus_file
@@ -39,25 +47,28 @@ from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array_files import asked_to_verify
 from grls.index.rows import Array
-from grls.io.counts import counted
 from grls.io.files import atomic_folder, scratch_folder, sha256
 from grls.io.parts import PartTimer
-from grls.io.progress import Progress
+from grls.io.progress import Progress, counted
 from grls.models.base import Floats
-from grls.models.load.settings import refuse_other_settings, settings_in
+from grls.models.load.opening import refuse_other_settings, settings_in
 from grls.models.sentence_model import COSINE, DOT, library_type
 from grls.models.text_encoder import TextEncoder, passage_text
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
-from grls.retrieve.card import CardOptions, card_of
-from grls.retrieve.changes import ChangedCount, Changes
-from grls.retrieve.corpora import refuse_other_passages
 from grls.retrieve.generative.options import USUAL_SEARCH
-from grls.retrieve.hub import upload
+from grls.retrieve.hub import CardOptions, card_of, upload
 from grls.retrieve.queries import check_counts, queries_of, reachable
-from grls.retrieve.registry import Opening
-from grls.retrieve.shared import folder_key
-from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec, refuse_own_members, write_manifest
+from grls.retrieve.registry import Opening, folder_key
+from grls.retrieve.spec import (
+    MANIFEST,
+    OPTIONS,
+    read_spec,
+    refuse_other_passages,
+    refuse_own_members,
+    write_manifest,
+)
+from grls.retrieve.update import ChangedCount, Changes
 
 log = logging.getLogger(__name__)
 
@@ -456,7 +467,7 @@ class EncodedRetriever(ABC):
     shared_by = staticmethod(folder_key)
 
     def reopened(self, folder: Path, how: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.shared`.
+        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`.
 
         Raises:
             ConfigError: ``compile`` or ``rescore`` is set.

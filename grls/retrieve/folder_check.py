@@ -19,14 +19,15 @@ from grls.data.inputs.arguments import checked
 from grls.errors import DataError, MismatchError
 from grls.index.index_check import PartCheck, attempt, check_index
 from grls.index.storage import MANIFEST as INDEX
-from grls.io.counts import counted
-from grls.io.terminal import visible
+from grls.io.option_errors import visible
+from grls.io.progress import counted
 from grls.models.precision_names import Device
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
-from grls.retrieve.checksums import CHECKSUMS, compare_checksums
 from grls.retrieve.registry import BM25, Opening, class_of, load_retriever
 from grls.retrieve.spec import (
+    CHECKSUMS,
     MANIFEST,
+    compare_checksums,
     followed,
     is_retriever,
     linked,

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import tempfile
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import (
@@ -15,14 +22,30 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
+from grls.data.corpus import corpus_file
 from grls.errors import ConfigError, DataError
-from grls.io.temporary import NEW, temporary
-from grls.retrieve.card import CARD
-from grls.retrieve.checksums import compare_checksums, write_checksums
-from grls.retrieve.pack import pack_folder
-from grls.retrieve.spec import MANIFEST, is_retriever
+from grls.io.files import NEW, atomic_folder, read_json, refuse_foreign, temporary
+from grls.io.listed import list_texts
+from grls.io.progress import counted
+from grls.retrieve.base import Description, Retriever
+from grls.retrieve.registry import class_of
+from grls.retrieve.spec import (
+    CHECKSUMS,
+    MANIFEST,
+    compare_checksums,
+    followed,
+    is_retriever,
+    member_path,
+    member_slots,
+    own_sum,
+    read_spec,
+    refuse_broken_seal,
+    relative,
+    write_checksums,
+    write_manifest,
+)
 
-_CODE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".bin", ".pt", ".pth", ".ckpt", ".joblib", ".dill")
+_EXECUTABLE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".bin", ".pt", ".pth", ".ckpt", ".joblib", ".dill")
 """Endings of files that can run code when they are opened; a retriever has none of them."""
 
 
@@ -82,7 +105,9 @@ def download(repository: str, revision: str | None = None) -> Path:
     """
     try:
         folder = Path(
-            snapshot_download(repository, revision=revision, ignore_patterns=[f"*{one}" for one in _CODE])
+            snapshot_download(
+                repository, revision=revision, ignore_patterns=[f"*{one}" for one in _EXECUTABLE]
+            )
         )
     except Exception as error:
         if (ours := _as_ours(error, repository, "downloaded from", revision)) is None:
@@ -94,7 +119,7 @@ def download(repository: str, revision: str | None = None) -> Path:
             "with `grls index`.",
             folder,
         )
-    found = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _CODE]
+    found = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _EXECUTABLE]
     if found:
         raise DataError(
             f"{repository} holds {found[0].relative_to(folder)}, which can run code when it is opened; a "
@@ -128,3 +153,355 @@ def _as_ours(error: Exception, repository: str, what: str, revision: str | None 
             "HF_HUB_OFFLINE is set); and there is no copy in the cache, and no folder of that name."
         )
     return None
+
+
+# The model card of a retriever: ``README.md`` with a header that the hub reads.
+
+
+CARD = "README.md"
+
+_METRICS = ("metrics.json", "fit.json")
+"""Files beside a retriever that may hold measures."""
+_MOST = 1e300
+"""A larger number, which a float may not hold, is no measure."""
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_CODE = re.compile(r"[a-z0-9.+-]+")
+
+_SHARE = re.compile(r"(^| )(n?DCG|R|P|RR|MRR|AP|MAP|F1|Success|recall|precision)(@\d+)?$")
+"""Measures that are shares of 1."""
+
+Figures = Mapping[str, Mapping[str, float]]
+"""System -> measure -> value."""
+
+
+@dataclass(frozen=True)
+class CardOptions:
+    """What the model card says beside what the folder knows.
+
+    Args:
+        license: The licence, by its name on the hub: ``apache-2.0``, ``mit``, ``cc-by-4.0``, ``other``, …;
+            null: the card names none.
+        base_models: Hub names of the models that were trained further. A text is a list of one.
+        languages: Languages of the corpus by their codes: ``en``, ``de``, …
+        datasets: Hub names of the data sets of the training.
+
+    Raises:
+        ConfigError: A name cannot be one on the hub, or is no text.
+    """
+
+    license: str | None = None
+    base_models: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        list_texts(self, "base_models", "languages", "datasets")
+        for what, names, form in (
+            ("license", () if self.license is None else (self.license,), _CODE),
+            ("base_models", self.base_models, _HUB_NAME),
+            ("languages", self.languages, _CODE),
+            ("datasets", self.datasets, _HUB_NAME),
+        ):
+            wrong = [name for name in names if not form.fullmatch(name)]
+            if wrong:
+                raise ConfigError(f"{what}: {wrong[0]!r} can be no name on the hub; write it as there.")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A model card.
+
+    Attributes:
+        name: The name of the repository: ``user/name``.
+        described: The description of the retriever.
+        passages: The number of its passages.
+        options: What the user says.
+        figures: Measures of systems, for the table.
+        notes: Further text, in Markdown.
+        local: Whether the name is that of the folder of the card, not of a repository.
+    """
+
+    name: str
+    described: Description
+    passages: int
+    options: CardOptions = field(default_factory=CardOptions)
+    figures: Figures = field(default_factory=dict)
+    notes: str = ""
+    local: bool = False
+
+    @property
+    def text(self) -> str:
+        """The whole file."""
+        return f"---\n{self._header()}\n---\n\n{self._body()}"
+
+    def _header(self) -> str:
+        from huggingface_hub import ModelCardData
+
+        options = self.options
+        generative = ["generative-retrieval"] if _is_generative(self.described) else []
+        tags = ["retrieval", *generative, "grls", self.described.system]
+        return ModelCardData(
+            license=options.license,
+            library_name="grls",
+            tags=list(dict.fromkeys(tags)),
+            base_model=list(options.base_models) or None,
+            language=list(options.languages) or None,
+            datasets=list(options.datasets) or None,
+        ).to_yaml()
+
+    def _body(self) -> str:
+        how = self.described
+        facts = {
+            "System": how.name,
+            "Scores": how.score_mode,
+            "Passages": f"{self.passages:,}",
+            "Members": ", ".join(how.members),
+            "Training stages": ", ".join(how.stages),
+            "Base models": ", ".join(self.options.base_models),
+            "Licence": self.options.license or "not stated",
+        }
+        listed = "\n".join(f"- {what}: {value}" for what, value in facts.items() if value)
+        options = json.dumps(how.options, indent=2, ensure_ascii=False)
+        where = "  # the path of the folder of this file, or its name on the hub" if self.local else ""
+        parts = [
+            f"# {self.name}",
+            f"A retriever of the Python package `grls` over {counted(self.passages, 'passage')}.",
+            "## Use",
+            f'```python\nimport grls\nretriever = grls.load("{self.name}"){where}\n'
+            'hits = retriever.search("your question", k=5)\n```',
+            "## What it is",
+            listed,
+            *(["## Measures", _table(self.figures)] if self.figures else []),
+            *([self.notes] if self.notes else []),
+            "## Options",
+            f"```json\n{options}\n```",
+        ]
+        return "\n\n".join(parts) + "\n"
+
+
+def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
+    """The card of a retriever for a repository: the one in its folder, or a new one if options are given.
+
+    Args:
+        retriever: The retriever.
+        folder: Its folder.
+        name: The repository: ``user/name``.
+        options: What the user says.
+    """
+    written = Path(folder) / CARD
+    if options == CardOptions() and written.is_file():
+        return written.read_text(encoding="utf-8")
+    figures = figures_beside(folder)
+    return Card(name, retriever.describe(), len(retriever.corpus), options, figures).text
+
+
+def figures_beside(folder: str | Path) -> Figures:
+    """The measures in ``metrics.json`` or ``fit.json`` of a folder; empty where there are none.
+
+    Known are ``{measure: value}`` and ``{system: {measure: value}}``, alone or under ``metrics``.
+    """
+    for name in _METRICS:
+        file = Path(folder) / name
+        if file.is_file():
+            content = read_json(file)
+            content = content.get("metrics", content) if isinstance(content, dict) else {}
+            if figures := _figures(content):
+                return figures
+    return {}
+
+
+def _figures(content: Any) -> Figures:
+    if not isinstance(content, dict):
+        return {}
+    systems = {str(name): _numbers(one) for name, one in content.items() if isinstance(one, dict)}
+    alone = _numbers(content)
+    return {name: row for name, row in {"this retriever": alone, **systems}.items() if row}
+
+
+def _numbers(content: dict[str, Any]) -> dict[str, float]:
+    return {
+        str(name): float(value)
+        for name, value in content.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST
+    }
+
+
+def _is_generative(described: Description) -> bool:
+    """Whether a generator is a part of a retriever."""
+    names = (described.system, described.name, *described.members)
+    return any(word in name for name in names for word in ("generator", "hybrid"))
+
+
+def _table(figures: Figures) -> str:
+    """The measures of systems; shares of 1 in points, as in all other tables."""
+    names = list(dict.fromkeys(name for row in figures.values() for name in row))
+    lines = [["system", *names], ["---", *["---:"] * len(names)]]
+    for system, row in figures.items():
+        lines.append([system, *(_shown(name, row[name]) if name in row else "" for name in names)])
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{100 * value:.1f}" if _SHARE.search(name) and 0 <= value <= 1 else f"{value:.4g}"
+
+
+# A self-contained copy of a retriever folder: all members are inside, and no path leaves it.
+#
+# The copy holds the files of the retriever, and each folder that it names, once, in ``members/NAME``. Which
+# fields of a kind name folders says its class (``folders``, see :class:`grls.retrieve.registry.Openable`).
+# Models that are named by their hub names stay named.
+
+
+MEMBERS = "members"
+"""The folder of the members in a copy."""
+
+CORPUS = corpus_file(".").name
+"""The file of the passages in a folder."""
+
+
+def pack_folder(folder: str | Path, output: str | Path) -> None:
+    """Write a self-contained copy of a retriever folder, atomically.
+
+    Args:
+        folder: The retriever folder; of a link, the folder that it leads to.
+        output: The copy; an earlier retriever there is replaced. It may be the folder itself.
+
+    Raises:
+        ConfigError: ``output`` holds something else, or a folder that is to be copied.
+        DataError: The folder is no retriever.
+        WriteError: The disk is full or the place cannot be written; what was there is left as it was.
+    """
+    root = followed(folder)
+    read_spec(root)
+    refuse_foreign(output, MANIFEST)
+    with atomic_folder(output, MANIFEST) as new:
+        write_packed(root, output, new)
+
+
+def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
+    """Write a self-contained copy of a retriever folder into an empty folder.
+
+    Args:
+        root: The retriever folder, which is no link.
+        output: The place that the copy will have.
+        new: The empty folder.
+
+    Returns:
+        The folders that are copied -> the places of the copies in ``new``.
+
+    Raises:
+        ConfigError: ``output`` holds a folder that is to be copied.
+    """
+    packing = _Packing(root.resolve(), Path(output).resolve())
+    packing.write(new)
+    return packing.places
+
+
+class _Packing:
+    """What is copied so far.
+
+    Args:
+        root: The folder of the retriever.
+        output: The copy at its final place, which may not be a folder that is copied.
+    """
+
+    def __init__(self, root: Path, output: Path):
+        self.root = root
+        self.output = output
+        self.new = Path()
+        self.places = {root: "."}
+        if output in root.parents:
+            raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
+
+    def write(self, new: Path) -> None:
+        self.new = new
+        self._retriever(self.root, ".")
+
+    def _retriever(self, source: Path, here: str) -> None:
+        """Copy a retriever folder, with all that it names."""
+        target = self.new / here
+        _copy_files(source, target)
+        spec = read_spec(source)
+        refuse_broken_seal(source)
+        moved = self._moved(spec, source, here)
+        if moved != spec and "sha256" in spec:
+            moved["sha256"] = own_sum(moved)
+        write_manifest(target, moved)
+
+    def _moved(self, spec: dict[str, Any], source: Path, here: str) -> dict[str, Any]:
+        """A specification whose paths lead to the copies."""
+        moved = deepcopy(spec)
+        file = source / MANIFEST
+        kind = class_of(spec.get("kind"), file)
+        for path in getattr(kind, "folders", ()):
+            for holder, key in member_slots(moved, path.split(".")):
+                named = holder[key]
+                if isinstance(named, dict):
+                    holder[key] = self._moved(named, source, here)
+                elif isinstance(named, str):
+                    holder[key] = self._named(named, source, here)
+        return moved
+
+    def _named(self, named: str, source: Path, here: str) -> str:
+        """The path of a copy, as it stands in the file of another copy."""
+        path = member_path(named, source)
+        if not path.exists() or _is_part(
+            path.resolve(), source
+        ):  # a hub name, bm25, or what is copied anyway
+            return named
+        return relative(self.new / self._placed(path), self.new / here)
+
+    def _placed(self, path: Path) -> str:
+        """Where the copy of a folder or corpus is, relative to the whole copy; each is copied once."""
+        source = followed(path).resolve()
+        if source not in self.places:
+            self._refuse_to_replace(source)
+            self.places[source] = place = self._free(_name_of(source))
+            if is_retriever(source):
+                self._retriever(source, place)
+            elif corpus_file(source).is_file():  # of a data set, the corpus alone
+                (self.new / place).mkdir(parents=True)
+                shutil.copyfile(corpus_file(source), self.new / place / CORPUS)
+            else:
+                _copy_files(source, self.new / place)
+        return self.places[source]
+
+    def _refuse_to_replace(self, source: Path) -> None:
+        if self.output == source or (self.output in source.parents and self.output != self.root):
+            raise ConfigError(
+                f"{self.output} is or holds {source}, a member of the retriever, which would be lost: choose "
+                "another place."
+            )
+
+    def _free(self, name: str) -> str:
+        """A place for a member whose name no other one has, upper and lower case alike."""
+        taken = {place.lower() for place in self.places.values()}
+        names = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 2))
+        return next(place for one in names if (place := f"{MEMBERS}/{one}").lower() not in taken)
+
+
+def _is_part(path: Path, source: Path) -> bool:
+    """Whether a path is a part of a retriever's folder, and no member."""
+    inside = path.is_relative_to(source) and path.relative_to(source).parts[:1] != (MEMBERS,)
+    return inside and not is_retriever(path)
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Copy a folder without its manifest, checksums, members and hidden files; links are followed."""
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in sorted(source.iterdir()):
+        if entry.name in (MANIFEST, CHECKSUMS) or entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if entry.name != MEMBERS and not is_retriever(entry):
+                shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns(".*"))
+        else:
+            shutil.copyfile(entry, target / entry.name)
+
+
+def _name_of(source: Path) -> str:
+    """The name of a folder; of a temporary one, or one of the hub, its kind."""
+    if source.parent.name.startswith(".") or source.parent.name == "snapshots":
+        return str(read_spec(source)["kind"]) if is_retriever(source) else "data"
+    return source.name

@@ -9,9 +9,9 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, MismatchError, Option
 from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.corpora import remedy_of_other_corpus
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.registry import BM25, Opening, load_named
+from grls.retrieve.spec import remedy_of_other_corpus
 
 
 def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, option: str) -> Retriever:

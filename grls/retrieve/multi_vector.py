@@ -29,7 +29,7 @@ from sentence_transformers import MultiVectorEncoder
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.models.base import Floats, once_each
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages

@@ -18,7 +18,7 @@ from grls.data.neighbours import Neighbours, copies
 from grls.data.types import Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
 

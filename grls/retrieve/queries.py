@@ -11,9 +11,8 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers, evaluate_filters, one_each
 from grls.data.inputs.arguments import Count, UnfitError, fitted
-from grls.data.inputs.queries import SOURCE, queries_from
-from grls.data.inputs.tables import list_from
-from grls.data.inputs.values import short_repr
+from grls.data.inputs.entries import SOURCE, queries_from
+from grls.data.inputs.tables import list_from, short_repr
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 
@@ -46,7 +45,7 @@ class Reachable(NamedTuple):
 def queries_of(queries: Any) -> list[Query]:
     """Queries as a search takes them: texts, whose ids are their places, and ``Query``, mixed and repeated.
 
-    Everything else is read as where queries have gold (:func:`~grls.data.inputs.queries.queries_from`).
+    Everything else is read as where queries have gold (:func:`~grls.data.inputs.entries.queries_from`).
 
     Raises:
         DataError: ``queries`` is a single query instead of a list, or an element is no query.

@@ -7,7 +7,7 @@ The module of a kind is imported when a folder of that kind is opened.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked
-from grls.data.inputs.values import json_value
+from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
 from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.io.plugins import VARIABLE, load_plugins
+from grls.io.recipes import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
-from grls.retrieve.shared import opened_once
 from grls.retrieve.spec import (
     FORMAT,
     LINK,
@@ -30,6 +29,7 @@ from grls.retrieve.spec import (
     Member,
     followed,
     is_retriever,
+    linked,
     made,
     member_path,
     member_slots,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from grls.retrieve.generative.options import SearchOptions
     from grls.retrieve.hops.options import HopOptions
 
+
 KINDS: dict[str, str] = {
     "bm25": "grls.retrieve.bm25:BM25Retriever",
     "dense": "grls.retrieve.dense:DenseRetriever",
@@ -55,7 +56,7 @@ KINDS: dict[str, str] = {
     "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
     "rescored": "grls.retrieve.rescored.retriever:RescoredRetriever",
     "cut": "grls.retrieve.fusion.cut:CutRetriever",
-    LINK: "grls.retrieve.link:Link",
+    LINK: "grls.retrieve.registry:Link",
 }
 """Kind -> ``module:class``."""
 
@@ -79,7 +80,7 @@ class Opening:
         truncate_queries: Cut queries that are too long; it overrides ``search`` and the folder.
         hop_by_hop: Apply the section ``hops`` of the folder. Those of its members are always applied.
         within: The folders that are being opened, the outermost first; none of them may be a member.
-        opened: What the members so far have opened, to be shared (:mod:`grls.retrieve.shared`).
+        opened: What the members so far have opened, to be shared (:mod:`grls.retrieve.registry`).
     """
 
     device: str = "auto"
@@ -108,7 +109,7 @@ class Openable(Protocol):
     A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
     data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and removed
     (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches have lost. A
-    class whose folders members can share has the methods of :mod:`grls.retrieve.shared`. A class whose
+    class whose folders members can share has the methods of :mod:`grls.retrieve.registry`. A class whose
     specification names folders lists the fields in ``folders``, such as ``priors.*.retriever`` (``*``: every
     element of a list). A class that ``grls tune`` can tune names the steps in ``tuned_by``, each as
     ``module:name`` of a ``grls.tune.step.Step``.
@@ -396,3 +397,67 @@ def load_named(
         return load_retriever(name, opening)
     given = {} if analyzer is None else {"analyzer": recorded(analyzer)}
     return open_member(with_languages({"kind": BM25, **given}, Path(), corpus), Path(), name, opening)
+
+
+# Folders that several members of a composite name are opened once, with their models and passages.
+#
+# Two members may have other options of search, so a kind that can share has two methods:
+#
+# - ``shared_by(folder, spec, how)``: what its model and passages depend on, beside the class; None: it cannot
+#   be shared in this place;
+# - ``reopened(folder, how)``: the same retriever with the options of search of another opening; what is large
+#   is shared.
+#
+# What is opened is known within one opening alone (:attr:`grls.retrieve.registry.Opening.opened`).
+
+
+def opened_once(kind: Any, folder: Path, spec: dict[str, Any], how: Any) -> Retriever:
+    """Open a folder, or share what an earlier member opened.
+
+    Args:
+        kind: The class of its kind.
+        folder: The folder.
+        spec: Its specification.
+        how: The options of opening (:class:`grls.retrieve.registry.Opening`).
+    """
+    shared_by = getattr(kind, "shared_by", None)
+    key: Hashable | None = None
+    if how.opened is not None and shared_by is not None:
+        key = shared_by(folder, spec, how)
+    if key is None:
+        alone: Retriever = kind.open(folder, spec, how)
+        return alone
+    known: Any = how.opened.get((kind, key))
+    if known is not None:
+        again: Retriever = known.reopened(folder, how)
+        return again
+    made: Retriever = kind.open(folder, spec, how)
+    how.opened[kind, key] = made
+    return made
+
+
+def folder_key(folder: Path, spec: dict[str, Any], how: Any) -> Hashable | None:
+    """What the model and the passages of a folder depend on; None: it has members of its own."""
+    return None if "retriever" in spec else (folder.resolve(), how.device, how.precision, how.verify)
+
+
+# A folder that only names another retriever, and opens as it.
+#
+# A folder of many parts (members, data, runs) can so be a retriever itself. A link is followed before
+# anything of it is opened (:func:`grls.retrieve.spec.followed`), so no code meets it as a retriever of its
+# own.
+
+
+class Link:
+    """The kind ``link``."""
+
+    kind = LINK
+
+    @staticmethod
+    def open(folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
+        """Open the retriever that a link names, which may be embedded in another specification.
+
+        Raises:
+            DataError: There is none.
+        """
+        return open_member(linked(spec, folder / MANIFEST), folder, "retriever", how)

@@ -22,9 +22,10 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
-from grls.io.files import atomic_folder, read_json, write_json
+from grls.io.files import atomic_folder, is_temporary, read_json, sha256, write_json
 
 MANIFEST = "grls.json"
 FORMAT = 1
@@ -335,3 +336,88 @@ def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
             yield from member_slots(spec[key], rest)
         else:
             yield spec, key
+
+
+# The checksums of all files of a folder, in ``checksums.json``: what is downloaded is what was uploaded.
+
+
+CHECKSUMS = "checksums.json"
+
+_FREE = (CHECKSUMS, "README.md")
+"""Files that have no checksum: the card may be edited on the hub."""
+
+
+def write_checksums(folder: str | Path) -> None:
+    """Write the checksums of all files of a folder; hidden files have none."""
+    place = Path(folder)
+    files = sorted(path.relative_to(place) for path in place.rglob("*") if path.is_file())
+    named = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    sums = {file.as_posix(): sha256(place / file) for file in named if file.as_posix() not in _FREE}
+    write_json(place / CHECKSUMS, {"files": sums})
+
+
+def compare_checksums(folder: str | Path) -> None:
+    """Compare all files of a folder with its checksums; a folder without checksums is left to its kind.
+
+    Raises:
+        DataError: The file of checksums cannot be read.
+        MismatchError: A file is missing, or another one than it was.
+    """
+    place = Path(folder)
+    file = place / CHECKSUMS
+    if not file.is_file():
+        return
+    content = read_json(file)
+    sums = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(sums, dict) or not all(isinstance(one, str) for one in sums.values()):
+        raise DataError('expected {"files": {…}}; download or save the retriever again.', file)
+    for name, expected in sums.items():
+        path = place / name
+        if not path.is_file() or sha256(path) != expected:
+            what = "has changed since it was written" if path.is_file() else "is missing"
+            raise MismatchError(f"{path} {what}; download or save the retriever again.")
+
+
+# The fingerprints of the passages of a folder, in its ``grls.json``: no text or metadata changes unseen.
+#
+# Also what to do where a retriever has other passages than a data set.
+
+
+CORPUS_FIELDS = ("passages_sha256", "metadata")
+"""The fields: the fingerprint of ids, titles and texts, and that of the metadata, which filters depend on."""
+
+
+def passages_record(corpus: Corpus) -> dict[str, str]:
+    """The fields of a corpus."""
+    return dict(zip(CORPUS_FIELDS, (corpus.fingerprint, corpus.metadata_fingerprint), strict=True))
+
+
+def remedy_of_other_corpus(retrieved: Corpus, wanted: Corpus) -> str:
+    """What to do where a retriever and a data set have different passages: either may be the newer one.
+
+    Args:
+        retrieved: The corpus of the retriever.
+        wanted: The corpus of the data set.
+    """
+    remedy = f"if {wanted.source} is right, make the retriever again with `grls index` over it"
+    if not Path(retrieved.source).is_file() or is_temporary(retrieved.source):
+        return remedy
+    return (
+        f"{remedy}; if the retriever is (after `grls index update`), copy its corpus {retrieved.source} to "
+        f"{wanted.source}, and take removed passages out of qrels and evidence"
+    )
+
+
+def refuse_other_passages(corpus: Corpus, spec: Mapping[str, Any]) -> None:
+    """Refuse another corpus than that of a specification; without the fields, any passes.
+
+    Raises:
+        MismatchError: Ids, titles, texts or metadata are others.
+    """
+    for name, value in passages_record(corpus).items():
+        if name in spec and spec[name] != value:
+            what = "the metadata have" if name == "metadata" else "an id, title or text has"
+            raise MismatchError(
+                f"{corpus.source}: {what} changed since the retriever was made; make it again with `grls "
+                "index`."
+            )

@@ -2,8 +2,8 @@
 
 A kind whose folder holds passages in a form of its own (encoded, indexed) has a classmethod
 ``update(folder, output, changes)``, which writes the changed folder and returns a
-:class:`~grls.retrieve.changes.ChangedCount`. A composite becomes a self-contained copy
-(:mod:`grls.retrieve.pack`) whose members are changed; the folders that it named stay as they are. All is
+:class:`~grls.retrieve.update.ChangedCount`. A composite becomes a self-contained copy
+(:mod:`grls.retrieve.hub`) whose members are changed; the folders that it named stay as they are. All is
 written under a temporary name and renamed at the end.
 """
 
@@ -11,27 +11,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.errors import ConfigError, GrlsError, Option
+from grls.data.filters import Numbers
+from grls.errors import ConfigError, DataError, GrlsError, Option
 from grls.index.array_files import verifying
 from grls.io.files import atomic_folder, refuse_foreign
-from grls.io.locks import alone_in
-from grls.retrieve.changes import ChangedCount, Changes
-from grls.retrieve.corpora import CORPUS_FIELDS, passages_record, refuse_other_passages
-from grls.retrieve.pack import MEMBERS, write_packed
+from grls.io.listed import list_texts
+from grls.io.resumable import alone_in
+from grls.retrieve.hub import MEMBERS, write_packed
+from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, class_of, load_retriever
 from grls.retrieve.spec import (
+    CORPUS_FIELDS,
     MANIFEST,
     OPTIONS,
     followed,
     is_retriever,
     member_slots,
+    passages_record,
     read_spec,
+    refuse_other_passages,
     update_spec,
 )
 
@@ -221,3 +227,83 @@ def _naming(folders: Mapping[Path, Path]) -> Iterator[None]:
             text = text.replace(str(copy), str(source))
         error.args = (text,)
         raise
+
+
+# Changes of the passages of a retriever: which are removed, and which are added behind the others.
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of a corpus, and how the added passages are encoded.
+
+    Args:
+        add: Passages to add, behind the others; None: none.
+        remove: Ids of passages to remove, before others are added.
+        merge: Merge the index of a generative retriever; others have nothing to merge.
+        device: Where added passages are encoded.
+        batch_size: Passages encoded together.
+
+    Raises:
+        ConfigError: ``batch_size`` is below 1.
+    """
+
+    add: Corpus | None = None
+    remove: Sequence[str] = ()
+    merge: bool = False
+    device: str = "auto"
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        check_counts(batch_size=self.batch_size)
+        list_texts(self, "remove")
+
+    def over(self, corpus: Corpus) -> ChangedCorpus:
+        """The corpus after the changes.
+
+        Raises:
+            ConfigError: No passage would be left.
+            DataError: A passage to remove is not in the corpus, or the id of an added one is taken.
+        """
+        kept = self._kept(corpus)
+        changed = corpus.select(kept.tolist()) if self.remove else corpus
+        changed.source = corpus.source
+        if self.add is not None:
+            changed = changed.extended(self.add)
+        if not len(changed):
+            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
+        return ChangedCorpus(changed, kept)
+
+    def _kept(self, corpus: Corpus) -> Numbers:
+        """The numbers of the passages that stay, ascending."""
+        keep = np.ones(len(corpus), dtype=bool)
+        for name, number in zip(self.remove, corpus.numbers(list(self.remove)), strict=True):
+            if number is None:
+                raise DataError(
+                    f"the passage {name!r} is not in the corpus, so it cannot be removed.", corpus.source
+                )
+            keep[number] = False
+        return np.flatnonzero(keep)
+
+
+class ChangedCorpus(NamedTuple):
+    """A corpus after changes.
+
+    Attributes:
+        corpus: The passages.
+        kept: Their numbers before; the added passages follow and had none.
+    """
+
+    corpus: Corpus
+    kept: Numbers
+
+
+class ChangedCount(NamedTuple):
+    """The passages of a folder after changes.
+
+    Attributes:
+        found: Number of passages that searches find.
+        removed: Number of passages that were removed and are in the index until it is merged.
+    """
+
+    found: int
+    removed: int = 0

@@ -18,7 +18,7 @@ from typing import Literal
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.runs.manifest import differ, fingerprint_queries, info_file
 from grls.runs.run import Run, first_ids
 from grls.runs.trec import refuse_unknown, without_done

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError, MismatchError, Option
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.runs.asked import QuerySet, find_asked
 from grls.runs.comparable import complete_runs, load_runs
 from grls.runs.run import Run, first_ids

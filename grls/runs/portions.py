@@ -15,9 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 from grls.data.types import Chain, Hit, Query
 from grls.errors import DataError
-from grls.io.jsonl import read_jsonl, write_line
 from grls.io.progress import Progress
-from grls.io.resumable import GrowingFile, Record
+from grls.io.resumable import GrowingFile, Record, read_jsonl, write_line
 from grls.runs.results import Retrieved
 from grls.runs.trec import chain_ranking
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, Option
-from grls.io.counts import counted
 from grls.io.files import refuse_unwritable
+from grls.io.progress import counted
 from grls.runs.manifest import ENDINGS, RunInfo, info_file, write_info
 from grls.runs.results import Retrieved, write_results
 from grls.runs.trec import unfit_for_trec, write_run

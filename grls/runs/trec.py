@@ -20,8 +20,8 @@ from grls.data.codec import DONE_ID
 from grls.data.dataset import Qrels
 from grls.data.types import Chain, Hit
 from grls.errors import DataError
-from grls.io.counts import counted
 from grls.io.files import atomic_file, text_lines
+from grls.io.progress import counted
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ def create_app(
     Args:
         serving: Its retrievers and limits; its threads end with the application.
         access: Who may use it.
-        hosts: The host names that requests may have (:func:`grls.serve.hosts.accepted_hosts`); None: any.
+        hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
         tools: Offer the tools of an agent at /mcp.
 
     Raises:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from grls.retrieve.hops.options import HopSteps
+from grls.serve.answers.options import AnswerMethod
 
 QueryText = Annotated[str, Field(min_length=1, description="What is asked.")]
 
@@ -205,3 +206,176 @@ class ProblemBody(Body):
     status: int
     detail: str = Field(description="What was expected, and the remedy.")
     errors: list[FaultBody] = []
+
+
+# The bodies of ``/v1/trace``. Fields that are not named here are refused. Logarithms are natural.
+
+
+class TraceBody(HoppingBody):
+    """A search whose beam is shown: that for the next passage of a query."""
+
+    query: QueryText
+    evidence: list[str] = Field([], max_length=64, description="Ids of the passages of the hops before.")
+    k: int | None = Field(None, ge=1, description="Passages to return; null: as many as a hop takes.")
+    most: int = Field(24, ge=1, le=64, description="Candidates of a step that are listed.")
+
+
+class TracedBeamBody(Body):
+    """A prefix that a step continues."""
+
+    parent: int | None = Field(description="Its place among the candidates of the step before; null: none.")
+    allowed: int = Field(description="Number of tokens that the constraint allows after it.")
+    mass: float | None = Field(description="Probability of all allowed tokens within the vocabulary.")
+
+
+class TracedTokenBody(Body):
+    """A token that may continue a prefix."""
+
+    beam: int = Field(description="Place of the prefix among the beams of the step.")
+    token: str = Field(description="The token as the tokenizer writes it.")
+    full: float | None = Field(description="Log-probability within the vocabulary.")
+    constrained: float | None = Field(description="Log-probability among the allowed tokens.")
+    prior: float | None = Field(description="What priors add to the score; null: there are none.")
+    score: float | None = Field(description="Score of the prefix with this token.")
+    passages: int = Field(description="Different passages that begin so, and may be found.")
+    fate: Literal["kept", "finished", "pruned", "beaten"] = Field(
+        description="What the search does with it; beaten: k results score higher."
+    )
+    unique: bool = Field(description="One passage alone begins so: it is finished before its last token.")
+    found: list[str] = Field(description="Ids of the passages that it finishes.")
+
+
+class TracedStepBody(Body):
+    """A step of the search."""
+
+    beams: list[TracedBeamBody]
+    tokens: list[TracedTokenBody] = Field(description="Candidates, best first.")
+    candidates: int = Field(description="Number of all candidates, those that are not listed included.")
+
+
+class TracedResultBody(Body):
+    """A passage that the search returns; DONE: the chain ends."""
+
+    id: str
+    title: str
+    text: str
+    score: float | None
+
+
+class TracedBody(Body):
+    """What the beam of a search considers."""
+
+    retriever: str
+    version: int
+    evidence: list[str]
+    mode: str = Field(description="renormalized (among the allowed tokens) or full (the vocabulary).")
+    beams: int = Field(description="Beam width.")
+    k: int
+    early_stop: bool = Field(description="A unique prefix ends a beam.")
+    vocabulary: int = Field(description="Number of tokens of the model.")
+    passages: int = Field(description="Number of different passages that may be found.")
+    done_bias: float = Field(description="Bias on DONE, which hops add after the search.")
+    rescored: int = Field(description="Number of results that are rescored after the search.")
+    steps: list[TracedStepBody]
+    cut: bool = Field(description="The search has further steps.")
+    results: list[TracedResultBody]
+
+
+# The bodies of ``/v1/retrievers``.
+
+
+class LimitsBody(Body):
+    """The limits of requests."""
+
+    k: int
+    hops: int
+    queries: int
+    characters: int
+    seconds: float
+
+
+class OwnHopsBody(Body):
+    """How a retriever retrieves where a request does not say it."""
+
+    steps: HopSteps
+    max: int | None = Field(description="Number of hops, or the largest number; null: not known.")
+
+
+class RetrieverBody(Body):
+    """A retriever of the server."""
+
+    retriever: str
+    version: int
+    passages: int
+    kind: str = Field(description="Its kind; of one that goes hop by hop, the kind within.")
+    name: str = Field(description="How it retrieves, in a few words.")
+    scores: str = Field(description="The meaning of its scores.")
+    hops: OwnHopsBody
+    no_beam: str | None = Field(description="Why /v1/trace shows no beam; null: it shows one.")
+    fields: list[str] = Field(description="Fields of metadata that filters can name.")
+    examples: list[str] = Field(description="Queries to try.")
+
+
+class RetrieversBody(Body):
+    """The retrievers, the limits, and the methods of the language model."""
+
+    limits: LimitsBody
+    answers: list[AnswerMethod] = Field(
+        description="Methods of /v1/answer; empty: there is no language model."
+    )
+    retrievers: list[RetrieverBody]
+
+
+# The bodies of questions and answers.
+
+
+class AnswerBody(HoppingBody):
+    """A question."""
+
+    query: QueryText
+    method: AnswerMethod | None = Field(None, description="The method; null: the first one of the server.")
+    k: int | None = Field(None, ge=1, description="Passages to read; null: as the server says.")
+    max_new_tokens: int | None = Field(
+        None, ge=1, description="Length limit of what the model writes at once; null: as the server says."
+    )
+    history: list[str] = Field(
+        [], max_length=64, description="The turns before the question (method conversational), in order."
+    )
+
+
+class SourceBody(Body):
+    """A passage that holds a quote."""
+
+    id: str
+    title: str
+    text: str
+
+
+class QuoteBody(Body):
+    """A quote, or a passage that the model read."""
+
+    text: str
+    closed: bool = Field(description="False: the length limit cut it, and it names no passage.")
+    sources: list[SourceBody] = Field(description="The passages that hold it.")
+    further: int = Field(description="Number of further passages that hold it.")
+
+
+class PieceBody(Body):
+    """A part of what was written."""
+
+    kind: Literal["thought", "quote", "answer"]
+    text: str
+    quote: int | None = Field(description="Number of the quote, from 0; null: it is none.")
+
+
+class AnsweredBody(Body):
+    """The answer to a question."""
+
+    retriever: str
+    version: int
+    method: AnswerMethod
+    query: str
+    answer: str = Field(description="The answer; empty if none was written.")
+    ended: bool = Field(description="False: the length limit cut it.")
+    pieces: list[PieceBody] = Field(description="Thoughts, quotes and answer, in order.")
+    quotes: list[QuoteBody]

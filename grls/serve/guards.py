@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import hmac
+import json
+import logging
+import os
+import re
+from collections import OrderedDict
+from hashlib import sha256
+from ipaddress import ip_address
+from math import ceil
+from pathlib import Path
+from secrets import token_hex
+from time import monotonic, perf_counter, time
+from typing import Any
+
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from grls.serve.access import Gate, read_keys
-from grls.serve.bodylimit import BodyLimit
-from grls.serve.hosts import HostCheck
+from grls.errors import DataError, Option, in_shell
+from grls.io.files import named_lines
 from grls.serve.metrics import RequestCounts
 from grls.serve.options import AccessOptions, RequestLimits
-from grls.serve.request_log import RequestLog
+from grls.serve.problems import GONE, RefusalError, problem
 
 
 def guards(
@@ -21,7 +37,7 @@ def guards(
     Args:
         limits: The limits of requests.
         access: Who may use the server.
-        hosts: The host names that requests may have (:func:`grls.serve.hosts.accepted_hosts`); None: any.
+        hosts: The host names that requests may have (:func:`grls.serve.guards.accepted_hosts`); None: any.
         counts: Counts the requests.
 
     Raises:
@@ -42,3 +58,327 @@ def guards(
     passed.append(Middleware(Gate, keys=keys, rate=access.rate))
     passed.append(Middleware(BodyLimit, most=limits.body, seconds=limits.seconds))
     return passed
+
+
+# Refuses requests for host names that are not those of the server.
+#
+# A web page can let its own name lead to 127.0.0.1 and so reach a server of this machine from a browser (DNS
+# rebinding). Its requests still carry its name in the header ``Host``.
+
+
+ANY = "*"
+"""Stands for every host name."""
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{0,5})?")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def accepted_hosts(host: str, allowed: tuple[str, ...]) -> frozenset[str] | None:
+    """The host names of a server; None: any.
+
+    Args:
+        host: The address that it listens at.
+        allowed: Further names. An address beyond this machine has any name, unless there are some here.
+    """
+    if ANY in allowed or not (allowed or is_loopback(host)):
+        return None
+    bound = f"[{host.strip('[]')}]" if ":" in host else host
+    return _LOOPBACK | {bound.lower()} | {name.lower() for name in allowed}
+
+
+class HostCheck:
+    """Lets requests pass that name the server.
+
+    Args:
+        app: The application behind it.
+        hosts: Its names (:func:`accepted_hosts`).
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str]):
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http" and not self._accepts(scope):
+            text = (
+                "the header Host names none of the hosts of this server; use its address, or start it with "
+                f"{in_shell('access.allowed_hosts', ())}."
+            )
+            await problem(400, text)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _accepts(self, scope: Scope) -> bool:
+        names = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
+        return bool(names) and all(host_of(name) in self._hosts for name in names)
+
+
+def host_of(header: str) -> str | None:
+    """The name in a header ``Host``, without port and final dot; None: it is no such header."""
+    match = _HOST.fullmatch(header.strip())
+    return None if match is None else match[1].removesuffix(".")
+
+
+# Bounds the body of a request: its bytes, and the time in which it is sent.
+
+
+class BodyLimit:
+    """Reads the body of each request before the request is handled, and refuses what is too long or too slow.
+
+    Args:
+        app: The application behind it.
+        most: Largest number of bytes.
+        seconds: Time in which the body must be there.
+    """
+
+    def __init__(self, app: ASGIApp, most: int, seconds: float):
+        self._app, self._most, self._seconds = app, most, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its body, or refuse it."""
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check_announced(scope)
+            async with asyncio.timeout(self._seconds):
+                body = await self._read(receive)
+        except RefusalError as refusal:
+            await problem(refusal.status, str(refusal), {"Connection": "close"})(scope, receive, send)
+        except TimeoutError:
+            text = f"the body was not there within {self._seconds:g} s; send it faster, or a shorter one."
+            await problem(408, text, {"Connection": "close"})(scope, receive, send)
+        else:
+            if body is not None:  # else the client has gone
+                await self._app(scope, _again(body, receive), send)
+
+    def _check_announced(self, scope: Scope) -> None:
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self._most:
+                raise self._too_long()
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        parts, size, more = [], 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            more = message.get("more_body", False)
+            if size > self._most:
+                raise self._too_long()
+        return b"".join(parts)
+
+    def _too_long(self) -> RefusalError:
+        return RefusalError(413, f"a body has at most {self._most:,} bytes; send fewer or shorter queries.")
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A body that has been read, and then what the connection brings."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return next_message
+
+
+# Who may use the server: API keys, the token of the administrator, and rates.
+#
+# Keys are compared by their hashes, so that the time of a comparison says nothing about them. They are never
+# logged.
+
+
+ADMIN = "GRLS_ADMIN_TOKEN"
+"""The environment variable with the token of the administrator."""
+SHORTEST = 16
+"""Least number of characters of a key or token."""
+_CLIENTS = 10_000
+"""Clients whose rates are known; the one that was seen longest ago is forgotten first."""
+
+
+def read_keys(file: str | Path) -> frozenset[bytes]:
+    """The hashes of the keys in a file, one a line.
+
+    Raises:
+        DataError: The file is missing or empty, or a key is too short.
+    """
+    lines = named_lines(Path(file), "an API key a line")
+    for line, key in lines:
+        if len(key.strip()) < SHORTEST:
+            raise DataError(f"a key has at least {SHORTEST} characters; make a longer one.", file, line)
+    return frozenset(_hashed(key.strip()) for _, key in lines)
+
+
+def read_admin_token(file: str | Path | None) -> bytes | None:
+    """The hash of the administrator's token: of a file, else of the environment; None: there is none.
+
+    Raises:
+        DataError: The file is missing, or the token is too short.
+    """
+    if file is not None:
+        ((line, token), *more) = named_lines(Path(file), "the token of the administrator")
+        if more or len(token.strip()) < SHORTEST:
+            raise DataError(f"expected one line with a token of {SHORTEST} characters or more.", file, line)
+        return _hashed(token.strip())
+    token = os.environ.get(ADMIN, "")
+    if token and len(token) < SHORTEST:
+        raise DataError(f"the environment variable {ADMIN} has fewer than {SHORTEST} characters.")
+    return _hashed(token) if token else None
+
+
+class Rates:
+    """Counts the requests of clients: each has a bucket that fills up within a minute.
+
+    Args:
+        rate: Requests a minute.
+    """
+
+    def __init__(self, rate: float):
+        self._rate, self._burst = rate / 60, max(1.0, rate)
+        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # client -> requests left, when
+
+    def wait(self, client: bytes) -> float:
+        """Count a request; the seconds until the client may send another one, 0 if it may now."""
+        now = monotonic()
+        left, when = self._left.pop(client, (self._burst, now))
+        left = min(self._burst, left + (now - when) * self._rate)
+        allowed = left >= 1
+        self._left[client] = (left - 1 if allowed else left, now)
+        if len(self._left) > _CLIENTS:
+            self._left.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._rate
+
+
+class Gate:
+    """Lets requests to ``/v1`` and ``/mcp`` pass that have a key, if one is needed, and are within the rate.
+
+    Args:
+        app: The application behind it.
+        keys: The hashes of the keys (:func:`read_keys`); None: no key is needed.
+        rate: Requests a minute of a key or an address; None: any number.
+    """
+
+    def __init__(self, app: ASGIApp, keys: frozenset[bytes] | None, rate: float | None):
+        self._app, self._keys = app, keys
+        self._rates = None if rate is None else Rates(rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        limited = self._keys is not None or self._rates is not None
+        if limited and scope["type"] == "http" and scope["path"].startswith(("/v1", "/mcp")):
+            try:
+                self._check(Request(scope))
+            except RefusalError as refusal:
+                await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, request: Request) -> None:
+        client = "" if request.client is None else request.client.host
+        who = client.encode()
+        if self._keys is not None:
+            who = _hashed(token_of(request))
+            if who not in self._keys:
+                text = "an API key is needed: send the header `Authorization: Bearer KEY` with yours."
+                raise RefusalError(401, text, {"WWW-Authenticate": "Bearer"})
+        seconds = 0.0 if self._rates is None else self._rates.wait(who)
+        if seconds > 0:
+            text = f"too many requests; send the next one in {ceil(seconds)} s."
+            raise RefusalError(429, text, {"Retry-After": str(ceil(seconds))})
+
+
+def check_admin(request: Request, token: bytes | None) -> None:
+    """Refuse a request without the token of the administrator.
+
+    Raises:
+        RefusalError: The token is missing or wrong, or the server has none.
+    """
+    if token is None:
+        raise RefusalError(
+            403,
+            f"this server has no administrator: start it with {Option('access.admin', 'FILE')}, or with the "
+            f"environment variable {ADMIN}.",
+        )
+    if not hmac.compare_digest(_hashed(token_of(request)), token):
+        text = "the administrator's token is needed: send the header `Authorization: Bearer TOKEN`."
+        raise RefusalError(401, text, {"WWW-Authenticate": "Bearer"})
+
+
+def token_of(request: Request) -> str:
+    """The token in the header ``Authorization``, or an empty text."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _hashed(token: str) -> bytes:
+    return sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+# A line of JSON for each request and each event, without anything that a client sent.
+#
+# A request is named by an id that the server makes, and by the template of its address. JSON escapes line
+# breaks and control characters, so no text can begin a line of its own.
+
+
+log = logging.getLogger("grls.serve.requests")
+UNKNOWN = "unknown"
+"""The address of requests to none of ours."""
+
+
+class JsonLines(logging.Formatter):
+    """Formats records as JSON, one a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, Any] = {"time": round(record.created, 3), "level": record.levelname.lower()}
+        line["event"] = record.getMessage()
+        line |= getattr(record, "values", {})
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class RequestLog:
+    """Writes a line for each request, and counts it.
+
+    Args:
+        app: The application behind it.
+        counts: Counts it.
+    """
+
+    def __init__(self, app: ASGIApp, counts: RequestCounts):
+        self._app, self._counts = app, counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request, and log it when it ends."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        name, status, begun = token_hex(8), GONE, perf_counter()
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, named)
+        finally:
+            self._write(name, scope, status, perf_counter() - begun)
+
+    def _write(self, name: str, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", UNKNOWN)
+        self._counts.request(route, status, seconds)
+        values = {"request": name, "route": route, "status": status, "seconds": round(seconds, 4)}
+        log.info("request", extra={"values": values | {"ended": round(time(), 3)}})

@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from grls.errors import ConfigError, Option
-from grls.serve.request_log import JsonLines
+from grls.serve.guards import JsonLines
 from grls.serve.start import say
 
 _LOGS = ("grls", "uvicorn", "mcp")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grls.serve.access import read_admin_token
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
-from grls.serve.examples import queries_to_try
-from grls.serve.hosts import accepted_hosts
+from grls.serve.guards import accepted_hosts, read_admin_token
 from grls.serve.listening import address_of, check_port, listening, log_lines, until_signal
 from grls.serve.options import AccessOptions, RequestLimits
+from grls.serve.served import queries_to_try
 from grls.serve.serving import open_serving
 from grls.serve.start import loading, named_folders, say
 

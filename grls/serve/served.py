@@ -6,23 +6,28 @@ it, and ends. The module does not know HTTP.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock, Thread
 from time import perf_counter, sleep
 from types import MappingProxyType
 from typing import NamedTuple
 
+from grls.api.explaining import data_beside
 from grls.api.opening import load
 from grls.api.searcher import Searcher
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
-from grls.io.counts import counted
+from grls.io.files import named_lines
 from grls.io.parts import PartCounts
+from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.serve.garbage import set_loaded_aside
 from grls.serve.options import RequestLimits
 from grls.serve.start import named_folders
 from grls.serve.worker import Worker
@@ -189,3 +194,61 @@ def open_served(
         how.say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {perf_counter() - begun:.1f} s")
     set_loaded_aside()
     return served
+
+
+# Keeps Python's garbage collector away from what a server has loaded.
+#
+# A full collection visits every object: with torch, transformers and a corpus in memory, hundreds of
+# milliseconds in which no thread goes on. So what is loaded is taken out of later collections.
+
+
+def set_loaded_aside() -> None:
+    """Collect garbage, and leave what remains out of later collections.
+
+    It is called when retrievers have been loaded, and when an old version has ended: what was set aside
+    before is looked at again, so that a version that has ended leaves the memory.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+# Queries to try, and the fields that filters can name: what a page offers to those who know no corpus.
+
+
+_EXAMPLES, _LONGEST = 6, 300
+_READ = 200
+"""Passages whose metadata are looked at for fields."""
+
+
+def queries_to_try(file: str | Path) -> tuple[str, ...]:
+    """The queries of a file, one a line.
+
+    Raises:
+        DataError: The file is missing or empty.
+    """
+    return tuple(text.strip() for _, text in named_lines(Path(file), "a query a line"))
+
+
+@lru_cache(maxsize=64)
+def example_queries(folder: Path) -> list[str]:
+    """Queries of the data set that ``grls fit`` left in a folder or beside it; none where there is none."""
+    try:
+        data = data_beside(folder)
+        return [] if data is None else _queries_in(data)
+    except (GrlsError, OSError):  # a damaged data set does not keep the retriever from its work
+        return []
+
+
+def _queries_in(data: Path) -> list[str]:
+    """The first queries of the test split, else of the data set."""
+    test = data / "qrels" / "test.tsv"
+    judged = read_qrels(test).keys() if test.is_file() else None
+    texts = (one.text for one in read_queries(data) if judged is None or one.id in judged)
+    return list(islice((text for text in texts if len(text) <= _LONGEST), _EXAMPLES))
+
+
+def fields_of(corpus: Corpus) -> list[str]:
+    """Fields of the metadata of the first passages, in order."""
+    objects = corpus.metadata_of(range(min(_READ, len(corpus))))
+    return list(dict.fromkeys(field for one in objects for field in one))

@@ -27,10 +27,10 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-import grls.models.load.language  # noqa: F401  registers the generator classes by name, with those of build
+import grls.models.load.build  # noqa: F401  registers the generator classes by name, with those of build
 from grls.errors import ConfigError, Option
+from grls.io.ending import quiet
 from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.io.logs import quiet
 from grls.io.option_errors import PlainParser, plain_error
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.chains.mining import MineNegatives
@@ -42,15 +42,12 @@ from grls.train.core.checkpoints import (
     refuse_unfinished,
     tell_changed,
 )
-from grls.train.core.clock import TrainingClock
+from grls.train.core.clock import TimeLimit, TrainingClock, TrainingLines
 from grls.train.core.datamodule import FitData
 from grls.train.core.finite import RefuseNaN
-from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.module import GeneratorModule
-from grls.train.core.processes import launched, leaving_no_group, only_training
-from grls.train.core.sharded import FullyShard
-from grls.train.core.time_limit import TimeLimit
+from grls.train.core.processes import FullyShard, launched, leaving_no_group, only_training
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
 
@@ -62,7 +59,7 @@ Precision = Literal[
 
 
 _SHARDED = ("fsdp", "fsdp_cpu_offload")
-"""Values of ``--trainer.strategy`` that shard weights (:class:`grls.train.core.sharded.FullyShard`)."""
+"""Values of ``--trainer.strategy`` that shard weights (:class:`grls.train.core.processes.FullyShard`)."""
 
 
 class _Epochs(_FitLoop):

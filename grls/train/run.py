@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError
-from grls.io.extras import require
-from grls.io.logs import quiet
+from grls.io.ending import quiet, require
 from grls.io.recipes import config_file
 from grls.train.catalogue import STAGES
 from grls.train.core.clock import Meter, TrainingClock

@@ -8,17 +8,16 @@ from time import perf_counter
 from typing import Any
 
 from grls.errors import ConfigError, Option
-from grls.io.locks import alone_in
 from grls.io.progress import duration
+from grls.io.resumable import alone_in
 from grls.retrieve.registry import Opening, class_of
 from grls.retrieve.spec import MANIFEST, followed, read_spec, update_spec
 from grls.runs.manifest import fingerprint_queries
-from grls.tune.chains import CHAINS
 from grls.tune.dev import DevQueries
-from grls.tune.hops import HOPS
+from grls.tune.hops import CHAINS, HOPS
 from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
-from grls.tune.rescoring import RESCORING
+from grls.tune.priors import RESCORING
 from grls.tune.step import CHOSEN, Step, TuneChoice, Tuning
 
 _TUNED = (*CHOSEN, "hops", "sha256")

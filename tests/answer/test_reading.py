@@ -9,10 +9,10 @@ from run_files import write_jsonl_run
 from small_data import write_small
 
 from grls.answer.direct import DirectReader, FollowUpStep
-from grls.answer.finished import FinishedRun
 from grls.answer.iterative import IterativeReader
 from grls.answer.kept import _reading as _kept
 from grls.answer.kept import _record
+from grls.answer.opening import FinishedRun
 from grls.answer.prompts import direct_examples, iterative_examples
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query

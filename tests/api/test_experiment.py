@@ -14,8 +14,7 @@ from grls.cli import main
 from grls.data.types import Hit
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.significance import compare, holm
-from grls.evaluation.versus import compare_runs
+from grls.evaluation.significance import compare, compare_runs, holm
 
 QUERIES = {f"q{n}": f"question {n}" for n in range(4)}
 GOLD = {"q0": ["a"], "q1": ["b", "c"], "q2": {"a", "c"}, "q3": {"b": 2, "c": 1, "a": 0}}

@@ -13,8 +13,7 @@ from grls.cli import main
 from grls.data.dataset import read_queries
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
-from grls.explain.explain import Explainer
-from grls.explain.facts import Explanation
+from grls.explain.explain import Explainer, Explanation
 from grls.explain.standing import GoldStanding
 from grls.explain.text import format_explanation
 from grls.retrieve.spec import write_link

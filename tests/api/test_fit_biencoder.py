@@ -11,7 +11,7 @@ import pytest
 from small_data import passages, queries, tiny_bert, write_small
 
 import grls
-from grls.api.recipes import BIENCODER_RECIPES
+from grls.api.generator import BIENCODER_RECIPES
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.recipes import recipe_values

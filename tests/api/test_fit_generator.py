@@ -11,7 +11,7 @@ from llama_small import write_llama
 from small_data import passages, queries, scratch, tiny_bert, write_small
 
 import grls
-from grls.api.recipes import BIENCODER_RECIPES, GENERATOR_RECIPES
+from grls.api.generator import BIENCODER_RECIPES, GENERATOR_RECIPES
 from grls.errors import ConfigError, MismatchError
 from grls.io.recipes import recipe_values
 from grls.train import run

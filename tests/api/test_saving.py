@@ -13,7 +13,7 @@ import grls
 from grls.api.searcher import Searcher
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.retrieve.build import Building, build
-from grls.retrieve.pack import pack_folder
+from grls.retrieve.hub import pack_folder
 from grls.retrieve.registry import KINDS as KINDS_KNOWN
 from grls.retrieve.registry import class_of
 from grls.retrieve.spec import read_spec, update_spec, write_link

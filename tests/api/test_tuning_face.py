@@ -10,8 +10,7 @@ from grls.api.searcher import Searcher
 from grls.cli import main
 from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError, DataError
-from grls.retrieve.checksums import write_checksums
-from grls.retrieve.spec import read_spec, write_link
+from grls.retrieve.spec import read_spec, write_checksums, write_link
 
 QUICK = {"k": 3, "prior_weights": [0.5, 1.0], "prior_temperatures": [1.0], "empty_weights": []}
 

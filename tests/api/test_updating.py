@@ -25,15 +25,13 @@ from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.index import array_files
 from grls.io import files
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import Pretrained
-from grls.models.load.language import CausalLM
-from grls.retrieve.changes import Changes
+from grls.models.load.build import CausalLM, Pretrained
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import KINDS, register
 from grls.retrieve.spec import read_spec, update_spec
-from grls.retrieve.update import update_folder
+from grls.retrieve.update import Changes, update_folder
 
 TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
 ADDED = [

@@ -12,7 +12,7 @@ from quoting_model import quoting
 from benchmarks import ablate
 from benchmarks.ablate import REFERENCE, questions
 from grls.cli import main as grls
-from grls.models.load import language
+from grls.models.load import build
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +69,13 @@ def test_all_runs_are_made_and_tabled_and_made_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     loaded = []
-    load = language._load
-    monkeypatch.setattr(language, "_load", lambda *a: loaded.append(a) or load(*a))
+    load = build._load
+    monkeypatch.setattr(build, "_load", lambda *a: loaded.append(a) or load(*a))
     output = tmp_path / "ablations"
     run(folder, output)
     assert len(commands) == len({run.name for q in questions() for _, run in q.runs}) == 13
     assert len(loaded) == 1
-    assert language._shared is None
+    assert build._shared is None
     text = (output / "ablations.md").read_text(encoding="utf-8")
     assert text.count("\n## ") == 5
     assert text in capsys.readouterr().out

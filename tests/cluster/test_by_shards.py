@@ -17,7 +17,7 @@ from grls.index.options import IndexOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import shards
+from grls.retrieve.generative import folder
 from grls.retrieve.registry import Opening, class_of, load_retriever
 
 
@@ -67,7 +67,7 @@ def test_embeddings_of_shards_are_those_of_one_process(data: Path, tmp_path: Pat
     )
     np.testing.assert_array_equal(same.rows, one.rows)
     np.testing.assert_allclose(two.rows, one.rows, atol=1e-5)
-    assert not shards.shards_folder(tmp_path / "two").exists()
+    assert not folder.shards_folder(tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
@@ -113,10 +113,10 @@ def test_a_killed_build_keeps_its_shards(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "index_of_shards", killed)
+        patch.setattr(folder, "index_of_shards", killed)
         with pytest.raises(KeyboardInterrupt):
             build(model, str(data), how)
-    kept = shards.shards_folder(tmp_path / "r")
+    kept = folder.shards_folder(tmp_path / "r")
     assert sorted(file.name for file in kept.iterdir()) == [
         "plan.json", "shard-00000", "shard-00001", "shard-00002",
     ]  # fmt: skip

@@ -14,21 +14,21 @@ from failing import fails
 from small_data import small_retriever, tiny_bert, write_small
 from writing_models import writing_model
 
-from grls.answer.riches import proposition_work
+from grls.answer.riches import proposition_file
 from grls.cli import main
 from grls.cluster import ray_data
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
-from grls.cluster.places import shards_folder
+from grls.cluster.plan import shards_folder
 from grls.index.options import IndexOptions
-from grls.index.ranges.on_ray import PartsOnRay
+from grls.index.ranges.cut import PartsOnRay
 from grls.index.ranges.ranged import RangedIndex
 from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
-from grls.retrieve.generative import shards
+from grls.retrieve.generative import folder
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.runs.trec import read_run
-from grls.train.doc2query import writing
+from grls.train.doc2query import generate
 from grls.train.doc2query.form import FORM, QueryForm
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -79,7 +79,7 @@ def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
     data: Path, made: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
 ) -> None:
     model = str(made / "model")
-    killed(shards)
+    killed(folder)
     build(model, str(data), Building(f"{tmp_path}/one", "generative", IndexOptions()))
     workers = Workers(LOCAL, WorkerOptions(shard=3))
     build(model, str(data), Building(f"{tmp_path}/two", "generative", IndexOptions(), workers=workers))
@@ -100,7 +100,7 @@ def test_pseudo_queries_are_those_of_one_process_though_a_worker_is_killed(
     assert main([*given, f"--output={tmp_path}/one"]) == 0
     lines = (tmp_path / "one.written.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "two.written.jsonl").write_bytes(b"".join(lines[:5]))  # of a run that was killed
-    killed(writing)
+    killed(generate)
     assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=7"]) == 0
     assert "of 50 pseudo-queries kept" in capsys.readouterr().out
     for ending in "", ".written.jsonl", ".manifest.json":
@@ -118,7 +118,7 @@ def test_propositions_are_those_of_one_process_though_a_worker_is_killed(
         "--max_new_tokens=8", "--batch_size=2", "--examples=false",
     ]  # fmt: skip
     assert main([*given, f"--output={tmp_path}/one"]) == 0
-    killed(proposition_work)
+    killed(proposition_file)
     assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=3"]) == 0
     for ending in "", ".manifest.json":
         one, two = (tmp_path / f"{name}{ending}" for name in ("one", "two"))

@@ -13,10 +13,10 @@ from small_data import small_retriever, tiny_bert, write_small
 from writing_models import writing_model
 
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
-from grls.cluster.places import alone_at_shards, shards_folder
+from grls.cluster.plan import alone_at_shards, shards_folder
 from grls.errors import WriteError
-from grls.io import locks
-from grls.io.locks import alone_in
+from grls.io import resumable
+from grls.io.resumable import alone_in
 from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
 from grls.train.doc2query.form import FORM, QueryForm
@@ -109,14 +109,14 @@ def test_a_folder_that_its_holder_removes_is_made_anew(
 ) -> None:
     """The holder ends between the opening of its folder and the lock: a removed folder must not be held."""
     folder = tmp_path / "shards"
-    real, ended = locks._lock, []
+    real, ended = resumable._lock, []
 
     def lock(stream: int, path: Path) -> bool:
         if not ended:
             ended.append(folder.rmdir())
         return real(stream, path)
 
-    monkeypatch.setattr(locks, "_lock", lock)
+    monkeypatch.setattr(resumable, "_lock", lock)
     with alone_in(folder):
         assert folder.is_dir()
         with pytest.raises(WriteError, match="another run"), alone_in(folder):

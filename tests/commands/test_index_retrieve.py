@@ -12,7 +12,7 @@ from failing import fails
 from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
-from grls.cluster.places import shards_folder
+from grls.cluster.plan import shards_folder
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import IndexFormatError

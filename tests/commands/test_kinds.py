@@ -27,9 +27,9 @@ from grls.retrieve.registry import KINDS, Opening, load_retriever, register
 from grls.retrieve.spec import read_spec, write_spec
 from grls.runs.manifest import read_info
 from grls.runs.run import Run
+from grls.train.chains.data import RetrieverTeacher
 from grls.train.chains.examples import HopExample
-from grls.train.chains.proposals import Proposals, Rescore
-from grls.train.chains.teacher import RetrieverTeacher
+from grls.train.chains.mining import Proposals, Rescore
 
 MODELS: dict[str, Any] = {"toy": tiny_bert, "sparse": tiny_splade, "multi-vector": tiny_colbert}
 

@@ -15,7 +15,7 @@ from grls.data.preparers import PREPARERS, register_preparer
 from grls.errors import ConfigError
 from grls.index import BACKENDS
 from grls.index.backends import check_backend
-from grls.io import plugins
+from grls.io import recipes
 from grls.retrieve.registry import KINDS, Opening, load_retriever, register
 
 KIND = """
@@ -88,7 +88,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def plugin(place: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (place / "my_plugin.py").write_text(text)
-    monkeypatch.setenv(plugins.VARIABLE, " my_plugin ,")
+    monkeypatch.setenv(recipes.VARIABLE, " my_plugin ,")
 
 
 def index(place: Path, kind: str) -> list[str]:
@@ -142,7 +142,7 @@ def test_an_index_is_built_and_opened_by_the_backend_of_a_plugin(
 def test_a_plugin_that_cannot_be_imported_is_named(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(plugins.VARIABLE, "nowhere_at_all")
+    monkeypatch.setenv(recipes.VARIABLE, "nowhere_at_all")
     line = fails(capsys, *index(place, "words"))
     assert "GRLS_PLUGINS: the module 'nowhere_at_all' cannot be imported" in line
     assert "PYTHONPATH" in line
@@ -152,8 +152,8 @@ def test_an_installed_package_names_its_module_as_an_entry_point(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (place / "my_plugin.py").write_text(BACKEND)
-    points = [EntryPoint("a", "nowhere_at_all", plugins.GROUP), EntryPoint("b", "my_plugin", plugins.GROUP)]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == plugins.GROUP else [])
+    points = [EntryPoint("a", "nowhere_at_all", recipes.GROUP), EntryPoint("b", "my_plugin", recipes.GROUP)]
+    monkeypatch.setattr(recipes, "entry_points", lambda group: points if group == recipes.GROUP else [])
     check_backend("plain")
     assert "plain" in BACKENDS
     assert "the plugin nowhere_at_all cannot be imported" in caplog.text

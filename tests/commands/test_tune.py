@@ -19,7 +19,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.language import CausalLM
+from grls.models.load.build import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -27,7 +27,7 @@ from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
 from grls.runs.trec import read_run
-from grls.tune import fusion
+from grls.tune import priors
 from grls.tune.journal import Journal
 
 SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")
@@ -304,8 +304,8 @@ def test_a_fusion_is_tuned_as_deep_as_it_fuses(
     update_spec(fused, {"depth": 1})
     before = retrieved(fused, data, tmp_path, "--k=2")["sequence_recall"]["recall@2"]
     capsys.readouterr()
-    ask, asked = fusion._asked, []
-    monkeypatch.setattr(fusion, "_asked", lambda *given: asked.append(given[-1]) or ask(*given))
+    ask, asked = priors._asked, []
+    monkeypatch.setattr(priors, "_asked", lambda *given: asked.append(given[-1]) or ask(*given))
     assert main(tune(fused, data, "--grid.k=2")) == 0
     assert asked == [2, 2]
     (gain,) = GAIN.findall(capsys.readouterr().out)

@@ -101,7 +101,7 @@ def test_of_equal_settings_the_cheapest_is_taken(place: Path, monkeypatch: pytes
 def test_a_killed_run_reads_no_passage_twice(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("grls.tune.cross_encoder._TOGETHER", 4)
+    monkeypatch.setattr("grls.tune.priors._TOGETHER", 4)
     read: list[int] = []
     logits = PairScorer.logits
 

@@ -21,7 +21,7 @@ from grls.data.corpus_table import COLUMNS, joined_tables, rows_in_memory, table
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
-from grls.io.jsonl import read_jsonl
+from grls.io.resumable import read_jsonl
 
 
 @pytest.mark.parametrize(

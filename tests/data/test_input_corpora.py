@@ -12,7 +12,7 @@ from small_data import passages, write_small
 from tables import TABLES
 
 from grls.data.corpus import Corpus
-from grls.data.inputs.corpora import corpus_of
+from grls.data.inputs.entries import corpus_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 

@@ -13,7 +13,7 @@ from tables import TABLES
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_qrels, read_split
-from grls.data.inputs.corpora import corpus_of
+from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.folders import write_splits
 from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
 from grls.data.types import Query

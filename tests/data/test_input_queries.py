@@ -11,7 +11,7 @@ from small_data import queries, write_small
 from tables import TABLES
 
 from grls.data.dataset import read_queries
-from grls.data.inputs.queries import queries_from
+from grls.data.inputs.entries import queries_from
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 

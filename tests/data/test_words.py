@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from grls.data.corpus import Corpus
-from grls.data.language import guess
 from grls.data.spans import Spans, read_spans
 from grls.data.types import Passage, Query
-from grls.data.words import Analyzer, count, fold, nothing_found, pieces, plain_words
+from grls.data.words import Analyzer, count, fold, guess, nothing_found, pieces, plain_words
 from grls.errors import ConfigError, DataError
-from grls.io.temporary import temporary
+from grls.io.files import temporary
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.neighbours import by_shared_words
 from grls.train.chains.span_targets import SpanTargets
-from grls.train.core.passage_inputs import content_words
+from grls.train.core.examples import content_words
 
 ENGLISH = "The Quick_brown fox's 2 dens, e.g. at No. 17, hold\tAN owl - isn't it so? Yes!"
 

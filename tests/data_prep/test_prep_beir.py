@@ -10,7 +10,7 @@ from data_prep.beir import prepare
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import DataError
-from grls.io.jsonl import read_jsonl
+from grls.io.resumable import read_jsonl
 
 ROOT = Path(__file__).parents[2]
 

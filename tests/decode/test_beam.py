@@ -9,8 +9,8 @@ import torch
 from models_small import END, PAD, VOCABULARY, small_bart, small_bert2bert, small_t5
 
 from grls.decode import Decoder, PrefixAllowedTokens
-from grls.decode.exhaustive import score_all
-from grls.decode.scores import ragged_logsumexp
+from grls.decode.score_all import score_all
+from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator

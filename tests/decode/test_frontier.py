@@ -10,9 +10,9 @@ from models_small import END, small_t5
 from test_fast import passage, queries
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
-from grls.decode.exhaustive import score_all
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Prior, WeightedPrior
+from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator

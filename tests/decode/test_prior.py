@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
-from grls.decode.exhaustive import score_all
 from grls.decode.prior import LEAST, Fixed, Prior, Ranges, WeightedPrior
 from grls.decode.scope import Scope
-from grls.decode.score_all import score_rows
+from grls.decode.score_all import score_all, score_rows
 from grls.errors import ConfigError
 from grls.index import Subset, UnionIndex, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_t5
 
 from grls.decode import Decoder, FastDecoder
-from grls.decode.exhaustive import score_all
 from grls.decode.scope import Scope
+from grls.decode.score_all import score_all
 from grls.index import BACKENDS, index_sequences
 from grls.index.subset import NumberSet, Several, Subset
 from grls.models.seq2seq.plain import Seq2SeqGenerator

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models_small import END, small_t5
 
 from grls.decode import Decoder
-from grls.decode.exhaustive import score_all
+from grls.decode.score_all import score_all
 from grls.decode.trace import beaten, follow, score_passages, trace
 from grls.errors import ConfigError
 from grls.index import index_sequences

@@ -15,7 +15,6 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.evaluation.answer_files import table
 from grls.evaluation.answers import (
     ENDING,
     Answered,
@@ -23,6 +22,7 @@ from grls.evaluation.answers import (
     read_answers,
     score_answers,
     summary,
+    table,
     write_answers,
 )
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from grls.data.types import Query
-from grls.evaluation.by_type import scores_by_type, types_of
-from grls.evaluation.evaluate import format_report
+from grls.evaluation.evaluate import format_report, scores_by_type, types_of
 from grls.evaluation.hop_scores import FoundByHops
 from grls.evaluation.metrics.path_match import Accepted
 

@@ -13,7 +13,7 @@ from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.evaluate import evaluate_run, format_report
 from grls.evaluation.measures import measure_names
-from grls.evaluation.versus import compare_runs
+from grls.evaluation.significance import compare_runs
 from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, write_info
 from grls.runs.run import Run
 from grls.runs.trec import write_run

@@ -15,7 +15,7 @@ from grls.cli import main
 from grls.errors import ConfigError, DataError
 from grls.evaluation import measures
 from grls.evaluation.measures import measure_names, query_values, register_measure
-from grls.io.plugins import VARIABLE
+from grls.io.recipes import VARIABLE
 
 CORPUS = {"a": "Otters eat fish.", "b": "A holt is an otter's den.", "c": "Lynxes hunt hares."}
 MODULE = """

@@ -5,8 +5,7 @@ from itertools import product
 import pytest
 
 from grls.errors import ConfigError, DataError
-from grls.evaluation.significance import compare, holm, shown_p
-from grls.evaluation.versus import format_comparison
+from grls.evaluation.significance import compare, format_comparison, holm, shown_p
 
 
 def enumerated(differences):

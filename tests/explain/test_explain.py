@@ -13,12 +13,10 @@ from small_data import passages, scratch, write_small
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
-from grls.decode.exhaustive import score_all
+from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
-from grls.explain.explain import Explainer
-from grls.explain.facts import Explanation
-from grls.explain.summary import format_summary, summarise
-from grls.explain.text import format_explanation, why
+from grls.explain.explain import Explainer, Explanation
+from grls.explain.text import format_explanation, format_summary, summarise, why
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

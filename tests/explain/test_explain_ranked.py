@@ -10,7 +10,7 @@ from failing import fails
 
 import grls
 from grls.cli import main
-from grls.explain.ranked import format_ranks
+from grls.explain.standing import format_ranks
 
 TEXT = "is the otter calm ?"
 

@@ -7,7 +7,7 @@ from composite_specs import COMPOSITES, write_kinds, written
 
 import grls
 from grls.data.types import Query
-from grls.explain.parts import Part, facts_part, parts_text, query_line, text_part, with_id
+from grls.explain.text import Part, facts_part, parts_text, query_line, text_part, with_id
 
 
 def test_an_id_is_not_said_twice() -> None:

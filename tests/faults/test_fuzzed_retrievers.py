@@ -19,7 +19,7 @@ from small_data import queries
 
 from grls.errors import GrlsError
 from grls.io.files import sha256
-from grls.models.load.settings import settings_in
+from grls.models.load.opening import settings_in
 from grls.retrieve.folder_check import check_folder
 from grls.retrieve.registry import Opening, class_of, load_retriever
 from grls.retrieve.spec import own_sum

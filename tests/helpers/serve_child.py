@@ -26,9 +26,8 @@ from grls.serve.front.child import Made, serve_task
 from grls.serve.front.task import WorkerTask
 from grls.serve.metrics import Metrics
 from grls.serve.problems import add_handlers
-from grls.serve.routes.search import answer_search
-from grls.serve.routes.state import show_health, show_metrics, show_ready, version_body
-from grls.serve.routes.stream import answer_stream
+from grls.serve.routes.search import answer_search, answer_stream
+from grls.serve.routes.table import show_health, show_metrics, show_ready, version_body
 from grls.serve.served import Opened, Served, Version
 from grls.serve.serving import Serving
 

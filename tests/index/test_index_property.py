@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grls.index import BACKENDS, index_sequences, load_index, save_index
-from grls.io.plugins import load_plugins
+from grls.io.recipes import load_plugins
 
 load_plugins()  # backends of GRLS_PLUGINS are tested, too
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grls.io.counts import counted, plural
+from grls.io.progress import counted, plural
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from grls.errors import ConfigError
 from grls.io import ending
-from grls.io.extras import lacking_extras, missing, needing, require
+from grls.io.ending import lacking_extras, missing, needing, require
 
 
 def test_an_extra_that_is_installed_is_no_hindrance() -> None:

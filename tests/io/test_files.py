@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from grls.answer.ralm.exclude import without
+from grls.answer.ralm.task import without
 from grls.commands.update import _ids as removed_ids
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
@@ -20,6 +20,7 @@ from grls.data.filters import Only, read_allowed
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, WriteError
 from grls.io.files import (
+    _machine,
     atomic_file,
     atomic_folder,
     atomic_path,
@@ -32,7 +33,6 @@ from grls.io.files import (
     text_lines,
     write_json,
 )
-from grls.io.temporary import _machine
 from grls.runs.trec import read_run
 
 
@@ -84,7 +84,7 @@ def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: 
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail)
-    monkeypatch.setattr("grls.io.temporary.exchange", lambda one, other: False)  # as an old system
+    monkeypatch.setattr("grls.io.files.exchange", lambda one, other: False)  # as an old system
     with pytest.raises(WriteError, match="No space left on device"), atomic_folder(folder, "mark") as new:
         (new / "new").write_text("new")
     assert (names(tmp_path), names(folder)) == (["set"], ["mark"])
@@ -107,7 +107,7 @@ def write_set(folder: Path, text: str) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import grls.io.temporary
+import grls.io.files
 from grls.io.files import atomic_file, atomic_folder, atomic_path
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 place = Path(sys.argv[1])
@@ -119,7 +119,7 @@ POINTS = {
     "in a file": "with atomic_file(place / 'file') as s: s.write('new'); s.flush(); die()",
     "in a path": "with atomic_path(place / 'file') as p: p.write_text('new'); die()",
     "in a folder": "with atomic_folder(place / 'set', 'mark') as new: (new / 'mark').touch(); die()",
-    "between two renames": "grls.io.temporary.exchange = lambda *_: False; rename = Path.rename; "
+    "between two renames": "grls.io.files.exchange = lambda *_: False; rename = Path.rename; "
     "Path.rename = lambda self, to: die() if self.name == 'new' else rename(self, to)",
     "after the exchange": "import shutil; shutil.rmtree = die",
 }
@@ -144,7 +144,7 @@ def test_what_a_killed_writer_leaves_goes_with_the_next_one(point: str, tmp_path
 
 def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that holds its lock, at any age; one of another machine; one with a name like ours."""
-    monkeypatch.setattr("grls.io.temporary._YOUNG", -1)
+    monkeypatch.setattr("grls.io.files._YOUNG", -1)
     for name in (".a.0000zzzz-1.x.tmp", ".a.b.tmp", f".ab.{_machine()}-1.x.tmp"):
         (tmp_path / name).mkdir()
     foreign = tmp_path / f".a.{'0000' if _machine()[:4] != '0000' else '1111'}ffff-1.x.tmp"
@@ -189,7 +189,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
 
     def named(host: str, boot: str, card: int) -> str:
         monkeypatch.setattr("socket.gethostname", lambda: host)
-        monkeypatch.setattr("grls.io.temporary._boot", lambda: boot)
+        monkeypatch.setattr("grls.io.files._boot", lambda: boot)
         monkeypatch.setattr("uuid.getnode", lambda: card)
         _machine.cache_clear()
         return _machine()

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from grls.cli import main
-from grls.io.help_text import name_lines, paragraphs
+from grls.io.option_errors import name_lines, paragraphs
 
 
 def test_a_list_goes_on_below_its_text() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from grls.errors import ConfigError
-from grls.retrieve.card import CardOptions
-from grls.retrieve.changes import Changes
+from grls.retrieve.hub import CardOptions
+from grls.retrieve.update import Changes
 from grls.serve.answers.options import AnswerOptions
 from grls.serve.options import AccessOptions
+from grls.train.chains.mining import Rescore
 from grls.train.chains.prior import LearnBeside
-from grls.train.chains.proposals import Rescore
 from grls.tune.options import TuneOptions, TuneRuns
 
 FIELDS = [

@@ -15,7 +15,7 @@ from grls.io.progress import Progress, duration, reporting, showing, waiting
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
 from grls.retrieve.spec import write_spec
-from grls.train.doc2query.round_trip import sift
+from grls.train.doc2query.generate import sift
 
 
 class Terminal(io.StringIO):

@@ -66,7 +66,7 @@ def test_half_of_a_surrogate_pair_is_read_back(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from grls.io.locks import LockedFile
+from grls.io.resumable import LockedFile
 files = [LockedFile(path) for path in sys.argv[1:]]
 print("begun", flush=True)
 sys.stdin.read()

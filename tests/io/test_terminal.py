@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from grls.answer.direct import WrittenAnswer
-from grls.answer.records import shown_reading
+from grls.answer.kept import shown_reading
 from grls.answer.riches.answerer import Piece, Quote, Written
-from grls.answer.riches.page import terminal
+from grls.answer.riches.written import terminal
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.dataset_check import DataFault, format_faults
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.examples import format_examples
-from grls.explain.parts import aligned
-from grls.io.terminal import Visible, visible
+from grls.explain.text import aligned
+from grls.io.option_errors import Visible, visible
 from grls.runs.trec import write_run
 
 EVIL = "\x1b]0;owned\x07\x1b[2Jclear\x9b1m\rover\x7f\x00"

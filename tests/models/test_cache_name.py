@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from grls.models.cache_name import cache_argument
+from grls.models.base import cache_argument
 
 
 class Before(nn.Module):

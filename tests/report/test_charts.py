@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from grls.report.charts import _svg
+from grls.report.drawing import _svg
 
 
 def test_a_name_is_no_markup_and_no_pattern() -> None:

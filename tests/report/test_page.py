@@ -11,8 +11,7 @@ from report_helpers import GOOD, POOR, dataset, page_text, write
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.report.measure import score_runs
-from grls.report.page import build_page
-from grls.report.render import render_html, write_report
+from grls.report.page import build_page, render_html, write_report
 from grls.report.runs import load_groups
 
 EVIL = "<script>alert('x')</script> $\\frac{1}$ | [a](b) *c*"

@@ -6,13 +6,20 @@ from report_helpers import GOOD, POOR, dataset, write
 from grls.cli import main
 from grls.data.types import IN_CHAINS
 from grls.report.blocks import Cell, Column, value_table
-from grls.report.compare import overlap, price_table, significance_table, similarity_tables
 from grls.report.measure import score_runs
-from grls.report.page import build_page
-from grls.report.render import render_html
+from grls.report.page import build_page, render_html, run_table, section_tables
 from grls.report.runs import load_groups
-from grls.report.sections import run_table, section_tables
-from grls.report.tables import chains_table, ensemble_table, measures_table, memorisation_table, recall_table
+from grls.report.tables import (
+    chains_table,
+    ensemble_table,
+    measures_table,
+    memorisation_table,
+    overlap,
+    price_table,
+    recall_table,
+    significance_table,
+    similarity_tables,
+)
 
 
 @pytest.fixture

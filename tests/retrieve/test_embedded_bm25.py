@@ -12,10 +12,9 @@ from grls.data.types import Passage
 from grls.data.words import Analyzer
 from grls.errors import DataError
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.changes import Changes
 from grls.retrieve.registry import Opening, create, load_named, load_retriever
 from grls.retrieve.spec import read_spec, write_spec
-from grls.retrieve.update import update_folder
+from grls.retrieve.update import Changes, update_folder
 
 GERMAN = [
     "Die Eule ist ein Vogel.",

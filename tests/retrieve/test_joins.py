@@ -20,6 +20,7 @@ from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.models.rescore_spec import RescoreInput
+from grls.retrieve.base import JoiningPlan, runner_of
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -28,7 +29,6 @@ from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
-from grls.retrieve.joins import JoiningPlan, runner_of
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
 

@@ -19,8 +19,7 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.cut import SetSize
 from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.generative.within import as_generator
+from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever

@@ -102,7 +102,7 @@ def address(kinds: Path, hostile: Path, tmp_path_factory: pytest.TempPathFactory
     from serve_browser import QUESTION
     from serve_helpers import behind_socket, serving_of
 
-    from grls.serve.examples import queries_to_try
+    from grls.serve.served import queries_to_try
 
     folders: dict[str, Any] = {name: kinds / name for name in ("hops", "generative", "bm25")}
     file = tmp_path_factory.mktemp("examples") / "queries.txt"

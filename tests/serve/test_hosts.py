@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from grls.errors import ConfigError
 from grls.serve.app import create_app
-from grls.serve.hosts import accepted_hosts, host_of
+from grls.serve.guards import accepted_hosts, host_of
 from grls.serve.options import AccessOptions
 
 

@@ -16,10 +16,9 @@ from starlette.testclient import TestClient
 
 from grls.errors import ConfigError, DataError
 from grls.io.parts import PARTS
-from grls.serve.access import Rates, read_admin_token, read_keys
+from grls.serve.guards import JsonLines, Rates, read_admin_token, read_keys
 from grls.serve.options import AccessOptions, RequestLimits
-from grls.serve.page.text import embedded, escaped
-from grls.serve.request_log import JsonLines
+from grls.serve.page.files import embedded, escaped
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 
@@ -136,7 +135,7 @@ def test_a_rate(slow: Serve) -> None:
 
 def test_rates_fill_up_and_forget_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("grls.serve.access.monotonic", lambda: now)
+    monkeypatch.setattr("grls.serve.guards.monotonic", lambda: now)
     rates = Rates(60)
     assert [rates.wait(b"a") for _ in range(60)] == [0.0] * 60
     assert rates.wait(b"a") == pytest.approx(1.0)

@@ -16,12 +16,12 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import served
-from grls.serve.access import read_admin_token
 from grls.serve.app import create_app
-from grls.serve.jobs import CallJob
+from grls.serve.guards import read_admin_token
 from grls.serve.options import USUAL_LIMITS
 from grls.serve.served import Opened, open_served
 from grls.serve.start import named_folders
+from grls.serve.worker import CallJob
 
 TOKEN = {"Authorization": "Bearer the-token-of-the-admin"}
 

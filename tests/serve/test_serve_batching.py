@@ -20,12 +20,20 @@ from grls.data.filters import Filter, Only
 from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.parts import PARTS, PartCounts
+from grls.retrieve.base import RunsPlans
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop, search_hits
-from grls.retrieve.joins import RunsPlans
-from grls.serve.jobs import BatchKey, CallJob, JoiningJobs, SearchJob
 from grls.serve.options import RequestLimits
-from grls.serve.worker import JobQueue, ShutdownError, Worker, deliver
+from grls.serve.worker import (
+    BatchKey,
+    CallJob,
+    JobQueue,
+    JoiningJobs,
+    SearchJob,
+    ShutdownError,
+    Worker,
+    deliver,
+)
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 import grls
 from grls.errors import DataError
 from grls.explain.beams import trace_beam
-from grls.serve.examples import example_queries, queries_to_try
+from grls.serve.served import example_queries, queries_to_try
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 QUERY = "is the otter kind ?"

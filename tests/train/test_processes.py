@@ -18,7 +18,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.train.core.processes import averaged, by_first, gathered, summed, weighed
-from grls.train.reranker.fit import fit_reranker
+from grls.train.reranker.module import fit_reranker
 from grls.train.reranker.options import RerankerOptions
 
 GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=2"]

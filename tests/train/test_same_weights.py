@@ -15,7 +15,7 @@ from train_helpers import arguments, chain_options, write_chain_parts
 from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.train.reranker.fit import fit_reranker
+from grls.train.reranker.module import fit_reranker
 from grls.train.reranker.options import RerankerOptions
 
 SHORT = ("--trainer.max_steps=3", "--trainer.limit_val_batches=0", "--data.workers=0")

@@ -21,8 +21,7 @@ from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import Pretrained
 from grls.train.biencoder.trainer import BiEncoderTrainer
-from grls.train.reranker.fit import fit_reranker
-from grls.train.reranker.module import RerankerModule
+from grls.train.reranker.module import RerankerModule, fit_reranker
 from grls.train.reranker.options import RerankerOptions
 
 FSDP = ["--trainer.strategy=fsdp", "--model.gradient_checkpointing=true", "--trainer.gradient_clip_val=0.5"]

@@ -11,7 +11,7 @@ from train_helpers import arguments
 
 from grls.cli import main
 from grls.errors import WriteError
-from grls.io.locks import alone_in
+from grls.io.resumable import alone_in
 from grls.train.core.processes import only_training
 
 PAUSES = """

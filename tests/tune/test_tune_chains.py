@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from grls.retrieve.hops.options import Choice
-from grls.tune.chains import TriedEnd, chosen_end
+from grls.tune.hops import TriedEnd, chosen_end
 from grls.tune.step import paired_error
 
 LIKELIEST, EXPECTED = get_args(Choice)

@@ -20,7 +20,7 @@ from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hops.stop import Onward, SeenHop, onward_probability
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.tune.dev import DevQueries
-from grls.tune.onward import cross_validated, learn_onward
+from grls.tune.hops import cross_validated, learn_onward
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
 

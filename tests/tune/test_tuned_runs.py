@@ -10,8 +10,7 @@ from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.fusion.runs import RunFusion
 from grls.runs.dev_runs import DevRuns
 from grls.runs.run import Run
-from grls.tune.cut_runs import cut_run, refuse_uncuttable
-from grls.tune.run_weights import refuse_untunable, tune_run_weights
+from grls.tune.priors import cut_run, refuse_uncuttable, refuse_untunable, tune_run_weights
 
 QUERIES = [f"q{n}" for n in range(6)]
 GOOD = Run(

@@ -11,7 +11,7 @@ from installed_packages import Environment
 
 from grls.cli import VERBS, Verb
 from grls.data.corpus import Corpus
-from grls.io.extras import EXTRAS
+from grls.io.ending import EXTRAS
 from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever
 from grls.retrieve.registry import KINDS
 from grls.retrieve.sparse import SparseRetriever, SparseTexts

@@ -14,7 +14,7 @@ from installed_packages import Environment, metadata_of
 from packaging.requirements import Requirement
 
 import grls
-from grls.io.extras import EXTRAS
+from grls.io.ending import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,7 +144,7 @@ def test_the_metadata(metadata: Distribution) -> None:
 
 
 def test_the_extras_are_those_that_errors_name(metadata: Distribution) -> None:
-    """Each package of ``grls.io.extras`` is in its extra, and in nothing that a search needs."""
+    """Each package of ``grls.io.ending`` is in its extra, and in nothing that a search needs."""
     needs = [Requirement(text) for text in metadata.requires or ()]
     core = [need.name for need in needs if need.marker is None]
     assert {*EXTRAS} < {*metadata.metadata.get_all("Provides-Extra", [])}

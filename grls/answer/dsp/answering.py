@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from grls.answer.direct import WrittenAnswer
 from grls.answer.dsp import build, run
-from grls.answer.dsp.demonstrate import dspy_examples, hushed, inputs_of
+from grls.answer.dsp.build import dspy_examples, hushed, inputs_of
 from grls.answer.dsp.options import ProgramName, ProgramOptions
 from grls.answer.dsp.programs import Branch
 from grls.answer.dsp.retrieval import Retrieval, Scale
@@ -20,8 +20,7 @@ from grls.answer.questions import Questions
 from grls.data.dataset import read_split
 from grls.data.types import Hit
 from grls.errors import Option
-from grls.io.counts import counted
-from grls.io.progress import Progress
+from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.retrieve.base import Retriever
 from grls.runs.manifest import fingerprint_queries

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from grls.io.extras import needing
+from grls.io.ending import needing
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 

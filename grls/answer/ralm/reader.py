@@ -30,7 +30,7 @@ from grls.data.filters import Allow
 from grls.data.types import Query
 from grls.data.words import count
 from grls.errors import ConfigError, DataError
-from grls.models.positions import positions_in
+from grls.models.base import positions_in
 from grls.retrieve.base import Retriever
 
 _BLOCK_TOKENS = 1024

@@ -1,7 +1,7 @@
 """The trained judge of documents: a bidirectional encoder that reads prefix and document (arXiv 2302.00083).
 
 ``f(x, d)`` is one number, and ``p_rank(d_i | x) = exp f(x, d_i) / sum_j exp f(x, d_j)`` over the candidates
-of a retriever ("Training LM-dedicated rerankers" there). Training: :mod:`grls.train.reranker.fit`, on
+of a retriever ("Training LM-dedicated rerankers" there). Training: :mod:`grls.train.reranker.module`, on
 examples of the class :class:`RerankExample`.
 """
 
@@ -21,14 +21,20 @@ from grls.answer.ralm.strides import Stride
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
-from grls.io.jsonl import read_jsonl
+from grls.io.resumable import read_jsonl
 from grls.models.base import once_each
 from grls.models.cross_encoder import TRAINED
 from grls.models.encoder_input import padded
 from grls.models.load.build import encoder_positions
-from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
-from grls.models.load.saving import write_network
-from grls.models.load.sources import packaged_encoder, refuse_missing_folder
+from grls.models.load.opening import (
+    open_config,
+    open_model,
+    open_tokenizer,
+    opening,
+    packaged_encoder,
+    refuse_missing_folder,
+    write_network,
+)
 from grls.models.precision import move, refuse_nan_logits
 
 _BATCH = 64

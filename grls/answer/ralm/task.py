@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from grls.answer.opening import open_for_reading, retrieval_settings
 from grls.answer.questions import model_settings
-from grls.answer.ralm.choosers import chooser_of, judged_by
-from grls.answer.ralm.exclude import without
+from grls.answer.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
 from grls.answer.ralm.options import RerankOptions
-from grls.answer.ralm.reader import InContextRalm
+from grls.answer.ralm.reader import InContextRalm, refuse_long_window
+from grls.answer.ralm.reranker import Reranker, Trained
+from grls.answer.ralm.scoring import TextScorer
 from grls.answer.ralm.strides import WindowOptions
 from grls.answer.ralm.texts import TokenizedText, read_texts
+from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, Option
-from grls.io.files import read_text, refuse_unwritable
-from grls.io.logs import quiet
-from grls.models.load.language import load_language_model
+from grls.data.filters import Numbered
+from grls.errors import ConfigError, DataError, Option
+from grls.io.ending import quiet
+from grls.io.files import named_lines, read_text, refuse_unwritable
+from grls.io.progress import counted
+from grls.models.load.build import load_language_model, weights_fingerprint
 from grls.retrieve.hops.options import HopOptions
+
+log = logging.getLogger(__name__)
 
 
 class RalmTask(NamedTuple):
@@ -88,3 +97,84 @@ def _settings(
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# Opens the rule that orders documents, by its name in the options.
+
+
+def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Chooser:
+    """The rule that orders documents.
+
+    Raises:
+        ConfigError: There are fewer candidates than documents, or the judge has another tokenizer.
+    """
+    if rerank.by != "none" and rerank.candidates < reader.options.documents:
+        raise ConfigError(
+            f"{counted(rerank.candidates, 'candidate')} for "
+            f"{counted(reader.options.documents, 'document')}; raise {Option('rerank.candidates')}."
+        )
+    if rerank.by == "oracle":
+        return Oracle(reader.scorer, rerank.candidates)
+    if rerank.by == "zero-shot":
+        return ZeroShot(_judge(reader, rerank.judge, device), rerank.judge_tokens, rerank.candidates)
+    if rerank.by == "trained" and reader.corpus is not None:
+        loaded = Reranker.load(str(rerank.reranker), device=device, trained=True)
+        return Trained(loaded, reader.tokenizer, reader.corpus, rerank.candidates)
+    return AsRetrieved()
+
+
+def judged_by(chooser: Chooser) -> str | None:
+    """The fingerprint of the model that orders documents; None if no model does."""
+    if isinstance(chooser, Trained):
+        return weights_fingerprint(chooser.reranker.model)
+    return weights_fingerprint(chooser.scorer.model) if isinstance(chooser, ZeroShot) else None
+
+
+def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
+    if name is None:
+        return reader.scorer
+    model, tokenizer = load_language_model(name, device)
+    if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
+        raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
+    refuse_long_window(model, reader.options.window, f"the judge {name!r}")
+    return reader.scorer_of(model)
+
+
+# Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.
+#
+# A file names the passages, a title or a passage id a line. White space around titles is ignored, ids must
+# match exactly. A warning lists lines that match nothing: they may be misspelled titles.
+
+
+_SHOWN = 5
+"""Most lines without a match that the warning lists."""
+
+
+def without(corpus: Corpus, file: Path) -> Numbered:
+    """All passages except those whose title or id stands in a file.
+
+    A warning counts lines that are no title and no id, and lists the first few.
+
+    Raises:
+        DataError: The file is missing or no text, or none of its lines matches.
+    """
+    named = dict.fromkeys(line for _, line in named_lines(file, "a title or a passage id a line"))
+    titled: dict[str, list[str]] = {}
+    for line in named:
+        titled.setdefault(line.strip(), []).append(line)
+    kept, matched = [], set()
+    for number, passage in enumerate(corpus):
+        names = {*titled.get(passage.title.strip(), ()), *(named.keys() & {passage.id})}
+        matched |= names
+        if not names:
+            kept.append(number)
+    if not matched:
+        raise DataError(f"no passage of {corpus.source} has a title or id that stands in this file.", file)
+    missing = [name for name in named if name not in matched]
+    if missing:
+        listed = ", ".join(map(repr, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
+        log.warning(
+            "%s: %d of %d lines are no title and no id of a passage of %s, so they exclude nothing: %s",
+            file, len(missing), len(named), corpus.source, listed,
+        )  # fmt: skip
+    return Numbered(np.array(kept, dtype=np.int64))

@@ -11,10 +11,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
 from grls.answer.riches.keys import SHARED, Keys, letters
 from grls.answer.riches.prompts import ANSWER, Prompt, common, open_ended, split_answer
-from grls.answer.riches.within import by_similarity
-from grls.answer.room import room_of, too_long
+from grls.answer.writer import room_of, too_long
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
@@ -27,12 +29,13 @@ from grls.errors import ConfigError, MismatchError
 from grls.io.turns import turn
 from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
-from grls.models.load.language import end_tokens
+from grls.models.load.build import end_tokens
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.seq2seq.slots import plant
 
 log = logging.getLogger(__name__)
+
 
 _CHECKED = 10
 """Most passages of a quoted key to check: a title may stand for thousands."""
@@ -50,7 +53,7 @@ class Quote(NamedTuple):
         keys: The texts of the keys that hold it, as many as the options allow (see ``held``).
         passages: Ids of the passages of these keys, in the order of the corpus. Passages under a title or a
             header are ordered by similarity to the query and the text before the quote
-            (:mod:`grls.answer.riches.within`); equal ones stay in the order of the corpus.
+            (:mod:`grls.answer.riches.answerer`); equal ones stay in the order of the corpus.
         score: Log-probability (nats) of the quote.
         closed: False if the length limit cut the quote: then it retrieves nothing.
         held: Number of keys that hold the quote; larger than ``len(keys)`` if the options limit the keys.
@@ -313,3 +316,42 @@ class Riches:
 
 def _thought(text: str) -> list[Piece]:
     return [Piece("thought", text.strip())] if text.strip() else []
+
+
+# Ranks the passages under a title or a section header by similarity to the query.
+#
+# A title names an article and a header a section of it, so one key stands for several passages. TF-IDF ranks
+# them, as in "From RAG to RICHES" (arXiv 2407.00361, "retrieval keys"). scikit-learn counts document
+# frequencies over the passages under the key only: a word of all of them distinguishes none, and the rest of
+# the corpus is not needed.
+
+
+_ENGLISH = Analyzer("en")
+_DIGITS = 9
+"""Similarities are compared at this many digits, so that rounding errors do not matter."""
+
+
+def by_similarity(texts: Sequence[str], wanted: str, analyzer: Analyzer = _ENGLISH) -> list[int]:
+    """Places of texts by the cosine of their TF-IDF vectors with that of a text, best first.
+
+    Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) *
+    (1 + ln((1 + n) / (1 + df)))`` over the n texts, of words as an :class:`grls.data.words.Analyzer` splits
+    them, function words left out (those that BM25 leaves out; scikit-learn's list has "fire" and "mill").
+
+    Args:
+        texts: The texts to order.
+        wanted: The text to compare them with.
+        analyzer: Splits texts into words.
+
+    Returns:
+        The places of the texts; equally similar texts (such as those without a shared word) keep their order.
+    """
+    if len(texts) < 2:
+        return list(range(len(texts)))
+    vectorizer = TfidfVectorizer(analyzer=analyzer.words, sublinear_tf=True)
+    if not any(map(vectorizer.build_analyzer(), texts)):
+        return list(range(len(texts)))
+    rows = vectorizer.fit_transform(texts)
+    similarity = (rows @ vectorizer.transform([wanted]).T).toarray()[:, 0]
+    order: list[int] = np.argsort(-similarity.round(_DIGITS), kind="stable").tolist()
+    return order

@@ -5,23 +5,33 @@ All answers together may not fit into memory, so they are read from the file one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from html import escape
 from itertools import islice
 from time import perf_counter
 from typing import Any
 
-from grls.answer.questions import Questions, model_settings
+from grls.answer.questions import SHOWN, Questions, model_settings
 from grls.answer.riches.answerer import Piece, Quote, Riches, Written
 from grls.answer.riches.keys import build_keys, keys_in
 from grls.answer.riches.options import KeyOptions, PromptOptions
 from grls.answer.riches.prompts import Prompt
+from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.decode.interleave.options import InterleaveOptions
-from grls.io.files import sha256
-from grls.io.progress import Progress
-from grls.io.resumable import GrowingFile
-from grls.models.load.language import load_language_model
+from grls.errors import Option
+from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
+from grls.io.files import atomic_file, sha256
+from grls.io.html import framed
+from grls.io.option_errors import visible
+from grls.io.progress import Progress, counted
+from grls.io.resumable import GrowingFile, Record
+from grls.models.load.build import load_language_model
+from grls.runs.portions import KeptResults
+from grls.runs.results import Retrieved
+from grls.runs.save import save_retrieved
 
 
 def riches_of(
@@ -113,3 +123,138 @@ def record_of(query: Query, written: Written) -> dict[str, Any]:
         "quotes": [quote._asdict() for quote in written.quotes],
         **({"failed": written.failed} if written.failed else {}),
     }
+
+
+# Saves answers with quotes: the answers, the page, and the run of the quoted passages.
+
+
+def save_answers_and_page(
+    questions: Questions, file: GrowingFile, output: str, title: str, markers: tuple[str, str]
+) -> None:
+    """Print the first answers; write the answers and the page."""
+    queries = questions.asked
+    for query, written in islice(zip(queries, outputs(file, queries), strict=True), SHOWN):
+        print(terminal(query, written, markers, sys.stdout.isatty()) + "\n")
+    lines = (record_of(*pair) for pair in zip(queries, outputs(file, queries), strict=True))
+    write_answers(f"{output}{ENDING}", lines)
+    with atomic_file(f"{output}.html") as stream:
+        stream.writelines(quotes_page(title, queries, outputs(file, queries), questions.corpus, markers))
+
+
+def save_quotes(
+    questions: Questions, file: GrowingFile, output: str, title: str, options: dict[str, Any]
+) -> None:
+    """Write the run, and print the scores."""
+    queries, corpus = questions.asked, questions.corpus
+    seconds = sum(record.get("seconds", 0.0) for record in file.each())
+    mode = options.pop("mode")
+    whole = {**options, "k": None}  # as many quotes as were written: nothing was cut off
+    info = questions.info("generator", title, mode, seconds, whole)
+    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, _retrieved), info))
+    answers = read_answers(f"{output}{ENDING}", texts=False)
+    print(summary(score_answers(answers, queries, questions.qrels, corpus), seconds))
+    several = cut_short(file, queries)
+    if file.count <= len(queries):  # else a run over more queries may resume from it
+        file.remove()
+    if several:
+        quotes = counted(several, "quote is", "quotes are")
+        print(f"{quotes} held by more keys than {Option('search.max_keys')!s} allows to name")
+
+
+def _retrieved(query_id: str, record: Record) -> Retrieved:
+    return Retrieved.ranked(query_id, written_of(record).ranking())
+
+
+# Shows answers: coloured in a terminal, and as a page of HTML with every quote and its source.
+
+
+_COLOURS = {"thought": "2", "quote": "36", "answer": "1;32"}
+_STYLE = """\
+article { border: 1px solid var(--line); border-radius: 8px; padding: 0.6rem 1rem; margin: 1rem 0; }
+article h2 { font-size: 1.05rem; margin: 0.2rem 0 0.6rem; }
+.thought { color: var(--soft); }
+.quote { color: var(--heat); text-decoration: none; }
+.quote:hover { text-decoration: underline; }
+.cut { color: var(--warn); }
+.answer { color: var(--best); font-weight: 600; }
+details { margin-top: 0.6rem; font-size: 0.9rem; }
+dt { font-weight: 600; margin-top: 0.5rem; }
+dd { margin: 0 0 0 1rem; }
+"""
+
+
+def terminal(query: Query, written: Written, markers: tuple[str, str], colour: bool = True) -> str:
+    """One query and its output, for a terminal."""
+    lines = [visible(f"{query.id}: {query.text}")]
+    for piece in written.pieces:
+        text = visible(f"  {_marked(piece, written, markers)}")
+        lines.append(f"\x1b[{_COLOURS[piece.kind]}m{text}\x1b[0m" if colour else text)
+        if piece.kind == "quote":
+            lines.append(visible(f"    {_source(piece, written)}"))
+    return "\n".join(lines)
+
+
+def quotes_page(
+    title: str,
+    queries: Sequence[Query],
+    outputs: Iterable[Written],
+    corpus: Corpus,
+    markers: tuple[str, str],
+) -> Iterator[str]:
+    """A page of HTML, part by part: thoughts, quotes that link to their source below, answers."""
+
+    def parts() -> Iterator[str]:
+        yield f"<h1>{escape(title)}</h1>"
+        for n, (query, written) in enumerate(zip(queries, outputs, strict=True)):
+            body = _body(n, written, corpus, markers)
+            yield f"<article><h2>{escape(query.text)}</h2>{body}</article>"
+
+    return framed(title, _STYLE, parts())
+
+
+def _body(number: int, written: Written, corpus: Corpus, markers: tuple[str, str]) -> str:
+    shown = []
+    for piece in written.pieces:
+        text = escape(_marked(piece, written, markers))
+        if piece.kind == "quote" and written.quotes[piece.quote].closed:
+            shown.append(f'<p><a class="quote" href="#s{number}-{piece.quote}">{text}</a></p>')
+        else:
+            kind = "cut" if piece.kind == "quote" else piece.kind
+            shown.append(f'<p class="{kind}">{text}</p>')
+    sources = []
+    for q, quote in enumerate(written.quotes):
+        if not quote.closed:
+            continue
+        numbers = [number for number in corpus.numbers(quote.passages) if number is not None]
+        cut = f'<dt class="cut">{escape(_cut(quote))}</dt>' if _cut(quote) else ""
+        passages = "".join(
+            f"<dt>{escape(p.title or p.id)}</dt><dd>{escape(p.text)}</dd>" for p in corpus.passages(numbers)
+        )
+        sources.append(f'<dl id="s{number}-{q}">{cut}{passages}</dl>')
+    if sources:
+        shown.append(f"<details open><summary>Sources</summary>{''.join(sources)}</details>")
+    return "".join(shown)
+
+
+def _marked(piece: Piece, written: Written, markers: tuple[str, str]) -> str:
+    if piece.kind != "quote":
+        return piece.text
+    closed = written.quotes[piece.quote].closed
+    return (
+        f"{markers[0]} {piece.text} {markers[1]}" if closed else f"{markers[0]} {piece.text} … (not closed)"
+    )
+
+
+def _source(piece: Piece, written: Written) -> str:
+    quote = written.quotes[piece.quote]
+    if not quote.closed:
+        return "-> nothing: the length limit came before the end of the quote"
+    more = f" and {len(quote.passages) - 3} more" if len(quote.passages) > 3 else ""
+    cut = f"; {_cut(quote)}" if _cut(quote) else ""
+    return f"-> {', '.join(quote.passages[:3])}{more}  ({quote.score:.2f}){cut}"
+
+
+def _cut(quote: Quote) -> str:
+    """A note if more keys hold a quote than are named; else empty."""
+    named = len(quote.keys)
+    return f"{named:,} of the {quote.held:,} keys that hold it are named" if quote.held > named else ""

@@ -3,7 +3,7 @@
 ``@checked`` reads the annotations of a function once, when it is called first. Scalars of NumPy and pandas
 become those of Python, arrays and series become lists, paths may be texts or any ``os.PathLike``. Everything
 else that is not what the annotation says is refused with the names of the call and of the argument. ``Any``
-takes everything: what comes so is read elsewhere (:mod:`grls.data.inputs.corpora`, ``queries``, ``gold``).
+takes everything: what comes so is read elsewhere (:mod:`grls.data.inputs.entries`, ``queries``, ``gold``).
 
 ``Annotated[kind, read]`` replaces the check by a function that takes the value, and returns it as it is used.
 """
@@ -32,8 +32,7 @@ from typing import (
     get_type_hints,
 )
 
-from grls.data.inputs.tables import list_from
-from grls.data.inputs.values import is_whole_text, short_repr
+from grls.data.inputs.tables import is_whole_text, list_from, short_repr
 from grls.errors import ConfigError
 
 Filled = TypeVar("Filled")

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from grls.data.corpus import Corpus
+from grls.data.dataset import query_of, read_queries
 from grls.data.inputs.tables import (
     column_of,
+    existing_path,
+    id_list,
+    id_text,
+    json_value,
     list_from,
+    name_list,
     refuse_dict_of_tables,
     refuse_unnamed_index,
     required_column,
+    short_repr,
     table_from,
 )
-from grls.data.inputs.values import id_text, json_value, name_list, short_repr
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.resumable import refuse_half_characters
 
 
 @dataclass(frozen=True)
@@ -211,3 +219,108 @@ def _refuse_repeated_ids(entries: list[InputEntry], form: EntryForm) -> None:
                 form.source,
             )
         first[entry.id] = entry.place
+
+
+# Queries from Python objects.
+
+
+SOURCE = "queries"
+"""The name of queries from Python in errors."""
+
+_QUERY_FORM = EntryForm(
+    Query, "query", SOURCE, ("_id", "id", "query_id", "query-id", "qid"), ("text", "query", "question")
+)
+
+
+def queries_from(queries: Any) -> list[Query]:
+    """Queries from what a user has.
+
+    Args:
+        queries: One of these:
+
+            - a list of texts, whose ids are their places: ``"0"``, ``"1"``, …;
+            - a list of dicts ``{"id", "text", "evidence", "answers", "metadata"}``, or of
+              :class:`~grls.data.types.Query`. Only the text is required, and all other keys are metadata.
+              Without ids, the places are the ids. ``evidence`` is a list of gold passages in the order of
+              retrieval, or a set if any order is correct;
+            - a dict from ids to texts, or to such dicts;
+            - a data frame (pandas, polars), a ``datasets.Dataset`` or an Arrow table with such columns;
+            - the path of a ``queries.jsonl``, or of the data set folder that holds it.
+
+            An id may be a whole number; it becomes a text. A missing value (None, NaN) is left out.
+
+    Raises:
+        DataError: It is something else, or empty; a column is missing; an id is used twice; a query has no
+            text, or a field has a wrong form.
+    """
+    path = existing_path(queries, SOURCE)
+    if path is not None:
+        return read_queries(path)
+    return [_query(entry) for entry in entries_of(queries, _QUERY_FORM)]
+
+
+def _query(entry: InputEntry) -> Query:
+    if not entry.text.strip():
+        raise DataError(
+            f"{entry.place}: its text is empty; give it a text or leave it out.", _QUERY_FORM.source
+        )
+    place = f"{_QUERY_FORM.source}: {entry.place}"
+    fields = dict(entry.fields)
+    answers = fields.pop("answers", [])
+    if answers:
+        fields["answers"] = [answers] if isinstance(answers, str) else answers
+    if isinstance(fields.get("evidence"), set | frozenset):
+        fields["any_order"] = True
+    metadata = metadata_of(entry._replace(fields=fields), _QUERY_FORM, ("evidence",))
+    evidence = id_list(entry.fields.get("evidence", []), f"{entry.place}, evidence", _QUERY_FORM.source)
+    record = {"_id": entry.id, "text": entry.text, "metadata": metadata, "evidence": evidence}
+    refuse_half_characters(record, place)
+    return query_of(record, place)
+
+
+# A corpus from Python objects.
+
+
+_CORPUS_FORM = EntryForm(
+    Passage, "passage", "corpus", ("_id", "id", "docid", "doc_id", "docno"), ("text", "contents")
+)
+
+
+def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
+    """A corpus from what a user has.
+
+    Args:
+        source: The argument that it is, for error texts.
+        passages: One of these:
+
+            - a :class:`~grls.data.corpus.Corpus`;
+            - a list of texts, whose ids are their places: ``"0"``, ``"1"``, …;
+            - a list of dicts ``{"id", "text", "title", "metadata"}``, or of
+              :class:`~grls.data.types.Passage`. Only the text is required, and all other keys are metadata.
+              Without ids, the places are the ids;
+            - a dict from ids to texts, or to such dicts;
+            - a data frame (pandas, polars), a ``datasets.Dataset`` or an Arrow table with such columns;
+            - the path of a ``corpus.jsonl``, or of the data set folder that holds it.
+
+            An id may be a whole number; it becomes a text. A missing value (None, NaN) is left out.
+
+    Raises:
+        DataError: It is something else, or empty; a column is missing; an id is used twice or reserved; a
+            passage has no text.
+    """
+    if isinstance(passages, Corpus):
+        if not len(passages):
+            raise DataError("there is no passage; expected at least one.", passages.source)
+        return passages
+    path = existing_path(passages, source)
+    if path is not None:
+        return Corpus.read(path)
+    form = replace(_CORPUS_FORM, source=source)
+    entries = entries_of(passages, form)
+    for entry in entries:
+        title = entry.fields.get("title", "")
+        if not entry.text.strip() and not (isinstance(title, str) and title.strip()):
+            raise DataError(f"{entry.place}: its text is empty; give it a text or leave it out.", source)
+    metadata = [metadata_of(entry, form, ("title",)) for entry in entries]
+    made = [Passage(entry.id, entry.text, entry.fields.get("title", "")) for entry in entries]
+    return Corpus.from_passages(made, source, metadata)

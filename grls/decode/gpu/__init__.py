@@ -2,5 +2,5 @@
 
 ``search`` is the search of :mod:`grls.decode.beam` for a GPU. ``decision`` makes the decisions of one step,
 as a function of tensors only. ``step`` joins it with the forward pass of the model, so that both can be
-compiled. ``replay`` captures the step as CUDA graphs.
+compiled, and captures it as CUDA graphs.
 """

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from grls.decode.scope import Scope
-from grls.decode.scores import ScoreMode
+from grls.decode.select import ScoreMode
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex

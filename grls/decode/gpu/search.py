@@ -21,8 +21,7 @@ from grls.decode.first_step import Best
 from grls.decode.gpu.decision import Rules, without_beaten
 from grls.decode.gpu.step import Board, DeviceStep, tell
 from grls.decode.scope import Mask
-from grls.decode.scores import ScoreMode, refuse_nan
-from grls.decode.select import select
+from grls.decode.select import ScoreMode, refuse_nan, select
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex

@@ -1,6 +1,5 @@
 """Free text interlaced with quoted keys, in one pass (RICHES, arXiv 2407.00361).
 
 ``search`` is the beam search, ``options`` are its options. ``continuations`` computes the tokens that may
-follow a beam, ``markers`` finds where a key begins and ends, and ``characters`` finds the tokens that are
-parts of a character.
+follow a beam; ``markers`` finds where a key begins and ends, and the tokens that are parts of a character.
 """

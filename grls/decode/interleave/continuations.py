@@ -18,7 +18,7 @@ from torch import Tensor
 
 from grls.decode.interleave.markers import Markers
 from grls.decode.interleave.options import InterleaveOptions
-from grls.decode.scores import ragged_logsumexp, refuse_nan
+from grls.decode.select import ragged_logsumexp, refuse_nan
 from grls.index.keys import Following, KeyIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from grls.decode.scores import ScoreMode, check_mode
+from grls.decode.select import ScoreMode, check_mode
 from grls.errors import at_least, one_of
 
 Beam = Literal["adaptive", "full", "greedy"]

@@ -19,7 +19,7 @@ which is not divided by the length. Two ablations: ``full`` gives free text K ca
 gives a key one candidate.
 
 A score is a sum of log-probabilities (nats), over the vocabulary in free text, and according to the score
-mode in keys (see :mod:`grls.decode.scores`).
+mode in keys (see :mod:`grls.decode.select`).
 """
 
 from __future__ import annotations

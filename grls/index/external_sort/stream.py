@@ -22,8 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grls.index.array import branches, edge_types, number_children
-from grls.index.external_sort.npy import GrowingArray
-from grls.index.external_sort.runs import Partition, RowSlice, Sequences, SortedRun, Spill, read_part
+from grls.index.external_sort.runs import (
+    GrowingArray,
+    Partition,
+    RowSlice,
+    Sequences,
+    SortedRun,
+    Spill,
+    read_part,
+)
 from grls.index.rows import (
     Array,
     Form,

@@ -8,21 +8,35 @@ the whole and its place as its corpus, so that it is not taken for a whole index
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.cluster.options import USUAL_WORKERS, workers_of
-from grls.errors import ConfigError, IndexFormatError, MismatchError, Option
+from grls.cluster.options import USUAL_WORKERS, Workers, workers_of
+from grls.cluster.ray_data import Cluster
+from grls.errors import ConfigError, GrlsError, IndexFormatError, MismatchError, Option
 from grls.index.array import ArrayIndex
-from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays
+from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays, map_array
 from grls.index.base import ConstraintIndex
-from grls.index.ranges.parts import IndexParts, PartsHere, RangePart
-from grls.index.ranges.ranged import MOST_PARTS, RangedIndex
-from grls.index.ranges.remote import PartsElsewhere
-from grls.index.rows import Ints, Offsets, Rows, shared_prefixes, unsigned
+from grls.index.ranges.ranged import (
+    ANSWERS,
+    MOST_PARTS,
+    Arrays,
+    Facts,
+    IndexParts,
+    PartsHere,
+    RangedIndex,
+    RangePart,
+    facts_of,
+)
+from grls.index.rows import Array, Ints, Offsets, Rows, shared_prefixes, unsigned
 from grls.index.storage import load_index, write_index
 from grls.io.files import read_json, write_json
 
@@ -156,8 +170,6 @@ def _served(
 ) -> IndexParts:
     """The parts in this process, in other ones, or on other machines."""
     if record["ray"] is not None:
-        from grls.index.ranges.on_ray import PartsOnRay
-
         return PartsOnRay(places, record["ray"])
     return PartsElsewhere(places) if record["processes"] else PartsHere(parts)
 
@@ -197,3 +209,195 @@ def _read(file: Path) -> dict[str, Any]:
     record["files"] = {name: files[name] for name in (f"numbers-{n}" for n in range(record["parts"]))}
     checked: dict[str, Any] = record
     return checked
+
+
+# Parts of an index in other processes: each opens its part, and answers over a pipe.
+#
+# A message is a line of JSON and the bytes of its arrays, so nothing is unpickled. A part process ends with
+# the process that started it, because its pipe closes.
+
+
+class PartsElsewhere(IndexParts):
+    """Parts in processes of this machine, one a part.
+
+    Args:
+        places: For each part its folder and the file of its numbers, both checked.
+
+    Raises:
+        IndexFormatError: A part has changed meanwhile.
+        ConfigError: A process ended.
+    """
+
+    def __init__(self, places: Sequence[tuple[Path, Path]]):
+        self._lock = Lock()
+        self._pipes: list[Connection] = []
+        self._processes = []
+        context = multiprocessing.get_context("spawn")
+        for folder, numbers in places:
+            here, there = context.Pipe()
+            process = context.Process(target=serve_part, args=(there, str(folder), str(numbers)), daemon=True)
+            process.start()
+            there.close()
+            self._pipes.append(here)
+            self._processes.append(process)
+        self.facts = [Facts(**self._receive(part)[0]["facts"]) for part in range(len(places))]
+
+    def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+        with self._lock:
+            for part, arrays in asked.items():
+                self._send(part, what, arrays)
+            return {part: self._receive(part)[1] for part in asked}
+
+    def close(self) -> None:
+        """End the processes."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(5)
+
+    def _send(self, part: int, what: str, arrays: Arrays) -> None:
+        try:
+            self._pipes[part].send_bytes(packed({"what": what}, arrays))
+        except OSError:
+            raise self._ended(part) from None
+
+    def _receive(self, part: int) -> tuple[dict[str, Any], list[Array]]:
+        try:
+            head, arrays = unpacked(self._pipes[part].recv_bytes())
+        except (EOFError, OSError):
+            raise self._ended(part) from None
+        if "error" in head:
+            raise IndexFormatError(head["error"])
+        return head, arrays
+
+    def _ended(self, part: int) -> ConfigError:
+        return ConfigError(
+            f"the process of part {part} of the index has ended (killed, or for lack of memory): open the "
+            "retriever again."
+        )
+
+
+class ServedPart:
+    """A part that answers messages in another process.
+
+    Args:
+        folder: Its folder, which was checked.
+        numbers: The file of its numbers.
+    """
+
+    def __init__(self, folder: str, numbers: str):
+        self._part: RangePart | None = None
+        self._error = ""
+        try:
+            self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
+        except (GrlsError, OSError, ValueError) as error:
+            self._error = str(error)
+
+    def facts(self) -> bytes:
+        """A message with its size, or why it cannot be opened."""
+        if self._part is None:
+            return packed({"error": self._error}, ())
+        return packed({"facts": facts_of(self._part)._asdict()}, ())
+
+    def answer(self, message: bytes) -> bytes:
+        """The answer to a question."""
+        if self._part is None:
+            return packed({"error": self._error}, ())
+        head, arrays = unpacked(message)
+        try:
+            return packed({}, ANSWERS[head["what"]](self._part, arrays))
+        except GrlsError as error:
+            return packed({"error": error.text}, ())
+
+
+def serve_part(pipe: Connection, folder: str, numbers: str) -> None:
+    """Open a part and answer until the pipe closes; this is what a part process runs."""
+    part = ServedPart(folder, numbers)
+    pipe.send_bytes(part.facts())
+    while True:
+        try:
+            pipe.send_bytes(part.answer(pipe.recv_bytes()))
+        except (EOFError, OSError, KeyboardInterrupt):
+            return
+
+
+def packed(head: dict[str, Any], arrays: Arrays) -> bytes:
+    """A message as bytes."""
+    kept = [np.ascontiguousarray(array, dtype=np.int64) for array in arrays]
+    line = json.dumps({**head, "lengths": [len(array) for array in kept]})
+    return b"\n".join([line.encode(), b"".join(array.tobytes() for array in kept)])
+
+
+def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
+    """The head and the arrays of a message."""
+    line, _, body = message.partition(b"\n")
+    head = json.loads(line)
+    arrays, place = [], 0
+    for length in head.pop("lengths"):
+        arrays.append(np.frombuffer(body, dtype=np.int64, count=length, offset=place))
+        place += 8 * length
+    return head, arrays
+
+
+# Parts of an index on the machines of a Ray cluster: each is an actor that opens its part and answers.
+
+
+class PartsOnRay(IndexParts):
+    """Parts in actors of a Ray cluster, spread over its machines, one a part.
+
+    Args:
+        places: For each part its folder and the file of its numbers, both checked; all machines see them.
+        address: Address of the cluster; see :class:`~grls.cluster.options.Workers`.
+
+    Raises:
+        ConfigError: There is no cluster, or a machine of it cannot do the work.
+        IndexFormatError: A part has changed meanwhile.
+    """
+
+    def __init__(self, places: Sequence[tuple[Path, Path]], address: str):
+        self._stack = ExitStack()
+        cluster = self._stack.enter_context(Cluster.opened(Workers(address, USUAL_WORKERS)))
+        try:
+            cluster.check_sees(places[0][1])
+            self._actors = [self._started(*place) for place in places]
+            asked = [actor.facts.remote() for actor in self._actors]
+            heads = [self._received(part, reply)[0] for part, reply in enumerate(asked)]
+        except BaseException:
+            self._stack.close()
+            raise
+        self.facts = [Facts(**head["facts"]) for head in heads]
+
+    def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
+        message = {part: packed({"what": what}, arrays) for part, arrays in asked.items()}
+        replies = {part: self._actors[part].answer.remote(sent) for part, sent in message.items()}
+        return {part: self._received(part, reply)[1] for part, reply in replies.items()}
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it was started for them."""
+        import ray
+
+        for actor in self._actors:
+            ray.kill(actor)
+        self._stack.close()
+
+    def _started(self, folder: Path, numbers: Path) -> Any:
+        import ray
+
+        # No processor is reserved, so that more parts than processors can start.
+        part = ray.remote(ServedPart).options(num_cpus=0, scheduling_strategy="SPREAD")
+        return part.remote(str(folder.absolute()), str(numbers.absolute()))
+
+    def _received(self, part: int, reply: Any) -> tuple[dict[str, Any], list[Array]]:
+        import ray
+        from ray.exceptions import RayError
+
+        try:
+            head, arrays = unpacked(ray.get(reply))
+        except RayError:
+            raise ConfigError(
+                f"the actor of part {part} of the index has ended (its machine is gone, or for lack of "
+                "memory): open the retriever again."
+            ) from None
+        if "error" in head:
+            raise IndexFormatError(head["error"])
+        return head, arrays

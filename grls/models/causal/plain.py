@@ -20,8 +20,7 @@ from transformers import DynamicCache
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.io.turns import turn
-from grls.models.base import Floats
-from grls.models.cache_name import cache_argument
+from grls.models.base import Floats, cache_argument
 from grls.models.head import Head
 from grls.models.sessions.memory import agree
 

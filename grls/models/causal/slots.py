@@ -23,9 +23,8 @@ from transformers import DynamicCache
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.io.turns import turn
-from grls.models.cache_name import cache_argument
+from grls.models.base import cache_argument, positions_in
 from grls.models.head import Head
-from grls.models.positions import positions_in
 from grls.models.sessions.forest import Branches
 from grls.models.sessions.memory import (
     KeysValues,

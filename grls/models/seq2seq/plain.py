@@ -20,10 +20,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, Option
 from grls.index.rows import Ints
-from grls.models.base import Floats
-from grls.models.cache_name import cache_argument
+from grls.models.base import Floats, cache_argument, positions_in
 from grls.models.head import Head
-from grls.models.positions import positions_in
 
 
 class Seq2SeqGenerator:

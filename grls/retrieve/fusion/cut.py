@@ -36,7 +36,7 @@ from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, Option, in_python, worded
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Description, Retriever, unended_fingerprint
 from grls.retrieve.queries import check_counts
@@ -171,7 +171,7 @@ class CutRetriever:
     """
 
     kind = "cut"
-    tuned_by = ("grls.tune.cut:CUT",)
+    tuned_by = ("grls.tune.priors:CUT",)
     folders = ("retriever",)
 
     def __init__(self, retriever: Retriever, size: SetSize | None, depth: int, place: str | Path = "FOLDER"):

@@ -31,8 +31,7 @@ from typing import Literal, TypeVar, get_args
 
 from grls.data.types import Hit
 from grls.errors import ConfigError, MismatchError, at_least, one_of
-from grls.io.counts import counted
-from grls.io.progress import Progress
+from grls.io.progress import Progress, counted
 
 Method = Literal["interleave", "rrf", "sum"]
 FUSED = 20

@@ -23,7 +23,7 @@ from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError, at_least
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import FUSED, Fusion
 from grls.retrieve.queries import queries_of
@@ -50,7 +50,7 @@ class FusionRetriever:
     """
 
     kind = "fusion"
-    tuned_by = ("grls.tune.fusion:FUSION",)
+    tuned_by = ("grls.tune.priors:FUSION",)
     folders = ("members.*",)
 
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):

@@ -10,8 +10,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from grls.cluster.places import alone_at_shards
-from grls.cluster.plan import ShardPlan
+from grls.cluster.plan import ShardPlan, alone_at_shards
 from grls.data.codec import LIMITS, Codec, Limits, limits_of
 from grls.data.corpus import Corpus
 from grls.data.spans import SPANS, Spans, read_spans
@@ -20,14 +19,14 @@ from grls.index.base import Segment
 from grls.index.build import build_index
 from grls.index.options import memory_bytes
 from grls.index.rows import Rows
-from grls.io.counts import counted
 from grls.io.files import read_json, scratch_folder
+from grls.io.progress import counted
 from grls.models.load.build import Pretrained
 from grls.models.load.kinds import is_causal
 from grls.models.rescore_spec import RESCORE, read_rescore_input
 from grls.retrieve.build import Building
+from grls.retrieve.generative.folder import index_by_workers
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.generative.shards import index_by_workers
 
 
 def build_generative(model: str, corpus: str, how: Building) -> str:

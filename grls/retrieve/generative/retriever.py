@@ -30,16 +30,12 @@ from grls.index import ConstraintIndex, build_index
 from grls.index.ranges.cut import PrefixRanges
 from grls.index.rows import Form
 from grls.io.files import atomic_folder
-from grls.models.load.build import Pretrained, checked_stages
+from grls.models.load.build import Pretrained, checked_stages, weights_fingerprint
 from grls.models.load.kinds import is_causal
-from grls.models.load.language import weights_fingerprint
-from grls.models.load.saving import write_network
-from grls.models.load.settings import refuse_other_settings
+from grls.models.load.opening import refuse_other_settings, write_network
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
-from grls.retrieve.base import Description, NextHop, Under
-from grls.retrieve.card import CardOptions, card_of
-from grls.retrieve.changes import ChangedCount, Changes
+from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
     read_limits,
@@ -51,11 +47,11 @@ from grls.retrieve.generative.folder import (
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.search import DecodedPassages
-from grls.retrieve.hub import upload
+from grls.retrieve.hub import CardOptions, card_of, upload
 from grls.retrieve.queries import queries_of
-from grls.retrieve.registry import Opening
-from grls.retrieve.shared import folder_key
+from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import MANIFEST
+from grls.retrieve.update import ChangedCount, Changes
 
 
 class GenerativeRetriever(DecodedPassages, JoinsSearch):
@@ -74,7 +70,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     """
 
     kind = "generative"
-    tuned_by = ("grls.tune.rescoring:RESCORING",)
+    tuned_by = ("grls.tune.priors:RESCORING",)
     embeddable = False
     writes_chains = True
     built_by_workers = True
@@ -173,7 +169,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     shared_by = staticmethod(folder_key)
 
     def reopened(self, folder: Path, how: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.shared`.
+        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`.
 
         Raises:
             ConfigError: ``rescore`` is set, and the model has not learned to.
@@ -304,3 +300,31 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
             return self.search(inputs, k, [chain.hidden for chain in live], f"hop {hop + 1}", within)
 
         return find
+
+
+# The generator in a retriever.
+
+
+def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
+    """The retriever, or the one of its single steps, as a generator.
+
+    Args:
+        retriever: Any retriever.
+        why: Why a generator is needed, for the error.
+
+    Raises:
+        ConfigError: The retriever is of another kind.
+    """
+    one, generator = single_steps(retriever), generator_within(retriever)
+    if generator is None or generator is not one:
+        raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
+    return generator
+
+
+def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
+    """The generator in a retriever; None: it has none."""
+    one = single_steps(retriever)
+    if not isinstance(one, DecodesPassages):
+        return None
+    generator: GenerativeRetriever = one.generator
+    return generator

@@ -25,11 +25,15 @@ from grls.data.filters import Allow, Filter, one_each
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import IN_CHAINS, RANKINGS, Chain, FullHit, Hit, Query, Steps
 from grls.errors import ConfigError, Option
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.retrieve.base import (
     Description,
     FindsChains,
+    LetsJoin,
+    Plan,
+    PlansWalks,
     Retriever,
+    RunsPlans,
     SoFar,
     WritesChains,
     single_steps,
@@ -41,7 +45,6 @@ from grls.retrieve.hops.finders import Finder, Reads, Writes, usual_temperature,
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
-from grls.retrieve.joins import LetsJoin, Plan, PlansWalks, RunsPlans
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded

@@ -14,11 +14,10 @@ from typing import Any, cast
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Query
 from grls.errors import MismatchError
-from grls.retrieve.base import HopHits, SoFar, Under, WritesChains
+from grls.retrieve.base import Decoding, HopHits, Plan, SoFar, Under, WritesChains
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
 from grls.retrieve.hops.finders import AskedHop, Find, Finder, LiveChain, hits_and_done
 from grls.retrieve.hops.stop import StopRule, Weighed
-from grls.retrieve.joins import Decoding, Plan
 from grls.retrieve.queries import queries_of
 
 Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...], Filter | None, int], HopHits]

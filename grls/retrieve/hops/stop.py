@@ -32,7 +32,7 @@ import numpy as np
 
 from grls.data.types import Hit
 from grls.errors import ConfigError, Option
-from grls.io.plugins import load_plugins
+from grls.io.recipes import load_plugins
 from grls.models.base import Floats
 from grls.retrieve.base import DecodesPassages, Retriever, TakesEvidence, WritesChains
 from grls.retrieve.hops.finders import LiveChain, RescoresHops, usual_temperature, writes_chains
@@ -253,7 +253,7 @@ class Onward(StopRule):
     gives the probability p that the hop finds a gold passage, and the hits share out p in the place of 1. So
     hops that find nothing change little, and a query takes as many hops as its scores tell: once the chains
     hold less than a tenth of the probability, no further hop is made. ``grls tune`` learns the model from
-    development queries (:mod:`grls.tune.onward`).
+    development queries (:mod:`grls.tune.hops`).
 
     Args:
         model: A weight for each feature, then the bias; None: it is yet to be learned, and every chain goes

@@ -34,11 +34,10 @@ from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, DataError
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.retrieve.base import Description, HopHits, NextHop, Retriever, Under
 from grls.retrieve.generative.joining import JoinsSearch
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.generative.within import as_generator
+from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
@@ -71,7 +70,7 @@ class HybridRetriever(JoinsSearch):
     """
 
     kind = "hybrid"
-    tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.rescoring:RESCORING")
+    tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.priors:RESCORING")
     has_priors = True
     folders = ("generator", "priors.*.retriever")
 
@@ -370,13 +369,13 @@ class HybridRetriever(JoinsSearch):
         within = self.generator.subsets(queries, allow)
         return inputs, k, hidden, "retrieve", within, self.priors_of(queries, evidence)
 
+    @classmethod
+    def of(cls, retriever: Retriever) -> HybridRetriever:
+        """The retriever as a hybrid.
 
-def as_hybrid(retriever: Retriever) -> HybridRetriever:
-    """The retriever as a hybrid.
-
-    Raises:
-        ConfigError: The retriever is of another kind.
-    """
-    if not isinstance(retriever, HybridRetriever):
-        raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
-    return retriever
+        Raises:
+            ConfigError: The retriever is of another kind.
+        """
+        if not isinstance(retriever, cls):
+            raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
+        return retriever

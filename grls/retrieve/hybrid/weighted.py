@@ -17,7 +17,7 @@ from grls.data.types import Passage, Query
 from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
 from grls.errors import ConfigError, MismatchError, bounded
 from grls.index.rows import Ints
-from grls.io.counts import counted
+from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import PriorSource

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import copy
+import logging
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from threading import Lock
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from grls.answer.direct import DirectReader
+from grls.answer.dsp import build
+from grls.answer.dsp.answering import kept_of, reading_of
+from grls.answer.dsp.programs import Branch
+from grls.answer.dsp.retrieval import Retrieval, Scale
+from grls.answer.dsp.run import answer_one
+from grls.answer.iterative import IterativeReader
+from grls.answer.kept import answer_record
+from grls.answer.opening import is_probable
 from grls.answer.riches.answerer import Riches
-from grls.io.extras import require
-from grls.models.load.language import LanguageModel, load_language_model, shared_models
-from grls.serve.answers.gone import ending_when
-from grls.serve.answers.jobs import AnswerJob, Record
-from grls.serve.answers.methods import (
-    answer_by_follow_ups,
-    answer_directly,
-    answer_with_quotes,
-    riches_over,
-)
-from grls.serve.answers.options import PROGRAMS, AnswerOptions
-from grls.serve.answers.through import QueuedRetriever
+from grls.answer.riches.keys import build_keys, keys_in
+from grls.answer.riches.prompts import Prompt
+from grls.answer.riches.written import record_of
+from grls.answer.writer import TextWriter
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow, Filter
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError, GrlsError
+from grls.io.ending import require
+from grls.models.load.build import LanguageModel, load_language_model, shared_models
+from grls.retrieve.base import Description, Retriever
+from grls.retrieve.queries import queries_of
+from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
-from grls.serve.worker import Worker
-
-if TYPE_CHECKING:
-    from grls.serve.answers.programs import ServedPrograms
+from grls.serve.worker import BatchKey, JobQueue, SearchJob, ShutdownError, Worker, deliver, deliver_error
 
 
 class Answering:
@@ -86,7 +99,6 @@ class Answering:
             self._loaded = load_language_model(options.model, device)
         if set(options.methods) & set(PROGRAMS):
             require("dsp", "a program that answers")
-            from grls.serve.answers.programs import ServedPrograms
 
             self._programs = ServedPrograms(options, device)
 
@@ -101,3 +113,294 @@ class Answering:
             return answer_with_quotes(jobs, self._riches[how.version])
         answer = answer_directly if how.method == "direct" else answer_by_follow_ups
         return answer(jobs, found, self._loaded, options)
+
+
+# The readers and RICHES over the corpus of a version; they return records as ``grls answer`` writes them.
+
+
+def answer_directly(
+    jobs: Sequence[AnswerJob], found: QueuedRetriever, loaded: LanguageModel, options: AnswerOptions
+) -> list[Record]:
+    """Answers in one go, from the passages that are retrieved for each question."""
+    corpus, k, queries = found.corpus, jobs[0].how.k, [job.query for job in jobs]
+    reader = DirectReader(_writer(jobs[0], loaded, options), corpus, options.reader.chat)
+    readings = reader.retrieve_and_answer(queries, found, k, k)
+    return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
+
+
+def answer_by_follow_ups(
+    jobs: Sequence[AnswerJob], found: QueuedRetriever, loaded: LanguageModel, options: AnswerOptions
+) -> list[Record]:
+    """Answers with follow-up questions, each of which is retrieved for."""
+    corpus, k, queries = found.corpus, jobs[0].how.k, [job.query for job in jobs]
+    writer, how = _writer(jobs[0], loaded, options), options.reader
+    readings = IterativeReader(writer, found, corpus, k, how.questions, how.chat).answer(queries)
+    return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
+
+
+def answer_with_quotes(jobs: Sequence[AnswerJob], program: Riches) -> list[Record]:
+    """Answers with quotes that are retrieved while they are written."""
+    limit = jobs[0].how.max_new_tokens
+    if limit is not None:
+        program = copy.copy(program)
+        program.options = replace(program.options, max_new_tokens=limit)
+    queries = [job.query for job in jobs]
+    return [record_of(*pair) for pair in zip(queries, program.answer(queries), strict=True)]
+
+
+def riches_over(corpus: Corpus, loaded: LanguageModel, options: AnswerOptions) -> Riches:
+    """RICHES over a corpus: its keys are made, or read from their folder.
+
+    Raises:
+        ConfigError: The keys cannot be made in this way.
+        DataError: There is nothing to quote.
+        IndexFormatError: The keys of the folder are damaged.
+        MismatchError: The keys of the folder belong to another corpus or model.
+    """
+    keys, prompt = options.keys, options.prompt
+    how: Any = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
+    made = (
+        build_keys(corpus, loaded.tokenizer, *how)
+        if keys.folder is None
+        else keys_in(keys.folder, corpus, loaded.tokenizer, *how)
+    )
+    return Riches(loaded.model, loaded.tokenizer, corpus, made, Prompt(**asdict(prompt)), options.search)
+
+
+def _writer(job: AnswerJob, loaded: LanguageModel, options: AnswerOptions) -> TextWriter:
+    how = options.reader
+    return TextWriter(
+        loaded.model, loaded.tokenizer, job.how.max_new_tokens or how.max_new_tokens, how.batch_size
+    )
+
+
+# Programs of demonstrate-search-predict as a method of the server; it needs the extra ``dsp``.
+
+
+logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures go to the log of the server
+
+
+class ServedPrograms:
+    """Answers by programs.
+
+    Args:
+        options: Model and options.
+        device: The device of a model in this process.
+
+    Raises:
+        ConfigError: The model cannot be opened.
+    """
+
+    def __init__(self, options: AnswerOptions, device: str):
+        assert options.model is not None
+        calls = options.dsp.calls
+        self._options = options.dsp
+        self._lm = build.lm_named(options.model, calls, device).lm
+        self._adapter = build.adapter_named(calls.filled(options.model)[0], calls.attempts)
+
+    def answer(self, jobs: Sequence[AnswerJob], found: QueuedRetriever) -> list[Record]:
+        """The records of questions, which are answered at the same time."""
+        how = jobs[0].how
+        limit = how.max_new_tokens
+        lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
+        program = self._program(how.method, found, how.k)
+
+        def answer(job: AnswerJob) -> Record:
+            record: Record = answer_one(program, job.query.id, _inputs(job), lm, self._adapter)
+            return answer_record(job.query, reading_of(record), found.corpus) | kept_of(record)
+
+        with ThreadPoolExecutor(self._options.calls.threads) as pool:
+            return list(pool.map(answer, jobs))
+
+    def _program(self, name: str, found: QueuedRetriever, k: int) -> Any:
+        dsp = self._options
+        scale: Scale = "log" if is_probable(found.retriever) else "softmax"
+        retrieval = Retrieval(found, found.corpus, k, scale)
+        built = build.program_named(name, retrieval, dsp)
+        return Branch(built, dsp.branches, dsp.temperature, dsp.vote)
+
+
+def _inputs(job: AnswerJob) -> dict[str, str]:
+    history = {"history": job.history} if job.how.method == "conversational" else {}
+    return {"question": job.query.text, **history}
+
+
+# A retriever behind its queue: what a language model looks for is searched together with other requests.
+
+
+_LOOK = 0.2
+"""Seconds between two looks whether anybody waits for the answer."""
+_ended = Lock()
+"""One thread at a time searches versions whose own thread has ended."""
+
+
+class QueuedRetriever:
+    """Searches through the queue of a version.
+
+    Args:
+        version: The version.
+        retriever: Its retriever, of the hops that are asked for.
+        allow: The filter.
+        gone: Whether nobody waits for the answer any more.
+    """
+
+    def __init__(
+        self, version: Version, retriever: Retriever, allow: Filter | None, gone: Callable[[], bool]
+    ):
+        self.version, self.retriever, self._allow, self._gone = version, retriever, allow, gone
+
+    @property
+    def kind(self) -> str:
+        """The kind of the retriever."""
+        return self.retriever.kind
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus of the retriever."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """The description of the retriever."""
+        return self.retriever.describe()
+
+    def fingerprint(self) -> str:
+        """The fingerprint of the retriever."""
+        return self.retriever.fingerprint()
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """The hits of queries, under the filter of the request.
+
+        Raises:
+            ConfigError: There is another filter.
+            GivenUpError: Nobody waits for the answer any more.
+            QueueFullError: Too many requests wait.
+        """
+        if allow is not None:
+            raise ConfigError("the filter of a question is that of its request.")
+        key = BatchKey(self.retriever, k, self._allow, pooled=True)
+        job = SearchJob([query.text for query in queries_of(queries)], key)
+        try:
+            self.version.worker.submit(job)
+        except ShutdownError:  # a new version has taken over; this answer is still from the old one
+            self.version.worker.close()
+            with _ended:
+                job.alone()
+        return self._wait(job)
+
+    def _wait(self, job: SearchJob) -> list[list[Hit]]:
+        try:
+            while not job.future.done():
+                if self._gone():
+                    raise GivenUpError
+                try:
+                    job.future.exception(_LOOK)
+                except TimeoutError:
+                    continue
+            return job.future.result()
+        finally:
+            self.version.worker.withdraw(job)
+
+
+# A question as a job of the thread of the language model. The module does not know HTTP.
+
+
+Record = dict[str, Any]
+"""A line of the answers that ``grls answer`` writes."""
+
+
+class AnswerKey(NamedTuple):
+    """What questions have in common that are answered together.
+
+    Attributes:
+        method: The method.
+        version: The version that they are answered from.
+        retriever: Its retriever, of the hops that are asked for.
+        allow: The filter.
+        k: Passages to read.
+        max_new_tokens: Length limit; None: that of the server.
+    """
+
+    method: AnswerMethod
+    version: Version
+    retriever: Retriever
+    allow: Filter | None
+    k: int
+    max_new_tokens: int | None
+
+
+class AnswerJob:
+    """A question; its result is the record of its answer.
+
+    Args:
+        query: The question.
+        history: The conversation before it, a turn a line.
+        how: How it is answered.
+        answer: Answers several jobs of one key.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        history: str,
+        how: AnswerKey,
+        answer: Callable[[Sequence[AnswerJob]], list[Record]],
+    ):
+        self.query, self.history, self.how, self.size = query, history, how, 1
+        self._answer = answer
+        self.future: Future[Record] = Future()
+        self.tries = 0
+
+    @property
+    def key(self) -> Hashable:
+        """Questions of one method, retriever, filter, k and length limit go together."""
+        method, version, retriever, *rest = self.how
+        return method, version, id(retriever), *rest
+
+    def work(self, batch: Sequence[AnswerJob], queue: JobQueue) -> bool:
+        """Answer a batch; where it fails, each question alone, so that an error finds its request."""
+        try:
+            for job, record in zip(batch, self._answer(batch), strict=True):
+                deliver(job, record)
+        except GivenUpError as error:  # all are cancelled, or the thread of a retriever was lost
+            for job in batch:
+                deliver_error(job, error)
+        except Exception as error:
+            if len(batch) == 1:
+                deliver_error(self, error)
+            for job in batch if len(batch) > 1 else ():
+                if not job.future.done():
+                    job.work([job], queue)
+        return False
+
+
+# A language model ends what nobody waits for: the step of the model raises an error.
+
+
+class GivenUpError(GrlsError):
+    """Nobody waits for an answer any more."""
+
+    def __init__(self) -> None:
+        super().__init__("nobody waits for this answer any more.")
+
+
+@contextmanager
+def ending_when(gone: Callable[[], bool], model: Any) -> Iterator[None]:
+    """For the time of a block, each step of a model raises a :class:`GivenUpError` once nobody waits.
+
+    Args:
+        gone: Whether nobody waits any more.
+        model: The model; None: it does not run in this process.
+    """
+    if model is None:
+        yield
+        return
+
+    def check(*_: object) -> None:
+        if gone():
+            raise GivenUpError
+
+    hook = model.register_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        hook.remove()

@@ -26,13 +26,13 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from grls.errors import GrlsError
-from grls.io.logs import quiet
-from grls.serve.access import read_admin_token
+from grls.io.ending import quiet
 from grls.serve.bodies import VersionBody
 from grls.serve.front.connection import ACCEPTED
 from grls.serve.front.task import WorkerTask, read_task
+from grls.serve.guards import read_admin_token
 from grls.serve.listening import log_lines
-from grls.serve.routes.state import version_body
+from grls.serve.routes.table import version_body
 from grls.serve.worker import accepted
 
 _GRACE = 5.0
@@ -97,7 +97,7 @@ def made_of(task: WorkerTask, say: Callable[[str], object] = lambda _: None) -> 
         GrlsError: It cannot be served.
     """
     from grls.serve.app import plain_app  # late: what the worker process alone needs
-    from grls.serve.examples import queries_to_try
+    from grls.serve.served import queries_to_try
     from grls.serve.serving import open_serving
 
     admin = read_admin_token(task.access.admin)

@@ -21,9 +21,9 @@ from grls.serve.front.counts import FrontCounts
 from grls.serve.front.reply import Reply
 from grls.serve.front.state import STATES, answer_state
 from grls.serve.front.supervisor import Supervisor, WorkerProcess, WorkerStartError
+from grls.serve.guards import UNKNOWN
 from grls.serve.options import RequestLimits
 from grls.serve.problems import RefusalError, problem, problem_for
-from grls.serve.request_log import UNKNOWN
 from grls.serve.waiting import late
 from grls.serve.worker import QueueFullError
 

@@ -12,13 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from grls.serve.access import read_admin_token
 from grls.serve.front.counts import FrontCounts
 from grls.serve.front.forward import Front
 from grls.serve.front.supervisor import CHILD, Supervisor
 from grls.serve.front.task import WorkerTask
-from grls.serve.guards import guards
-from grls.serve.hosts import accepted_hosts
+from grls.serve.guards import accepted_hosts, guards, read_admin_token
 from grls.serve.listening import address_of, check_port, listening, log_lines, until_signal
 from grls.serve.options import ONE_PROCESS, WorkerProcessOptions
 from grls.serve.problems import problem_for

@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.errors import ConfigError, GrlsError
-from grls.io.temporary import temporary
+from grls.io.files import temporary
 from grls.serve.front.connection import WorkerConnection, open_worker
 from grls.serve.front.counts import FrontCounts
 from grls.serve.front.task import WorkerTask

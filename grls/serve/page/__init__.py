@@ -8,6 +8,6 @@ for ``grls explain``), ``passage.js`` a passage, ``answer.js`` what a language m
 writes a request as code. ``dom.js`` makes elements: texts get into the page there, as text. ``files`` hands
 out these files.
 
-The page at ``/docs``: ``text`` is how anything gets into it, the one place that escapes; ``docs`` lists the
-addresses.
+The page at ``/docs``, which lists the addresses, is made in ``files`` as well, with the one place that
+escapes.
 """

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from time import monotonic
 
 from fastapi import Request
-from starlette.responses import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
 
+from grls.api.streaming import StreamedHop
+from grls.data.filters import Filter
 from grls.data.types import Hit
-from grls.serve.bodies import FoundBody, FoundHitBody, HitBody, ResultBody, SearchBody
-from grls.serve.jobs import BatchKey, SearchJob
+from grls.errors import GrlsError
+from grls.explain.beams import no_beam
+from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.serve.bodies import (
+    FoundBody,
+    FoundHitBody,
+    HitBody,
+    HopBody,
+    LimitsBody,
+    OwnHopsBody,
+    PassageBody,
+    ResultBody,
+    RetrieverBody,
+    RetrieversBody,
+    SearchBody,
+    StreamBody,
+)
+from grls.serve.problems import RefusalError, problem_for
+from grls.serve.served import Version, example_queries, fields_of
 from grls.serve.serving import asked, check_limit, check_queries, serving
-from grls.serve.waiting import outcome
+from grls.serve.waiting import late, outcome, public_error, while_there
+from grls.serve.worker import BatchKey, SearchJob, StreamJob
 
 
 async def answer_search(request: Request, body: SearchBody) -> Response:
@@ -45,3 +71,191 @@ def hit_body(hit: Hit) -> HitBody:
 def json_score(score: float) -> float | None:
     """A score; None where JSON has no number for it."""
     return float(score) if math.isfinite(score) else None
+
+
+# ``POST /v1/stream``: the hops of a query as server-sent events, each as soon as it is found.
+#
+# The events are ``hop`` (each with the best chain so far) and ``end``. An error after the first hop is the
+# event ``problem``. An error before it is a response with its status.
+
+
+EVENTS = "text/event-stream"
+
+
+async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse:
+    """The hops of a query, each as soon as it is found."""
+    state = serving(request)
+    check_queries([body.query], state.limits)
+    version, retriever, allow = asked(state, body, body.hops)
+    hops = HopStream(version, state.limits.seconds)
+    hops.start(retriever, body.query, allow)
+    try:
+        first = await while_there(request, hops.next(), state.limits.seconds)
+    except BaseException:
+        hops.stop()
+        raise
+    return StreamingResponse(hops.events(first), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+
+
+class HopStream:
+    """The way of hops from the thread of a retriever to a client.
+
+    Args:
+        version: The retriever.
+        seconds: Time that all hops may take.
+    """
+
+    def __init__(self, version: Version, seconds: float):
+        self._version, self._end, self._seconds = version, monotonic() + seconds, seconds
+        self._queue: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
+
+    def start(self, retriever: Retriever, query: str, allow: Filter | None) -> None:
+        """Let the hops wait for the retriever.
+
+        Args:
+            retriever: The retriever, of the hops that are asked for.
+            query: The query.
+            allow: The filter of every hop.
+
+        Raises:
+            QueueFullError: Too many requests wait.
+        """
+        loop = asyncio.get_running_loop()
+
+        def put(hop: object) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._queue.put_nowait, hop)  # type: ignore[arg-type]
+
+        self._job = StreamJob(retriever, query, allow, put)
+        self._job.future.add_done_callback(lambda _: put(None))
+        self._version.worker.submit(self._job)
+
+    async def next(self) -> StreamedHop | None:
+        """The next hop; None: there is none.
+
+        Raises:
+            GrlsError: The retriever refuses the request.
+            RefusalError: The time is up.
+        """
+        try:
+            hop = await asyncio.wait_for(self._queue.get(), max(0.0, self._end - monotonic()))
+        except TimeoutError:
+            raise late(self._seconds) from None
+        if hop is None:
+            try:
+                self._job.future.result()
+            except GrlsError as error:
+                raise public_error(self._version, error) from error
+        return hop
+
+    async def events(self, hop: StreamedHop | None) -> AsyncIterator[str]:
+        """The events, from the first hop on."""
+        try:
+            while hop is not None:
+                yield server_event("hop", hop_body(hop).model_dump())
+                hop = None if hop.last else await self.next()
+            yield server_event("end", {"retriever": self._version.name, "version": self._version.number})
+        except Exception as error:
+            yield server_event("problem", json.loads(bytes(problem_for(error).body)))
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Withdraw what is not done yet."""
+        self._version.worker.withdraw(self._job)
+
+
+def server_event(name: str, content: object) -> str:
+    """A server-sent event; JSON has no line breaks of its own."""
+    return f"event: {name}\ndata: {json.dumps(content)}\n\n"
+
+
+def hop_body(hop: StreamedHop) -> HopBody:
+    """A hop, as it is sent."""
+    return HopBody(
+        number=hop.number,
+        hit=None if hop.hit is None else hit_body(hop.hit),
+        chain=[hit.id for hit in hop.chain],
+        scores=[json_score(hit.score) for hit in hop.chain],
+        score=json_score(hop.score),
+        done=hop.done,
+        last=hop.last,
+    )
+
+
+# ``GET /v1/passages/{passage}``: a passage of a corpus.
+
+
+async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:
+    """A passage by its id."""
+    version = serving(request).find(retriever).version
+    (body,) = await passages_of(version, [passage])
+    if body is None:
+        raise no_passage(version)
+    return body
+
+
+def no_passage(version: Version) -> RefusalError:
+    """The refusal of an id that the corpus of a version does not have."""
+    return RefusalError(
+        404, f"the corpus of {version.name} has no passage of this id; ids are those of hits."
+    )
+
+
+async def passages_of(version: Version, ids: Sequence[str]) -> list[PassageBody | None]:
+    """The passages of a version by their ids, in order; None: there is none of this id."""
+    corpus = version.searcher.corpus
+
+    def read() -> list[PassageBody | None]:
+        numbers = corpus.numbers(ids)
+        known = [number for number in numbers if number is not None]
+        parts = zip(corpus.passages(known), corpus.metadata_of(known), strict=True)
+        bodies = (
+            PassageBody(retriever=version.name, metadata=metadata, **passage._asdict())
+            for passage, metadata in parts
+        )
+        return [None if number is None else next(bodies) for number in numbers]
+
+    bodies: list[PassageBody | None] = await run_in_threadpool(read)
+    return bodies
+
+
+# ``GET /v1/retrievers``: what the server has, and how it may be asked.
+
+
+async def show_retrievers(request: Request) -> RetrieversBody:
+    """The retrievers of the server, and the limits of requests."""
+    state = serving(request)
+    versions = [one.version for one in state.retrievers.values()]
+    described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
+    limits = state.limits
+    sent = LimitsBody(
+        k=limits.k,
+        hops=limits.hops,
+        queries=limits.queries,
+        characters=limits.characters,
+        seconds=limits.seconds,
+    )
+    answers = [] if state.answering is None else list(state.answering.options.methods)
+    return RetrieversBody(limits=sent, answers=answers, retrievers=described)
+
+
+def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
+    retriever = version.searcher.retriever
+    description = retriever.describe()
+    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
+    wraps = isinstance(retriever, WrapsSingleSteps)
+    most = hops.count if wraps and hops.steps != "single" else None
+    steps = hops.steps if wraps else description.steps  # fused chains have hops that no option names
+    return RetrieverBody(
+        retriever=version.name,
+        version=version.number,
+        passages=len(retriever.corpus),
+        kind=single_steps(retriever).kind,
+        name=description.name,
+        scores=description.score_mode,
+        hops=OwnHopsBody(steps=steps, max=most),
+        no_beam=no_beam(retriever),
+        fields=fields_of(retriever.corpus),
+        examples=list(examples or example_queries(version.searcher.folder)),
+    )

@@ -6,26 +6,31 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from grls.serve.answers.bodies import AnsweredBody
-from grls.serve.bodies import ExplainedBody, FoundBody, HealthBody, PassageBody, VersionBody
-from grls.serve.bodies_retrievers import RetrieversBody
-from grls.serve.bodies_trace import TracedBody
-from grls.serve.problems import only_known_parameters
-from grls.serve.routes.admin import reload_version
-from grls.serve.routes.answer import answer_question
-from grls.serve.routes.explain import answer_explain
-from grls.serve.routes.page import show_page, show_page_file
-from grls.serve.routes.passages import show_passage
-from grls.serve.routes.retrievers import show_retrievers
-from grls.serve.routes.search import answer_search
-from grls.serve.routes.state import show_docs, show_health, show_metrics, show_ready
-from grls.serve.routes.stream import EVENTS, answer_stream
-from grls.serve.routes.trace import answer_trace
+from grls.serve.bodies import (
+    AnsweredBody,
+    ExplainedBody,
+    FoundBody,
+    HealthBody,
+    PassageBody,
+    ReloadBody,
+    RetrieversBody,
+    TracedBody,
+    VersionBody,
+)
+from grls.serve.guards import check_admin
+from grls.serve.metrics import CONTENT
+from grls.serve.page.files import HEADERS, INDEX, docs_page, page_files
+from grls.serve.problems import RefusalError, only_known_parameters
+from grls.serve.routes.search import EVENTS, answer_search, answer_stream, show_passage, show_retrievers
+from grls.serve.routes.trace import answer_explain, answer_question, answer_trace
 from grls.serve.schema import problems
+from grls.serve.served import Version
+from grls.serve.serving import Serving, serving
 
 _ASKED = (400, 401, 404, 408, 413, 422, 429, 503)
 """Errors of a request to a retriever."""
@@ -100,3 +105,84 @@ def _get(app: FastAPI, path: str, handler: Callable[..., Any], **described: Any)
     """Add an address that is read; HEAD has the same answer, of which no body is sent."""
     app.add_api_route(path, handler, methods=["GET"], **described)
     app.add_api_route(path, handler, methods=["HEAD"], **described | {"include_in_schema": False})
+
+
+# ``POST /admin/reload``: a new version of a retriever takes over, without a pause.
+
+
+async def reload_version(request: Request, body: ReloadBody) -> VersionBody:
+    """Load the folder of a retriever again; a broken one is refused, and the old version goes on."""
+    state = serving(request)
+    check_admin(request, state.admin)
+    served = state.find(body.retriever)
+    return version_body(await run_in_threadpool(served.reload))
+
+
+# ``GET /``: the page, and the files that it is made of.
+
+
+async def show_page(request: Request) -> Response:
+    """The page: a question, its hops, and the beam behind them."""
+    return page_response(request, INDEX)
+
+
+async def show_page_file(request: Request, name: str) -> Response:
+    """A file of the page."""
+    return page_response(request, name)
+
+
+def page_response(request: Request, name: str) -> Response:
+    """A file of the page, or that the browser has it already.
+
+    Raises:
+        RefusalError: There is no such file.
+    """
+    file = page_files().get(name)
+    if file is None:
+        raise RefusalError(404, "the page has no file of this name; the page is at /.")
+    headers = HEADERS | {"ETag": file.tag}
+    known = request.headers.get("if-none-match", "").split(",")
+    if any(tag.strip().removeprefix("W/") in (file.tag, "*") for tag in known):
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers, media_type=file.media)
+
+
+# ``GET /health``, ``/ready``, ``/metrics`` and ``/docs``.
+
+
+async def show_health(request: Request) -> HealthBody:
+    """Whether the server works."""
+    state = serving(request)
+    if not state.alive:
+        text = "the thread of a retriever or of the language model has ended; start the server again."
+        raise RefusalError(503, text, {"Retry-After": "5"})
+    return _state(state)
+
+
+async def show_ready(request: Request) -> HealthBody:
+    """Whether the server takes requests."""
+    state = serving(request)
+    if state.ending:
+        raise RefusalError(503, "the server is shutting down; use another one.", {"Retry-After": "5"})
+    return _state(state)
+
+
+async def show_metrics(request: Request) -> Response:
+    """The counts, for Prometheus."""
+    return Response(serving(request).metrics.text(), media_type=CONTENT)
+
+
+async def show_docs(request: Request) -> HTMLResponse:
+    """The addresses of the server."""
+    return HTMLResponse(docs_page(request.app.openapi()))
+
+
+def _state(state: Serving) -> HealthBody:
+    versions = [version_body(one.version) for one in state.retrievers.values()]
+    return HealthBody(status="ending" if state.ending else "ok", retrievers=versions)
+
+
+def version_body(version: Version) -> VersionBody:
+    """A version, as it is sent."""
+    passages = len(version.searcher.corpus)
+    return VersionBody(retriever=version.name, version=version.number, passages=passages)

@@ -12,25 +12,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import anyio
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import grls
 from grls.errors import GrlsError
-from grls.io.extras import needing
+from grls.io.ending import needing
 from grls.retrieve.spec import read_spec
-from grls.serve.bodies import Body
-from grls.serve.faults import listed, plain_faults
+from grls.serve.bodies import Body, Filtered, HopBody, HopsBody, PassageBody, QueryText, ResultBody
 from grls.serve.options import RequestLimits
+from grls.serve.problems import RefusalError, listed, plain_faults, problem_for
+from grls.serve.routes.search import HopStream, hop_body, no_passage, passages_of, result_body
+from grls.serve.serving import Serving, asked, check_limit, check_queries
 from grls.serve.start import loading, named_folders, say
-from grls.serve.tools.arguments import TOOLS
+from grls.serve.waiting import outcome
+from grls.serve.worker import BatchKey, SearchJob
 
 with needing("mcp", "the tools of an agent"):
     from mcp.server.lowlevel import Server
@@ -38,8 +42,6 @@ with needing("mcp", "the tools of an agent"):
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
-if TYPE_CHECKING:
-    from grls.serve.serving import Serving
 
 ADDRESS = "/mcp"
 """The address of the tools."""
@@ -164,7 +166,6 @@ async def _answer(
     except Exception as error:
         why = str(error) if isinstance(error, GrlsError) else "the log of the server says why."
         return f"the retrievers cannot be opened: {why}", True
-    from grls.serve.tools.calls import answer_call, error_text  # late: it takes seconds
 
     try:
         return (await answer_call(serving, call)).model_dump_json(exclude_none=True), False
@@ -187,3 +188,119 @@ def _named(route: Any, app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send)
 
     return named
+
+
+# What the tools do: search, hops, passages. The module does not know how they are called.
+
+
+_LONGEST = 100
+"""Characters of an unknown id that an error names."""
+
+
+class HopChainBody(Body):
+    """The hops of a query, in order."""
+
+    query: str
+    hops: list[HopBody]
+
+
+class PassagesBody(Body):
+    """The passages of the ids, in order, and the ids of which the corpus has none."""
+
+    passages: list[PassageBody]
+    unknown: list[str] | None
+
+
+async def answer_call(serving: Serving, call: Body) -> Body:
+    """What a tool finds.
+
+    Args:
+        serving: The retrievers and limits.
+        call: The arguments of a tool of :mod:`grls.serve.tools.server`.
+
+    Raises:
+        GrlsError: It cannot be done.
+    """
+    match call:
+        case SearchCall():
+            return await _search(serving, call)
+        case HopsCall():
+            return await _hops(serving, call)
+        case PassagesCall():
+            return await _passages(serving, call)
+    raise AssertionError(call)
+
+
+def error_text(error: Exception) -> str:
+    """An error of a call as the server words it, with arguments of tools; unexpected ones are logged."""
+    response = problem_for(error, lambda field: field.removeprefix("hops."))
+    text: str = json.loads(bytes(response.body))["detail"]
+    return text
+
+
+async def _search(serving: Serving, call: SearchCall) -> ResultBody:
+    check_queries([call.query], serving.limits)
+    check_limit("k", call.k, serving.limits.k)
+    version, retriever, allow = asked(serving, call, None)
+    job = SearchJob([call.query], BatchKey(retriever, call.k, allow))
+    (hits,) = await outcome(None, version, job, serving.limits.seconds)
+    return result_body(call.query, hits, call.metadata)
+
+
+async def _hops(serving: Serving, call: HopsCall) -> HopChainBody:
+    check_queries([call.query], serving.limits)
+    version, retriever, allow = asked(serving, call, call)
+    stream, hops = HopStream(version, serving.limits.seconds), list[HopBody]()
+    stream.start(retriever, call.query, allow)
+    try:
+        while (hop := await stream.next()) is not None:
+            hops.append(hop_body(hop))
+            if hop.last:
+                break
+    finally:
+        stream.stop()
+    return HopChainBody(query=call.query, hops=hops)
+
+
+async def _passages(serving: Serving, call: PassagesCall) -> PassagesBody:
+    check_limit("ids: the number of ids", len(call.ids), serving.limits.k)
+    version = serving.find(call.retriever).version
+    bodies = await passages_of(version, call.ids)
+    unknown = [name[:_LONGEST] for name, body in zip(call.ids, bodies, strict=True) if body is None]
+    passages = [body for body in bodies if body is not None]
+    if not passages:
+        refusal = no_passage(version)
+        raise RefusalError(refusal.status, f"{', '.join(map(repr, unknown[:3]))}: {refusal}")
+    return PassagesBody(passages=passages, unknown=unknown or None)
+
+
+# The arguments of the tools: bodies as those of HTTP, so that names, kinds and errors are the same.
+#
+# The text of each class is the description of its tool.
+
+
+class SearchCall(Filtered):
+    """Find the passages of the corpus that answer a query, best first, with id, title, text and score."""
+
+    query: QueryText
+    k: int = Field(5, ge=1, description="Largest number of passages.")
+    metadata: bool = Field(False, description="Show the metadata of each passage as well.")
+
+
+class HopsCall(Filtered, HopsBody):
+    """Find a chain of passages for a question that needs several: each hop is found from those before."""
+
+    query: QueryText
+
+
+class PassagesCall(Body):
+    """Show passages by their ids, with title and whole text."""
+
+    ids: Annotated[
+        list[str], Field(min_length=1, description="Ids of passages, as search and hops return them.")
+    ]
+    retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
+
+
+TOOLS: Mapping[str, type[Body]] = {"search": SearchCall, "hops": HopsCall, "passages": PassagesCall}
+"""Name -> the arguments of each tool."""

@@ -12,23 +12,21 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, Option
-from grls.io.extras import needing
+from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign
-from grls.io.logs import quiet
 from grls.models.biencoder import BiEncoderModel
 from grls.models.biencoder_kinds import Kind, Similarity
 from grls.models.load.build import GeneratorSpec
-from grls.models.load.sentence_folder import MODULES
+from grls.models.sentence_model import MODULES
 from grls.train.biencoder.dev import Split
-from grls.train.biencoder.examples import BiEncoderExamples
-from grls.train.biencoder.mining import BM25, miner_of
+from grls.train.biencoder.examples import BM25, BiEncoderExamples, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-from grls.train.biencoder.resume import LOGS
+from grls.train.biencoder.trainer import LOGS
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
-    from grls.train.biencoder.fit import check_negatives, fit_biencoder
+    from grls.train.biencoder.trainer import check_negatives, fit_biencoder
     from grls.train.core.datamodule import digest
     from grls.train.core.processes import only_training
 

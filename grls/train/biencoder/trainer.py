@@ -1,45 +1,73 @@
 """The trainer of sentence-transformers with the examples, batches, log and errors of grls.
 
-It does not know what an example means. The best checkpoint is read in :mod:`grls.train.biencoder.fit`.
+It does not know what an example means. The best checkpoint is read in :mod:`grls.train.biencoder.trainer`.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import datasets
 import torch
 from accelerate.data_loader import prepare_data_loader
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, TrainerState
+from transformers import PreTrainedModel, PrinterCallback, TrainerCallback, TrainerState
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from grls.errors import ConfigError, Option, WriteError
-from grls.io.files import is_write_failure
-from grls.io.logs import without_weight_bars
-from grls.models.biencoder import BiEncoderModel
-from grls.models.sessions.attention import plain_attention
-from grls.train.biencoder.callbacks import GiveBack, WriteLog
+from grls.errors import ConfigError, DataError, MismatchError, Option, WriteError
+from grls.io.ending import without_weight_bars
+from grls.io.files import is_write_failure, read_json, refuse_foreign, refuse_unwritable, write_json
+from grls.models.biencoder import STAGE, BiEncoderModel
+from grls.models.lora import add_adapters, merge_adapters
+from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
+from grls.models.sentence_model import COSINE, MODULES, modules_of
+from grls.models.sessions.memory import plain_attention
 from grls.train.biencoder.collate import PairCollator
+from grls.train.biencoder.dev import Split, dev_evaluator, dev_metric
 from grls.train.biencoder.examples import BiEncoderExamples
-from grls.train.biencoder.resume import STATE
-from grls.train.biencoder.weights import TrainedWeights
-from grls.train.core.batching import LengthBucketedSampler
-from grls.train.core.clock import TrainingClock
-from grls.train.core.damage import HASHES, write_hashes
+from grls.train.biencoder.loss import MaskedRankingLoss
+from grls.train.biencoder.options import BiEncoderOptions as BiEncoderOptions
+from grls.train.core.clock import StepLimit, StepLines, TrainingClock
+from grls.train.core.damage import HASHES, folder_damage, write_hashes
+from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.finite import spoiled
-from grls.train.core.lines import StepLines
-from grls.train.core.processes import by_first
-from grls.train.core.time_limit import StepLimit
+from grls.train.core.malloc_trim import SmallHeap
+from grls.train.core.processes import (
+    Within,
+    by_first,
+    gathered_weights,
+    is_first,
+    layers_of,
+    processes,
+    shard_model,
+    whole_weights,
+)
+
+log = logging.getLogger(__name__)
+
 
 _REMEDY = "lower the learning rate or the scale, or compute in float32."
 
@@ -296,3 +324,513 @@ class EpochBatches(DefaultBatchSampler):
         self.source.resume(self.epoch, 0)
         for batch in self.source:
             yield [number for number, _ in batch]
+
+
+# The log of a training: losses, and recall on dev after each epoch; and its memory.
+
+
+class WriteLog(TrainerCallback):
+    """Prints losses and dev recall, and writes them to a JSON file.
+
+    Args:
+        file: The file.
+        settings: The settings of the run, which are written as well.
+        shown: Print them, too.
+    """
+
+    def __init__(self, file: Path, settings: Mapping[str, Any], shown: bool = True):
+        self.shown = shown
+        self.file = file
+        self.settings = dict(settings)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the settings, with which those of a resumed run are compared."""
+        self._write(state)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Print a line."""
+        values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
+        if values and self.shown and state.is_world_process_zero:
+            print(
+                f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
+                flush=True,
+            )
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the losses and measures so far."""
+        self._write(state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the whole log."""
+        self._write(state)
+
+    def _write(self, state: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        history = [
+            {"step": entry["step"], "epoch": entry["epoch"], **_measures(entry)}
+            for entry in state.log_history
+            if _measures(entry)
+        ]
+        write_json(self.file, {"settings": self.settings, "history": history})
+
+
+class GiveBack(TrainerCallback):
+    """Keeps the heap small where the training is on a CPU."""
+
+    def __init__(self) -> None:
+        self._heap = SmallHeap()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Return memory after a step, when its tensors are free."""
+        if args.device.type == "cpu":
+            self._heap()
+
+
+def _measures(logs: Mapping[str, Any]) -> dict[str, float]:
+    """The loss, and dev recall under a short name."""
+    named = {
+        name if name == "loss" else f"dev_{name.rpartition('_')[2]}": value for name, value in logs.items()
+    }
+    return {name: value for name, value in named.items() if name == "loss" or "recall@" in name}
+
+
+# The weights of a bi-encoder in training: whole or in shards (FSDP2), all of them or adapters (LoRA).
+#
+# accelerate, on which the trainer of sentence-transformers is built, shards models on GPUs only, and its
+# checkpoints hold no plain model. So the model is sharded here, before the trainer makes its optimizer, and a
+# checkpoint holds whole weights and whole states of the optimizer: a run resumes from it on any number of
+# processes. Each process has its shards alone, but for one layer at a time; a checkpoint is gathered in main
+# memory of the first process.
+
+
+Strategy = Literal["ddp", "fsdp", "fsdp_cpu_offload"]
+
+ADAPTERS = "adapters.safetensors"
+"""The file of a checkpoint with the adapters alone; the model beside it has them merged."""
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+class TrainedWeights:
+    """A model whose weights are trained.
+
+    Args:
+        model: The network; it is sharded in place.
+        strategy: Whole weights in each process (``ddp``), or shards.
+        lora_rank: Rank of the adapters, which are added in place; 0: all weights are trained.
+        lora_dropout: Dropout of the adapters' inputs.
+
+    Raises:
+        ConfigError: The model has no layers to shard, or no network that adapters can be added to.
+    """
+
+    def __init__(self, model: Any, strategy: Strategy = "ddp", lora_rank: int = 0, lora_dropout: float = 0.0):
+        self.model = model
+        self.strategy = strategy
+        self.adapted = lora_rank > 0
+        self.within: Within | None = None
+        self._plain: Any = None
+        if self.adapted:
+            add_adapters(_network(model), lora_rank, lora_dropout)
+        if strategy != "ddp":
+            layers_of(model)
+
+    @property
+    def sharding(self) -> bool:
+        """Whether the strategy shards, be it for one process."""
+        return self.strategy != "ddp"
+
+    def shard(self, device: torch.device, low: bool) -> None:
+        """Shard the model over the processes, if there are several and the strategy does.
+
+        Args:
+            device: Where this process computes.
+            low: Compute in bfloat16.
+        """
+        if not self.sharding or processes() == 1:
+            return
+        if is_first():
+            self._plain = deepcopy(self.model)
+            self._plain.model_card_data.model = self._plain  # else the card of a copy is that of the shards
+        mesh = init_device_mesh(device.type, (processes(),))
+        offload = self.strategy == "fsdp_cpu_offload" and device.type != "cpu"
+        self.within = shard_model(self.model, mesh, low, offload)
+
+    def whole(self) -> AbstractContextManager[None]:
+        """A context in which each process can use the model on its own."""
+        return whole_weights(self.model, self.within)
+
+    def plain(self) -> Any:
+        """The model to save, with whole weights and adapters merged; None on other processes than the first.
+
+        All processes of a sharded run must call it.
+        """
+        model = self.model
+        if self.within is not None:
+            weights = gathered_weights(self.model)
+            if self._plain is None:
+                return None
+            model = self._plain
+            model.load_state_dict(weights)
+        if self.adapted:
+            model = deepcopy(model)
+            merge_adapters(model)
+        return model
+
+    def adapters(self) -> dict[str, Any]:
+        """The weights of the adapters by name; empty on other processes than the first of a sharded run."""
+        weights = self.model.state_dict() if self.within is None else gathered_weights(self.model)
+        return {name: value.contiguous() for name, value in weights.items() if "lora_" in name}
+
+    def save_adapters(self, folder: str) -> None:
+        """Write the adapters, if there are any, to a checkpoint. All processes must call it."""
+        if self.adapted:
+            weights = self.adapters()
+            if is_first():
+                save_file(weights, Path(folder) / ADAPTERS)
+
+    def load(self, checkpoint: str, weights: Mapping[str, Any] | None) -> None:
+        """Read the weights of a checkpoint.
+
+        Args:
+            checkpoint: Its folder.
+            weights: Its weights by name, which have an effect without adapters.
+        """
+        known: dict[str, Any] = (
+            load_file(Path(checkpoint) / ADAPTERS) if self.adapted else dict(weights or {})
+        )
+        options = StateDictOptions(full_state_dict=True, strict=not self.adapted)
+        set_model_state_dict(self.model, known, options=options)
+
+    def save_optimizer(self, optimizer: torch.optim.Optimizer, file: Path) -> None:
+        """Write the whole states of an optimizer, by names of weights. All processes must call it."""
+        states = get_optimizer_state_dict(self.model, optimizer, options=_WHOLE)
+        if is_first():
+            torch.save(states, file)
+
+    def load_optimizer(self, optimizer: torch.optim.Optimizer, file: Path) -> None:
+        """Read what :meth:`save_optimizer` wrote, on any number of processes."""
+        states = torch.load(file, map_location="cpu", weights_only=True)
+        options = StateDictOptions(full_state_dict=True, strict=False)  # a part may have no gradient
+        set_optimizer_state_dict(self.model, optimizer, states, options=options)
+
+
+def _network(model: Any) -> PreTrainedModel:
+    """The network of transformers within a model of sentence-transformers."""
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            return part
+    raise ConfigError("lora_rank: the model has no network of transformers to add adapters to: set it to 0.")
+
+
+# The start of training a bi-encoder: a new run, or the last checkpoint that is whole and undamaged.
+#
+# Wherever a run dies, one of the two works, and the error of the other one names it. The module knows the
+# files of a checkpoint, not their content.
+
+
+LOGS = "logs.json"
+STATE = "trainer_state.json"
+"""The last file that the trainer writes into a checkpoint; a checkpoint with this file is whole."""
+
+FILES = "fingerprints"
+"""Key of the data's fingerprints in the settings."""
+
+_FREE = {"device", "log_every", "gradient_checkpointing"}
+"""Settings that a resumed run may change, since they do not change the losses."""
+
+
+def begin_anew(folder: Path) -> str | None:
+    """Remove old checkpoints for a new run; returns None, the checkpoint to start from.
+
+    These are the checkpoints of a finished run, and an incomplete one of a run that died while writing.
+
+    Raises:
+        ConfigError: There are checkpoints of a run that has not finished.
+    """
+    refuse_unfinished_run(folder)
+    for checkpoint in _all(folder):
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def refuse_unfinished_run(folder: Path) -> None:
+    """Refuse a new run where another one has not finished.
+
+    Raises:
+        ConfigError: There are checkpoints of a run that has not finished.
+    """
+    model = folder / "model" / MODULES
+    finished = model.stat().st_mtime if model.is_file() else 0.0
+    if any(checkpoint.stat().st_mtime > finished for checkpoint in _whole(folder)):
+        raise ConfigError(
+            f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: resume it with "
+            f"{Option('resume', True)}, choose another {Option('output')}, or remove the checkpoints."
+        )
+
+
+def _all(folder: Path) -> list[Path]:
+    return list((folder / "checkpoints").glob("checkpoint-*"))
+
+
+def _whole(folder: Path) -> list[Path]:
+    """The complete checkpoints, the last one first."""
+    whole = [checkpoint for checkpoint in _all(folder) if (checkpoint / STATE).is_file()]
+    return sorted(whole, key=lambda path: -int(path.name.rpartition("-")[2]))
+
+
+def checkpoint_to_resume(folder: Path, settings: Mapping[str, Any]) -> str:
+    """The last whole checkpoint of the run with these settings; later checkpoints are removed."""
+    if not _whole(folder):
+        raise ConfigError(
+            f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch): "
+            f"leave out {Option('resume')} to start anew."
+        )
+    _refuse_others(folder, settings)
+    chosen = _undamaged(folder)
+    for checkpoint in _all(folder):
+        if int(checkpoint.name.rpartition("-")[2]) > int(chosen.name.rpartition("-")[2]):
+            shutil.rmtree(checkpoint)
+    return str(chosen)
+
+
+def _undamaged(folder: Path) -> Path:
+    """The last undamaged checkpoint; warns of damaged ones.
+
+    Raises:
+        ConfigError: All checkpoints are damaged.
+    """
+    damaged: list[tuple[Path, str]] = []
+    for checkpoint in _whole(folder):
+        what = folder_damage(checkpoint)
+        if what is None:
+            for pair in damaged:
+                log.warning("%s is damaged (%s): the run resumes from %s.", *pair, checkpoint)
+            return checkpoint
+        damaged.append((checkpoint, what))
+    raise ConfigError(
+        f"{damaged[0][0]} is damaged ({damaged[0][1]}), and no other checkpoint is whole: remove "
+        f"{folder / 'checkpoints'} and start anew without {Option('resume')}."
+    )
+
+
+def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse to resume with other settings or other data.
+
+    Raises:
+        MismatchError: A setting or a file has changed.
+        DataError: The log of the run is damaged.
+    """
+    logged = read_json(folder / LOGS)
+    before = logged.get("settings") if isinstance(logged, dict) else None
+    if not isinstance(before, dict):
+        raise DataError(
+            f"the log holds no settings of a run: start anew in another {Option('output')}.", folder / LOGS
+        )
+    checked = settings.keys() - _FREE - {FILES}
+    for name in sorted(name for name in checked if before.get(name) != settings[name]):
+        raise MismatchError(
+            f"the run in {folder} had {name} {before.get(name)!r}, now it is {settings[name]!r}: resume "
+            f"with the same settings, or start anew without {Option('resume')}."
+        )
+    known = before.get(FILES, {})
+    for name in (name for name, now in settings[FILES].items() if known.get(name) != now):
+        raise MismatchError(
+            f"{name} has changed since the run in {folder} began: put it back as it was, or start anew "
+            f"without {Option('resume')} in another {Option('output')}."
+        )
+
+
+# Trains a bi-encoder with sentence-transformers, and keeps the epoch with the best dev recall.
+#
+# A run writes into one folder: ``model/`` (for retrieval), ``logs.json`` (options, losses, dev recall) and
+# ``checkpoints/`` (the library's checkpoints, for resuming; they hold pickles, so do not share them). Dev
+# recall is the library's exact evaluation over the whole corpus.
+
+
+_DEV = "dev"
+
+
+class TrainedBiEncoder(NamedTuple):
+    """What a training leaves.
+
+    Attributes:
+        model: The bi-encoder that was written.
+        steps: Optimizer steps of the run.
+        best: Dev recall of the best epoch; None: dev was not measured.
+    """
+
+    model: BiEncoderModel
+    steps: int
+    best: float | None
+
+
+def check_negatives(batch_size: int, hard_negatives: int, examples: int | None = None) -> None:
+    """Refuse a training without negatives.
+
+    Raises:
+        ConfigError: There is one example in a batch, or one in all, and no hard negatives.
+    """
+    if hard_negatives or (batch_size > 1 and examples != 1):
+        return
+    cause, remedy = "one training example", "add examples"
+    if batch_size == 1:
+        cause, remedy = "a batch_size of 1", "raise it"
+    raise ConfigError(f"{cause} leaves no negatives: {remedy}, or set hard_negatives.")
+
+
+def fit_biencoder(
+    encoder: BiEncoderModel,
+    examples: BiEncoderExamples,
+    dev: Split | None,
+    options: BiEncoderOptions,
+    output: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    files: Mapping[str, str] | None = None,
+    clock: TrainingClock | None = None,
+) -> TrainedBiEncoder:
+    """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
+
+    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one.
+
+    Args:
+        encoder: The bi-encoder; it is trained in place.
+        examples: The training pairs.
+        dev: Queries whose recall is measured after each epoch; None: no measurement.
+        options: The options of the training.
+        output: Folder for everything that the run writes.
+        settings: Settings of the run beside ``options``; they are logged, and a resumed run must have the
+            same.
+        resume: Resume from the last whole checkpoint in ``output/checkpoints``.
+        files: Fingerprints of the data, by file name; they are logged, and a resumed run must have the same.
+        clock: Counts the steps and limits the time; None: no limit.
+
+    Raises:
+        ConfigError: There are no weights to train, no negatives or no checkpoint to resume, or loss or
+            weights are not finite; an
+            earlier model in the folder is intact.
+        DataError: No dev query has a gold passage.
+        MismatchError: The run to resume had other settings or other data.
+        WriteError: The disk is full; earlier checkpoints are intact.
+    """
+    check_negatives(options.batch_size, options.hard_negatives, len(examples))
+    if not any(weight.requires_grad for weight in encoder.model.parameters()):
+        raise ConfigError(
+            "the model has no weights to train (a bag of words, or frozen word embeddings): take another one."
+        )
+    folder = Path(output)
+    refuse_unwritable(folder / "checkpoints", folder=True)
+    refuse_foreign(folder / "model", MODULES)
+    texts = examples.passages()
+    if cut := encoder.count_cut(texts):
+        log.warning(
+            encoder.cut_notice(cut, len(texts), f"{Option('max_tokens')!s} (of grls train biencoder)")
+        )
+    known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
+    evaluator = (
+        None if dev is None else dev_evaluator(encoder, dev, options, examples.options.multistep is True)
+    )
+    args = _arguments(options, folder, dev is not None, _steps(options, len(examples)))  # joins the processes
+    start = by_first(lambda: checkpoint_to_resume(folder, known) if resume else begin_anew(folder))
+    if options.gradient_checkpointing:
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
+    weights = TrainedWeights(encoder.model, options.strategy, options.lora_rank, options.lora_dropout)
+    weights.shard(args.device, bool(args.bf16))
+    trainer = BiEncoderTrainer(
+        encoder,
+        weights,
+        examples,
+        loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=encoder.scores),
+        args=args,
+        batch_size=options.batch_size,
+        length_pool=options.length_pool,
+        evaluator=evaluator,
+        log=folder / LOGS,
+        settings=known,
+        clock=clock,
+    )
+    trainer.run(start)
+    trained = _best(trainer, encoder, folder / "checkpoints")
+    refuse_broken(trained.model, trainer.state.global_step)
+    trained.stages = (*encoder.stages, STAGE)
+    trained.learned_done = examples.done
+    trained.evidence_words = encoder.evidence_words
+    by_first(lambda: trained.save(folder / "model"))
+    return TrainedBiEncoder(trained, trainer.state.global_step, trainer.state.best_metric)
+
+
+def _best(trainer: BiEncoderTrainer, encoder: BiEncoderModel, checkpoints: Path) -> BiEncoderModel:
+    """The model of the best epoch; that of the last step where there is none, or none that can be read."""
+    best = trainer.state.best_model_checkpoint
+    if best is None:
+        return _last(trainer, encoder)
+    place = checkpoints / Path(best).name  # the folder may have been moved before the run was resumed
+    damage = folder_damage(place) if place.is_dir() else "it is gone"
+    if damage is not None:
+        log.warning(
+            "the best checkpoint %s cannot be read (%s), so the model of the last step is written.",
+            place,
+            damage,
+        )
+        return _last(trainer, encoder)
+    return BiEncoderModel.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
+
+
+def _last(trainer: BiEncoderTrainer, encoder: BiEncoderModel) -> BiEncoderModel:
+    """The model of the last step; other processes than the first of a sharded run have no use for it."""
+    encoder.model = trainer.weights.plain() or encoder.model
+    return encoder
+
+
+def _scale(encoder: BiEncoderModel, options: BiEncoderOptions) -> float:
+    if options.scale is not None:
+        return options.scale
+    normalised = any(isinstance(module, Normalize) for module in modules_of(encoder.model))
+    unit = encoder.similarity == COSINE or normalised
+    return 20.0 if unit else 1.0
+
+
+def _steps(options: BiEncoderOptions, examples: int) -> int:
+    """Number of optimizer steps of the whole training."""
+    steps = options.epochs * math.ceil(math.ceil(examples / options.batch_size) / options.accumulate)
+    return steps if options.max_steps is None else min(options.max_steps, steps)
+
+
+def _arguments(
+    options: BiEncoderOptions, folder: Path, dev: bool, steps: int
+) -> SentenceTransformerTrainingArguments:
+    device = torch.device("cpu") if options.device == "cpu" else accelerator()
+    if options.precision == "bfloat16":
+        warn_of_emulation(device, str(Option("precision", "float32", "auto")))
+    mixed = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
+    made = SentenceTransformerTrainingArguments(
+        output_dir=str(folder / "checkpoints"),
+        num_train_epochs=options.epochs,
+        max_steps=steps,
+        per_device_train_batch_size=options.batch_size,  # the trainer shares it out
+        gradient_accumulation_steps=options.accumulate,
+        learning_rate=options.learning_rate,
+        lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
+        warmup_steps=options.warmup,
+        weight_decay=options.weight_decay,
+        optim="adafactor" if options.optimizer == "adafactor" else "adamw_torch",
+        max_grad_norm=options.clip,
+        bf16=mixed,
+        use_cpu=device.type == "cpu",  # needed even without a GPU, else the library refuses bfloat16
+        seed=options.seed,
+        logging_steps=options.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="epoch" if dev else "no",
+        metric_for_best_model=f"eval_{dev_metric(options.k)}" if dev else None,
+        greater_is_better=True if dev else None,
+        save_strategy="epoch",
+        save_total_limit=2,  # the best and the last
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available() and options.device != "cpu",
+    )
+    # With several GPUs the library would multiply the batch, and each GPU would have only its own negatives.
+    # One GPU is the first one.
+    made._n_gpu = min(made.n_gpu, 1)
+    return made

@@ -5,26 +5,25 @@ tokens taken.
 
 For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages that
 are scored after a hop. For a sequence-to-sequence model each hop is a separate input
-(:mod:`grls.train.chains.hop_batches`). A passage is fed up to its last decision, or to its end where it is
-rescored (:mod:`grls.train.chains.loss`) or, in a tree, where it is evidence of the next hop.
+(:mod:`grls.train.chains.collate`). A passage is fed up to its last decision, or to its end where it is
+rescored (:mod:`grls.train.chains.module`) or, in a tree, where it is evidence of the next hop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, tensor
 
 from grls.index import ConstraintIndex
 from grls.train.chains.decisions import Decisions, Path, walk_paths
 from grls.train.chains.examples import ChainExample, HopExample, Teaching
-from grls.train.chains.hop_batches import HopBatch, group
+from grls.train.chains.mining import Proposals, Read
 from grls.train.chains.prior import TrainingPrior
-from grls.train.chains.proposals import Proposals, Read
-from grls.train.chains.token_trees import TokenTree, TreeBatch, stack
+from grls.train.core.collate import pad
 
 
 class DecisionTensors(NamedTuple):
@@ -32,7 +31,7 @@ class DecisionTensors(NamedTuple):
 
     Attributes:
         places: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
-            states of a :class:`~grls.train.chains.hop_batches.HopBatch`.
+            states of a :class:`~grls.train.chains.collate.HopBatch`.
         weights: ``[D]`` weight in the loss.
         owners: ``[A]`` the decision of each allowed token, ascending.
         tokens: ``[A]`` allowed tokens.
@@ -232,3 +231,186 @@ def decision_tensors(decisions: Decisions, places: Sequence[int], paths: Sequenc
         len(paths),
         torch.from_numpy(decisions.gains).float(),
     )
+
+
+# Trees of tokens for training: the common prefix of several sequences goes through the model once.
+#
+# Legend: b trees of a batch, t nodes of the largest, n nodes of one.
+#
+# A node is a token, and a path from the root is a sequence. The mask lets a token see its ancestors and
+# itself, and positions are depths. So a causal model computes for each node what it would compute for its
+# path alone. The hops of a query form such a tree: the input of a hop is a prefix of the next hop's input,
+# and passages that compete for a hop branch off after it. The module knows nothing of models or of passages.
+
+
+class TokenTree:
+    """A tree of tokens, built by inserting sequences.
+
+    Attributes:
+        tokens: ``[n]`` the token of each node.
+        parents: ``[n]`` the parent of each node, which has a smaller number; -1: none.
+        depths: ``[n]`` number of tokens before each node.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.depths: list[int] = []
+        self._children: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def insert(self, sequence: Iterable[int], node: int = -1) -> list[int]:
+        """Insert a sequence after a node (-1: at the root); returns the node of each of its tokens."""
+        nodes = []
+        for token in sequence:
+            key = node, int(token)
+            if key not in self._children:
+                self._children[key] = len(self.tokens)
+                self.tokens.append(key[1])
+                self.parents.append(node)
+                self.depths.append(0 if node < 0 else self.depths[node] + 1)
+            node = self._children[key]
+            nodes.append(node)
+        return nodes
+
+    def visible(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+        """``[n, n]``: whether node i sees node j, an ancestor or itself."""
+        seen = np.zeros((len(self), len(self)), dtype=bool)
+        for node, parent in enumerate(self.parents):
+            if parent >= 0:
+                seen[node] = seen[parent]
+            seen[node, node] = True
+        return seen
+
+
+class TreeBatch(NamedTuple):
+    """Padded trees.
+
+    Attributes:
+        input_ids: ``[b, t]``.
+        position_ids: ``[b, t]``.
+        visible: ``[b, t, t]``; padding sees itself.
+    """
+
+    input_ids: Tensor
+    position_ids: Tensor
+    visible: Tensor
+
+    def bias(self, dtype: torch.dtype) -> Tensor:
+        """The attention bias, ``[b, 1, t, t]``: zero, or the lowest number where a node is hidden."""
+        hidden = torch.zeros(self.visible.shape, dtype=dtype, device=self.visible.device)
+        return hidden.masked_fill_(~self.visible, torch.finfo(dtype).min)[:, None]
+
+
+def stack(trees: Sequence[TokenTree], pad_token: int) -> TreeBatch:
+    """Pad trees into a batch."""
+    width = max(len(tree) for tree in trees)
+    tokens = torch.full((len(trees), width), pad_token)
+    positions = torch.zeros((len(trees), width), dtype=torch.long)
+    visible = torch.eye(width, dtype=torch.bool).repeat(len(trees), 1, 1)
+    for row, tree in enumerate(trees):
+        size = len(tree)
+        tokens[row, :size] = torch.tensor(tree.tokens)
+        positions[row, :size] = torch.tensor(tree.depths)
+        visible[row, :size, :size] = torch.from_numpy(tree.visible())
+    return TreeBatch(tokens, positions, visible)
+
+
+# Hops for a sequence-to-sequence model: inputs and their paths, with little padding.
+#
+# Legend: h inputs of a group, s longest input, p paths of a stretch, u longest path.
+#
+# Most paths end after a few tokens, where a passage is unique, but a few are long. Lengths of inputs vary as
+# well. So a batch is cut into groups of inputs of similar length, and the paths of a group into stretches of
+# similar length. Each distinct input is encoded once, for all its hops and paths.
+
+
+_GROUP = 16
+"""Inputs of a group: smaller groups mean more calls of the model, larger ones more padding."""
+
+
+class Stretch(NamedTuple):
+    """Paths of similar length.
+
+    Attributes:
+        owners: ``[p]`` the input of each path, a number within its group.
+        decoder_input_ids: ``[p, u]``.
+    """
+
+    owners: Tensor
+    decoder_input_ids: Tensor
+
+
+class HopGroup(NamedTuple):
+    """Inputs of similar length.
+
+    Attributes:
+        input_ids: ``[h, s]``.
+        attention_mask: ``[h, s]``.
+        stretches: The paths of the inputs.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    stretches: tuple[Stretch, ...]
+
+
+class HopBatch(NamedTuple):
+    """Hops and their paths; states are numbered through all places of all stretches, in order.
+
+    Attributes:
+        groups: Groups of inputs with their paths.
+    """
+
+    groups: tuple[HopGroup, ...]
+
+
+def group(
+    sources: Sequence[Sequence[int]],
+    hops: Sequence[int],
+    written: Sequence[list[int]],
+    pad_token: int,
+    start_token: int,
+) -> tuple[HopBatch, list[list[int]]]:
+    """Group inputs and paths by length.
+
+    Args:
+        sources: The input of each hop; equal inputs are encoded once.
+        hops: The hop of each path.
+        written: Decoder tokens of each path, after the start token.
+        pad_token: Padding.
+        start_token: First token of the decoder.
+
+    Returns:
+        The batch, and for each path the numbers of its states.
+    """
+    inputs = sorted({tuple(source) for source in sources}, key=lambda source: (len(source), source))
+    number = {source: n for n, source in enumerate(inputs)}
+    owner = [number[tuple(sources[hop])] for hop in hops]
+    places: list[list[int]] = [[] for _ in hops]
+    groups = []
+    before = 0
+    for low in range(0, len(inputs), _GROUP):
+        members = inputs[low : low + _GROUP]
+        paths = [path for path, at in enumerate(owner) if low <= at < low + len(members)]
+        stretches = []
+        for stretch in _alike(paths, written):
+            rows, _ = pad([[start_token, *written[path]] for path in stretch], pad_token)
+            width = rows.shape[1]
+            for path in stretch:
+                places[path] = list(range(before, before + width))
+                before += width
+            stretches.append(Stretch(tensor([owner[path] - low for path in stretch]), rows))
+        ids, mask = pad([list(source) for source in members], pad_token)
+        groups.append(HopGroup(ids, mask, tuple(stretches)))
+    return HopBatch(tuple(groups)), places
+
+
+def _alike(paths: Sequence[int], written: Sequence[list[int]]) -> list[list[int]]:
+    """Paths grouped by length: at most 1, 2, 4, 8, … tokens with the start token."""
+    groups: dict[int, list[int]] = {}
+    for path in paths:
+        groups.setdefault(len(written[path]).bit_length(), []).append(path)
+    return [groups[size] for size in sorted(groups)]

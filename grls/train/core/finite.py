@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from grls.errors import ConfigError, Option
 from grls.train.core.checkpoints import kept_checkpoint
-from grls.train.core.sharded import local
+from grls.train.core.processes import local
 
 GENERATOR = (
     f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "

@@ -19,8 +19,7 @@ import numpy.typing as npt
 from grls.data.dataset import read_queries
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option, at_least
-from grls.train.core.examples import Example, Examples
-from grls.train.core.passage_inputs import PassageInput
+from grls.train.core.examples import Example, Examples, PassageInput
 
 Ints = npt.NDArray[np.int64]
 

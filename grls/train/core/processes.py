@@ -14,17 +14,26 @@ torchrun.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, distributed
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch import Tensor, distributed, nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 
-from grls.errors import ConfigError
-from grls.io.locks import alone_in
+from grls.errors import ConfigError, MismatchError, Option
+from grls.io.files import atomic_folder
+from grls.io.resumable import alone_in
+from grls.train.core.damage import folder_damage, write_hashes
 
 T = TypeVar("T")
 
@@ -215,3 +224,222 @@ def largest(counts: Sequence[int]) -> list[int]:
     every: list[Any] = [None] * processes()
     distributed.all_gather_object(every, list(counts))
     return [max(place) for place in zip_longest(*every, fillvalue=0)]
+
+
+# Weights, gradients and states of the optimizer in shards, one a process (FSDP2 of torch).
+#
+# The strategy is ``--trainer.strategy fsdp``, or ``fsdp_cpu_offload``: the shards are in main memory and come
+# to the GPU layer by layer. A process has the whole weights of one layer at a time. A checkpoint is a folder
+# to which each process writes its shards; a run resumes from it on any number of processes. It holds pickles,
+# as torch writes them, so do not share it.
+#
+# The module does not know what is trained: a LightningModule, or the trainer of a bi-encoder, computes its
+# loss within :class:`Within`, so that all of the loss, the head included, sees whole weights.
+
+
+META = "meta.pt"
+"""The file of a checkpoint folder with everything but weights and states of the optimizer."""
+_LAYERS = ("block", "blocks", "h", "layer", "layers")
+"""Names of the lists of layers in models of transformers."""
+_WEIGHTS = "state_dict"
+
+
+class Within(nn.Sequential):
+    """A model whose weights are whole while a function runs.
+
+    Args:
+        model: The model, the only member.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__(model)
+
+    def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """What ``work`` returns."""
+        return work(*arguments)
+
+
+class FullyShard(ModelParallelStrategy):
+    """Shards a model over all processes.
+
+    Args:
+        cpu_offload: Keep the shards in main memory, and compute the steps of the optimizer there.
+        backend: Communication of the processes; null: NCCL on GPUs, gloo on CPUs.
+    """
+
+    def __init__(self, cpu_offload: bool = False, backend: str | None = None):
+        super().__init__(save_distributed_checkpoint=True, process_group_backend=backend)
+        self.cpu_offload = cpu_offload
+
+    def setup_environment(self) -> None:
+        """All processes share the data; none shares a layer with another."""
+        self._data_parallel_size, self._tensor_parallel_size = self.num_nodes * self.num_processes, 1
+        if self.root_device.type == "cpu":
+            self.cpu_offload = False  # there is nowhere to offload from
+        super().setup_environment()
+
+    def shard(self, model: nn.Module) -> Within:
+        """Shard the layers of a model and the rest of it; the model is changed in place."""
+        low = str(self.precision_plugin.precision).startswith("bf16")
+        return shard_model(model, self.device_mesh["data_parallel"], low, self.cpu_offload)
+
+    def model_to_device(self) -> None:
+        """Move what is not sharded; the shards are where they belong."""
+        assert self.model is not None
+        for buffer in self.model.buffers():
+            buffer.data = buffer.data.to(self.root_device)
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Write a folder beside the earlier one, with the hashes of its files, and rename it.
+
+        Raises:
+            WriteError: The disk is full or the folder cannot be written.
+        """
+        path = self.broadcast(str(filepath))
+        with ExitStack() as stack:
+            place = str(stack.enter_context(atomic_folder(path, META))) if self.is_global_zero else ""
+            place = self.broadcast(place)
+            super().save_checkpoint(checkpoint, place, storage_options)
+            self.barrier()
+            if self.is_global_zero:
+                write_hashes(Path(place))
+        self.barrier()
+
+    def load_checkpoint(
+        self, checkpoint_path: str | Path, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Read the shards, whatever number of processes wrote them.
+
+        Raises:
+            ConfigError: The checkpoint is damaged.
+            MismatchError: It is of another model.
+        """
+        path = Path(checkpoint_path)
+        refuse_damaged_folder(path)
+        assert self.model is not None
+        refuse_other_shards(path, self.model.state_dict())
+        return super().load_checkpoint(path, weights_only)
+
+    def load_weights(self, path: str | Path) -> int:
+        """Read the weights of a checkpoint into the model; returns the step of the checkpoint."""
+        assert self.model is not None
+        weights = {_WEIGHTS: get_model_state_dict(self.model)}
+        load(weights, checkpoint_id=str(path))
+        self.model.load_state_dict(weights[_WEIGHTS])
+        return int(torch.load(Path(path) / META, weights_only=True)["global_step"])
+
+
+def shard_model(model: nn.Module, mesh: DeviceMesh, low: bool, cpu_offload: bool) -> Within:
+    """Shard the layers of a model and the rest of it over processes; the model is changed in place.
+
+    Args:
+        model: The model.
+        mesh: The processes.
+        low: Compute and communicate in bfloat16; the shards keep their precision.
+        cpu_offload: Keep the shards in main memory.
+
+    Raises:
+        ConfigError: The model has no list of layers.
+    """
+    whole = Within(model)
+    kind, sums = (torch.bfloat16, torch.float32) if low else (None, None)
+    offload: dict[str, Any] = {"offload_policy": CPUOffloadPolicy()} if cpu_offload else {}
+    policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums)
+    for layer in layers_of(model):
+        fully_shard(layer, mesh=mesh, mp_policy=policy, **offload)
+    # Targets and weights of the loss pass through, which must not be rounded.
+    exact = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=sums, cast_forward_inputs=False)
+    fully_shard(whole, mesh=mesh, mp_policy=exact, reshard_after_forward=True, **offload)
+    return whole
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The layers of a model of transformers, in order: the members of its lists of layers.
+
+    Raises:
+        ConfigError: There is no list of layers.
+    """
+    lists = [
+        part
+        for name, part in model.named_modules()
+        if isinstance(part, nn.ModuleList) and name.rpartition(".")[2] in _LAYERS
+    ]
+    outer = [part for part in lists if not any(part in set(other.modules()) - {other} for other in lists)]
+    if not outer:
+        raise ConfigError(f"{type(model).__name__} has no list of layers to shard: take the strategy ddp.")
+    return [layer for part in outer for layer in part]
+
+
+@contextmanager
+def whole_weights(model: nn.Module, whole: Within | None) -> Iterator[None]:
+    """A context in which a sharded model can be used as any other, by each process on its own.
+
+    Each process needs memory for all weights. All processes enter and leave together.
+
+    Args:
+        model: The model.
+        whole: What :meth:`FullyShard.shard` returned; None: the model is not sharded.
+    """
+    parts: list[FSDPModule] = []
+    if whole is not None:
+        parts = [part for part in whole.modules() if isinstance(part, FSDPModule)]
+    for part in parts:
+        part.unshard()
+        part.set_reshard_after_forward(False, recurse=False)
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.reshard()
+            part.set_reshard_after_forward(True, recurse=False)
+
+
+def gathered_weights(model: nn.Module) -> dict[str, Any]:
+    """The whole weights by name, in main memory of the first process; empty on the others."""
+    weights: dict[str, Any] = get_model_state_dict(
+        model, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
+    )
+    return weights
+
+
+def local(value: Tensor) -> Tensor:
+    """The shard of this process; a tensor that is not sharded as it is."""
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def refuse_damaged_folder(path: Path) -> None:
+    """Refuse a checkpoint folder that is incomplete or damaged.
+
+    Raises:
+        ConfigError: It is.
+    """
+    if not all((path / name).is_file() for name in (META, ".metadata")):
+        raise ConfigError(f"{path} is no checkpoint of a sharded run: give the last.ckpt of one.")
+    damaged = folder_damage(path)
+    if damaged is not None:
+        raise ConfigError(
+            f"{path} is damaged ({damaged}): resume from another checkpoint, or begin a new run."
+        )
+
+
+def refuse_other_shards(path: Path, expected: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint folder whose weights have other names or sizes.
+
+    Raises:
+        MismatchError: They differ.
+    """
+    known = FileSystemReader(str(path)).read_metadata().state_dict_metadata
+    prefix = f"{_WEIGHTS}."
+    sizes = {
+        name.removeprefix(prefix): list(getattr(entry, "size", ()))
+        for name, entry in known.items()
+        if name.startswith(prefix)
+    }
+    for name in sorted({*sizes, *expected}):
+        if name not in sizes or name not in expected or sizes[name] != list(expected[name].shape):
+            raise MismatchError(
+                f"the checkpoint {path} is of another model ({name}): resume with the options of that run, "
+                f"or begin a new run in another {Option('output')}."
+            )

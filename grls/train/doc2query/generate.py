@@ -5,23 +5,46 @@ pseudo-query of several hops has evidence in the order of retrieval (as the auth
 proposed for memorising hops). Each query is drawn with its own seed: the query of a passage does not depend
 on the other queries of a run (except for rounding in padded batches).
 
-Filter of the queries: :mod:`grls.train.doc2query.round_trip`.
+Filter of the queries: :mod:`grls.train.doc2query.generate`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from grls.answer.room import too_long
-from grls.answer.writer import Sampling, TextWriter
+from grls.answer.writer import Sampling, TextWriter, too_long
+from grls.cluster.options import Workers
+from grls.cluster.plan import (
+    Shard,
+    ShardPlan,
+    Work,
+    alone_at_shards,
+    refuse_other_reading,
+    seen_elsewhere,
+    shards_folder,
+)
+from grls.cluster.work import done_by_workers
+from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
-from grls.data.neighbours import Neighbours
+from grls.data.neighbours import Neighbours, copies
+from grls.data.types import Query
+from grls.data.words import plain_words
 from grls.errors import ConfigError
-from grls.io.counts import counted
-from grls.train.doc2query.form import QueryPrompt
+from grls.io.files import sha256
+from grls.io.progress import Progress, counted
+from grls.io.resumable import GrowingFile
+from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.models.precision_names import Numbers
+from grls.retrieve.base import Retriever
+from grls.retrieve.queries import check_counts
+from grls.train.doc2query.form import QueryForm, QueryPrompt
 from grls.train.doc2query.options import Drawing as Drawing
 
 
@@ -141,3 +164,299 @@ class QueryWriter:
         key = repr((self.drawing.seed, *ids, draw)).encode()
         seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
         return Sampling(self.drawing.temperature, seed, self.drawing.top_p)
+
+
+# Writes the pseudo-queries of a corpus to a file that grows, in this process or by workers.
+#
+# A query is drawn with its own seed, and a portion of queries is padded in the same batches wherever it is
+# written. So workers write the bytes that one process writes, where their machines round alike.
+
+
+PORTION = 16
+"""Batches that are written before the file grows; within them, like lengths go together."""
+SHARD = 4096
+"""Queries of a shard, unless an option says otherwise."""
+_WRITTEN = "written.jsonl"
+
+
+class OpenedQueries(NamedTuple):
+    """What writes the queries of a run.
+
+    Attributes:
+        corpus: The passages.
+        asked: The queries to write, in order.
+        writer: Writes them.
+        origin: The fingerprints and options that the queries depend on.
+        portion: Queries that are written together.
+    """
+
+    corpus: Corpus
+    asked: list[Task]
+    writer: QueryWriter
+    origin: dict[str, Any]
+    portion: int
+
+    def write(self, first: int, end: int, file: GrowingFile, report: Callable[[int], object] | None) -> None:
+        """Write a range of the queries to a file, a portion at a time."""
+        for start in range(first, end, self.portion):
+            file.add(self.writer.write(self.asked[start : min(start + self.portion, end)], report))
+
+
+@dataclass(frozen=True)
+class QueryWork:
+    """The options of `grls prepare pseudo-queries` that the queries depend on.
+
+    The attributes are named like the options.
+    """
+
+    data: str
+    model: str
+    draw: Drawing
+    links: str | None
+    limit: int | None
+    batch_size: int
+    device: str
+    precision: Numbers
+
+    def opened(self) -> OpenedQueries:
+        """Read the corpus, and open the query generator.
+
+        Raises:
+            ConfigError: The folder holds no query generator, or no chain can be drawn.
+            DataError: The corpus or the links cannot be read.
+        """
+        corpus = Corpus.read(self.data)
+        form = QueryForm.of(self.model)
+        drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
+        near = None if self.links is None else Neighbours.read(self.links, corpus)
+        asked = tasks(_chosen(len(corpus), self.limit, self.draw.seed), near, drawing)
+        loaded, tokenizer = load_language_model(self.model, self.device, self.precision)
+        prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
+        origin = {
+            "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
+            "form": form._asdict(), "corpus": corpus.fingerprint, "limit": self.limit,
+            "links": None if self.links is None else sha256(self.links), **asdict(drawing),
+        }  # fmt: skip
+        if self.precision != "float32":
+            origin["precision"] = self.precision
+        texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, self.batch_size)
+        writer = QueryWriter(texts, prompt, corpus, drawing)
+        return OpenedQueries(corpus, asked, writer, origin, self.batch_size * PORTION)
+
+    def elsewhere(self) -> QueryWork:
+        """The same with absolute paths: a worker runs in another folder."""
+        links = None if self.links is None else seen_elsewhere(self.links)
+        return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model), links=links)
+
+
+def _chosen(count: int, limit: int | None, seed: int) -> list[int]:
+    """Numbers of the passages that are written for."""
+    if limit is None or limit >= count:
+        return list(range(count))
+    return sorted(random.Random(seed).sample(range(count), limit))
+
+
+@dataclass(frozen=True)
+class QueryWriterMaker:
+    """Opens what writes queries on a worker.
+
+    Attributes:
+        asked: The options.
+        origin: The fingerprints and options that the command has read, and the worker must read, too.
+        first: The query that is item 0 of the shards.
+    """
+
+    asked: QueryWork
+    origin: dict[str, Any]
+    first: int
+
+    def __call__(self) -> Work:
+        """Open the query generator and the corpus.
+
+        Raises:
+            MismatchError: The worker reads another query generator or corpus.
+        """
+        opened, asked = self.asked.opened(), self.asked
+        places = dict.fromkeys(("weights", "tokenizer", "form"), (asked.model, "query generator"))
+        places |= {"corpus": (asked.data, "corpus"), "links": (str(asked.links), "file of neighbours")}
+        refuse_other_reading(opened.origin, self.origin, places)
+        return partial(_write_shard, opened, self.first)
+
+
+def _write_shard(opened: OpenedQueries, before: int, shard: Shard, folder: Path) -> dict[str, Any]:
+    file = GrowingFile(folder / _WRITTEN, {}, keep=False)
+    opened.write(before + shard.first, before + shard.end, file, None)
+    file.close()
+    return {}
+
+
+def write_by_workers(
+    opened: OpenedQueries, asked: QueryWork, file: GrowingFile, workers: Workers, output: str
+) -> None:
+    """Let workers write the queries that a file lacks, and add them in order.
+
+    Args:
+        opened: The run, as this process opened it.
+        asked: Its options.
+        file: The file; it holds the first queries of the run.
+        workers: The workers.
+        output: Path of the results; the shards stand beside it.
+
+    Raises:
+        ConfigError: The cluster cannot be used.
+        MismatchError: There are shards of other work.
+    """
+    settings = {"what": "pseudo-queries", "batch_size": asked.batch_size, **opened.origin}
+    size = workers.options.shard or SHARD
+    with alone_at_shards(output):
+        plan = ShardPlan.of_rest(
+            shards_folder(output), settings, len(opened.asked), file.count, size, opened.portion
+        )
+        if file.count < len(opened.asked):
+            first = plan.settings["first"]
+            maker = QueryWriterMaker(asked.elsewhere(), opened.origin, first)
+            for one in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
+                written = GrowingFile(one.folder / _WRITTEN, {})
+                held = max(file.count - first - one.shard.first, 0)
+                file.add(written.records[held:])
+                written.close()
+        plan.remove()
+
+
+# Filters pseudo-queries: a retriever must find the passage for which the query was written.
+#
+# A generator may drift from its passage and write a query that another passage answers, or none. A query that
+# does not lead back to its passage is of this kind, or too vague to learn from. Dropped queries are counted
+# by reason.
+
+
+EMPTY = "empty"
+CUT = "cut off"
+LONG = "too long to be read"
+COPY = "copies a passage"
+TWICE = "written before"
+ASTRAY = "not found again"
+
+_BATCH = 256
+
+
+class Sifted(NamedTuple):
+    """Filtered pseudo-queries.
+
+    Attributes:
+        kept: The kept queries with evidence, in order.
+        dropped: Number of dropped queries by reason.
+        asked: Number of queries for which the retriever was asked.
+    """
+
+    kept: list[Query]
+    dropped: Counter[str]
+    asked: int
+
+    @property
+    def rate(self) -> float:
+        """Share of the queries asked for that led back to their passage."""
+        return 1 - self.dropped[ASTRAY] / self.asked if self.asked else 0.0
+
+
+def sift(
+    records: Sequence[dict[str, Any]],
+    corpus: Corpus,
+    retriever: Retriever | None,
+    k: int = 10,
+    progress: Callable[[int], object] | None = None,
+) -> Sifted:
+    """Drop records without a usable query, then queries that do not lead back to their passage.
+
+    A query leads back if the first passage of its chain is among its k best passages; later passages are
+    retrieved from the earlier ones. A copy with the same title and text counts as the passage.
+
+    Args:
+        records: Records of :class:`grls.train.doc2query.generate.QueryWriter`.
+        corpus: The passages.
+        retriever: A retriever over this corpus; None: every query leads back.
+        k: Lowest rank at which the passage may be retrieved.
+        progress: Called with the number of queries that were retrieved for.
+
+    Raises:
+        ConfigError: ``k`` is not positive.
+    """
+    check_counts(k=k)
+    dropped: Counter[str] = Counter()
+    good: list[dict[str, Any]] = []
+    seen: set[tuple[str, str]] = set()
+    texts = _texts(records, corpus)
+    for record in records:
+        reason = _fault(record, texts, seen)
+        if reason is None:
+            good.append(record)
+        else:
+            dropped[reason] += 1
+    queries = [
+        Query(f"pseudo-{one['chain'][0]}-{one['draw']}", one["text"], tuple(one["chain"])) for one in good
+    ]
+    if retriever is None:
+        return Sifted(queries, dropped, 0)
+    kept = [
+        query
+        for query, back in zip(queries, _back(queries, corpus, retriever, k, progress), strict=True)
+        if back
+    ]
+    if len(kept) < len(queries):
+        dropped[ASTRAY] = len(queries) - len(kept)
+    return Sifted(kept, dropped, len(queries))
+
+
+def _texts(records: Sequence[dict[str, Any]], corpus: Corpus) -> dict[str, str]:
+    """The plain texts of all passages that queries were written for, by id."""
+    ids = list(dict.fromkeys(name for record in records for name in record["chain"]))
+    numbers = [number for number in corpus.numbers(ids) if number is not None]
+    return {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
+
+
+def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
+    """The reason to drop a record; None: it is usable, and is added to ``seen``."""
+    text = plain_words(record["text"])
+    if "failed" in record:
+        return LONG
+    if not text:
+        return EMPTY
+    if not record["ended"]:
+        return CUT
+    if any(text == texts[name] for name in record["chain"]):
+        return COPY
+    key = (record["chain"][0], text)
+    if key in seen:
+        return TWICE
+    seen.add(key)
+    return None
+
+
+def _back(
+    queries: Sequence[Query],
+    corpus: Corpus,
+    retriever: Retriever,
+    k: int,
+    progress: Callable[[int], object] | None,
+) -> list[bool]:
+    """Whether each query's first passage is among its k best."""
+    first = copies(corpus)
+    back: list[bool] = []
+    with Progress(len(queries), "round trip", "queries", shown=None) as bar:
+        for start in range(0, len(queries), _BATCH):
+            batch = queries[start : start + _BATCH]
+            rankings = retriever.retrieve(batch, k)
+            ids = list({hit.id for hits in rankings for hit in hits} | {query.evidence[0] for query in batch})
+            alike = {  # DONE, which a generator may retrieve, has no number
+                name: first[number]
+                for name, number in zip(ids, corpus.numbers(ids), strict=True)
+                if number is not None
+            }
+            back += [
+                alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
+                for query, hits in zip(batch, rankings, strict=True)
+            ]
+            bar.update(len(batch))
+            if progress is not None:
+                progress(len(batch))
+    return back

@@ -1,6 +1,9 @@
-"""Training a reranker of documents (arXiv 2302.00083): ``fit`` and its ``options``. ``run`` reads its files.
+"""Training a reranker of documents (arXiv 2302.00083).
 
-``data`` makes batches, ``module`` is the LightningModule, ``loss`` its loss. Its examples are
-:class:`grls.answer.ralm.reranker.RerankExample`, written by a language model beforehand, or made of the hops
-of a data set (``examples``); the reranker makes tensors of their texts, and dev is measured by the module.
+``module`` is the LightningModule, with its batches and loss, and trains it by its ``options``. ``run`` reads
+its files.
+
+Its examples are :class:`grls.answer.ralm.reranker.RerankExample`, written by a language model beforehand, or
+made of the hops of a data set (``examples``); the reranker makes tensors of their texts, and dev is measured
+by the module.
 """

@@ -2,7 +2,7 @@
 
 The examples are those of a bi-encoder (:class:`grls.train.biencoder.examples.BiEncoderExamples`): the wrong
 passages are drawn anew each epoch, as is the order of evidence that has none, and they are drawn from the
-ranking of a retriever that has read the evidence. The loss of a reranker (:mod:`grls.train.reranker.loss`)
+ranking of a retriever that has read the evidence. The loss of a reranker (:mod:`grls.train.reranker.module`)
 becomes the listwise one of localized contrastive estimation (Gao et al. 2021, arXiv 2101.08751), since only
 the right passage makes the hop likely. DONE is not among the candidates.
 """
@@ -18,8 +18,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import USUAL
 from grls.errors import Option
 from grls.models.cross_encoder import query_with_evidence
-from grls.train.biencoder.examples import BiEncoderExamples
-from grls.train.biencoder.mining import miner_of
+from grls.train.biencoder.examples import BiEncoderExamples, miner_of
 from grls.train.biencoder.options import PairOptions
 from grls.train.reranker.options import RerankHopOptions
 

@@ -5,22 +5,50 @@ Legend: C candidates of a prefix, f the reranker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
+from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup
 
 from grls.answer.ralm.reranker import Reranker, RerankExample, document_texts
 from grls.data.corpus import Corpus
+from grls.errors import DataError, Option
+from grls.io.files import atomic_folder
 from grls.models.lora import add_adapters, merge_adapters
-from grls.train.core.checkpoints import refuse_other_run
-from grls.train.core.processes import averaged, is_first, summed, weighed
-from grls.train.core.sharded import FullyShard, Within, gathered_weights
-from grls.train.reranker.loss import choice_gain, rerank_loss
+from grls.models.precision import has_bfloat16, warn_of_emulation
+from grls.train.core.checkpoints import (
+    AtomicCheckpointIO,
+    check_checkpoint,
+    read_checkpoint,
+    refuse_other_run,
+)
+from grls.train.core.clock import TrainingLines
+from grls.train.core.datamodule import copies_of_examples
+from grls.train.core.finite import RERANKER, RefuseNaN
+from grls.train.core.malloc_trim import GiveBackFreed
+from grls.train.core.processes import (
+    FullyShard,
+    Launched,
+    Within,
+    averaged,
+    by_first,
+    gathered_weights,
+    is_first,
+    launched,
+    leaving_no_group,
+    processes,
+    summed,
+    weighed,
+)
+from grls.train.reranker.examples import RerankHops
 from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 
 
@@ -151,3 +179,178 @@ def _scores(example: RerankExample) -> Tensor:
 def _mean(values: Sequence[Tensor], batch: Sequence[RerankExample], measure: Any) -> Tensor:
     pairs = zip(values, batch, strict=True)
     return torch.stack([measure(logits, _scores(example)).cpu() for logits, example in pairs]).mean()
+
+
+# The loss of a reranker (arXiv 2302.00083, equation 9).
+#
+# Legend: C candidates of a prefix, f the reranker.
+#
+# For a prefix x with candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows,
+#
+#     loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
+#
+# the likelihood of the text if the document were drawn by the reranker. The language model is not needed: its
+# likelihoods are in the examples.
+
+
+def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
+    """Equation 9 for one prefix.
+
+    Args:
+        values: ``[C]`` the reranker's logits f.
+        scores: ``[C]`` log-probability (nats) of the stride after each candidate.
+    """
+    return -(values.log_softmax(-1) + scores.to(values.device)).logsumexp(-1)
+
+
+def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
+    """Gain (nats a stride) of the reranker's choice over the retriever's choice, the first candidate.
+
+    The arguments are those of :func:`rerank_loss`.
+    """
+    return scores[int(values.argmax())] - scores[0]
+
+
+# Batches of a reranker's examples, shuffled anew each epoch, and the share of a process in each.
+
+
+def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
+    """Batches of examples, shuffled if there is a seed; ``size`` counts those of all processes together."""
+    anew = isinstance(examples, RerankHops)
+    order = range(len(examples)) if seed is None else _Shuffled(len(examples), seed, anew)
+    batches = _Shares(order, size, drop_last=False)
+    return DataLoader(examples, batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
+
+
+class _Shares(torch.utils.data.BatchSampler):
+    """The share of this process in each batch; the whole batch where it is too small for all processes."""
+
+    def copies(self, batch: int) -> int:
+        """How often each example of a batch is there."""
+        return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rank, ranks = torch.distributed.get_rank() if processes() > 1 else 0, processes()
+        for batch in super().__iter__():
+            yield batch[rank::ranks] if rank < len(batch) else batch
+
+
+class _Shuffled(torch.utils.data.Sampler[int]):
+    """A new order each epoch, a function of seed and epoch alone.
+
+    Args:
+        count: Number of examples.
+        seed: The seed.
+        anew: Example n is another one in each epoch e, with the number n + e * ``count``.
+    """
+
+    def __init__(self, count: int, seed: int, anew: bool = False):
+        self._count, self._seed, self._epoch, self._anew = count, seed, 0, anew
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that follows; Lightning calls it."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Any:
+        generator = torch.Generator().manual_seed(hash((self._seed, self._epoch)) % 2**63)
+        first = self._epoch * self._count if self._anew else 0
+        return iter((torch.randperm(self._count, generator=generator) + first).tolist())
+
+
+# Trains a reranker on a language model's likelihoods after its documents (arXiv 2302.00083).
+
+
+@leaving_no_group()
+def fit_reranker(
+    reranker: Reranker,
+    corpus: Corpus | None,
+    train: Sequence[RerankExample],
+    dev: Sequence[RerankExample],
+    output: str | Path,
+    options: RerankerOptions = USUAL_FIT,
+    resume: bool = False,
+) -> float:
+    """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model.
+
+    Args:
+        reranker: The reranker; it is trained in place.
+        corpus: The passages; None: examples hold texts of passages in place of ids.
+        train: The training examples; hops are drawn anew each epoch.
+        dev: Examples for the choice of the best epoch.
+        output: Folder for model, checkpoints and logs.
+        options: The options of the training.
+        resume: Resume from OUTPUT/checkpoints/last.ckpt.
+
+    Returns:
+        The best dev loss (nats a stride).
+
+    Raises:
+        ConfigError: There is no checkpoint to resume from, or the model cannot be sharded.
+        DataError: A passage of an example is not in the corpus.
+    """
+    if corpus is not None:
+        _refuse_unknown(corpus, [*train, *dev])
+    folder = Path(output)
+    last = folder / "checkpoints" / "last.ckpt"
+    sharded = options.strategy != "ddp"
+    if resume:
+        check_checkpoint(str(last), shards=sharded)
+    best = ModelCheckpoint(
+        folder / "checkpoints", "best", monitor="dev_loss", mode="min", enable_version_counter=False
+    )
+    latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
+    trainer = _trainer(reranker, options, folder, [best, latest])
+    module = RerankerModule(reranker, corpus, options)
+    loaders = (
+        rerank_loader(train, options.batch_size, options.seed), rerank_loader(dev, options.batch_size, None)
+    )  # fmt: skip
+    trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=not sharded)
+    if isinstance(trainer.strategy, FullyShard):
+        trainer.strategy.load_weights(best.best_model_path)
+    else:
+        module.load_state_dict(read_checkpoint(best.best_model_path)["state_dict"])
+    reranker.model = module.plain_model() or reranker.model
+    by_first(lambda: _save(reranker, folder / "model"))
+    return float(best.best_model_score or 0.0)
+
+
+def _trainer(
+    reranker: Reranker, options: RerankerOptions, folder: Path, checkpoints: Sequence[ModelCheckpoint]
+) -> L.Trainer:
+    started, device = launched() or Launched(1, 1), reranker.model.device
+    strategy: Any = "auto" if started == (1, 1) else "ddp"
+    if options.strategy != "ddp":
+        strategy = FullyShard(cpu_offload="offload" in options.strategy)
+    elif options.lora_rank and strategy == "ddp":
+        strategy = "ddp_find_unused_parameters_true"
+    if options.precision == "bfloat16":
+        warn_of_emulation(device, str(Option("fit.precision", "float32", "auto")))
+    low = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
+    plugins: list[Any] = [] if options.strategy != "ddp" else [AtomicCheckpointIO()]
+    return L.Trainer(
+        max_epochs=options.epochs, accelerator=device.type, devices=started.devices,
+        num_nodes=started.nodes, strategy=strategy, precision="bf16-mixed" if low else "32-true",
+        use_distributed_sampler=False, inference_mode=options.strategy == "ddp",
+        callbacks=[GiveBackFreed(), RefuseNaN(RERANKER), TrainingLines(), *checkpoints],
+        plugins=plugins, logger=CSVLogger(folder, name="logs"),
+        enable_model_summary=False, log_every_n_steps=10,
+    )  # fmt: skip
+
+
+def _save(reranker: Reranker, folder: Path) -> None:
+    with atomic_folder(folder, "config.json") as new:
+        reranker.save(new)
+
+
+def _refuse_unknown(corpus: Corpus, examples: Sequence[RerankExample]) -> None:
+    ids = list(dict.fromkeys(name for example in examples for name in example.passages))
+    for name, number in zip(ids, corpus.numbers(ids), strict=True):
+        if number is None:
+            raise DataError(
+                f"the passage {name!r} of an example is not in the corpus: take the corpus with which the "
+                "examples were collected.",
+                corpus.source,
+            )

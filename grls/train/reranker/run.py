@@ -15,9 +15,8 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.io.extras import needing
+from grls.io.ending import needing, quiet
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
-from grls.io.logs import quiet
 from grls.train.reranker.examples import RerankHops
 from grls.train.reranker.options import (
     USUAL_FIT,
@@ -29,7 +28,7 @@ from grls.train.reranker.options import (
 with needing("train", "training a reranker"):
     from grls.train.core.datamodule import digest
     from grls.train.core.processes import is_first, only_training
-    from grls.train.reranker.fit import fit_reranker
+    from grls.train.reranker.module import fit_reranker
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Training a language model to answer with quotes: ``examples`` are texts with quotes, ``data`` is their
-LightningDataModule, ``collate`` makes tensors, ``module`` is the LightningModule, ``loss`` its loss, and
+"""Training a language model to answer with quotes: ``data`` holds the texts with quotes and their
+LightningDataModule, ``collate`` makes tensors, ``module`` is the LightningModule with its loss, and
 ``callbacks`` answers dev queries.
 """

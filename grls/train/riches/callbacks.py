@@ -9,9 +9,9 @@ import lightning as L
 from grls.answer.riches.answerer import Riches, Written
 from grls.data.dataset import gold_passages
 from grls.decode.interleave.options import Beam, InterleaveOptions
-from grls.decode.scores import ScoreMode
+from grls.decode.select import ScoreMode
 from grls.errors import ConfigError, Option, at_least
-from grls.models.positions import positions_in
+from grls.models.base import positions_in
 from grls.train.riches.data import InterlacedData
 from grls.train.stages.callbacks import log_means, refuse_unmeasured
 

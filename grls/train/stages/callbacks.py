@@ -23,16 +23,16 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.io.files import atomic_folder, write_json
 from grls.models.load.build import BESIDE, TRAINING
-from grls.models.load.saving import write_network
+from grls.models.load.opening import write_network
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.train.core.checkpoints import kept_checkpoint
+from grls.train.core.clock import is_metered
 from grls.train.core.damage import damage, folder_damage
-from grls.train.core.sharded import FullyShard, local
-from grls.train.core.time_limit import is_metered
+from grls.train.core.processes import FullyShard, local
 from grls.train.stages.data import StageData
 
 log = logging.getLogger(__name__)

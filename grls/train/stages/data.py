@@ -25,9 +25,8 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import OpenPriors
 from grls.train.core.collate import Collator
 from grls.train.core.datamodule import FitData
-from grls.train.core.examples import Example, Examples
+from grls.train.core.examples import Example, Examples, PassageInput
 from grls.train.core.mixture import Mix, mixed, planned_epochs
-from grls.train.core.passage_inputs import PassageInput
 from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
 _FRONT = PassageInput()

@@ -13,8 +13,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, bounded
-from grls.train.core.examples import Example, drawn_chain, gold_chains, gold_rows
-from grls.train.core.passage_inputs import PassageInput, PassageReader
+from grls.train.core.examples import Example, PassageInput, PassageReader, drawn_chain, gold_chains, gold_rows
 
 PATH_SEPARATOR = ";"
 """Between subject, relation and object of a path."""

@@ -18,12 +18,11 @@ import dspy
 from dsp_helpers import characters, patient
 from models_small import small_llama
 
-from grls.answer.dsp.baselines import Vanilla
 from grls.answer.dsp.build import adapter_named, lm_named
 from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
 from grls.answer.dsp.options import CallOptions
 from grls.answer.dsp.patience import APART
-from grls.answer.dsp.programs import likeliest, sampled
+from grls.answer.dsp.programs import Vanilla, likeliest, sampled
 from grls.answer.dsp.run import answer_all, settings
 from grls.answer.dsp.trace import recorded_calls
 from grls.errors import ConfigError

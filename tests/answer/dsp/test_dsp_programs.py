@@ -10,12 +10,20 @@ pytest.importorskip("dspy", reason="the extra dsp is not installed")
 import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, by_beginning, patient, retrieval, scripted
 
-from grls.answer.dsp.baselines import RetrieveThenRead, SelfAsk, Vanilla
-from grls.answer.dsp.build import program_named
-from grls.answer.dsp.demonstrate import demonstrate, dspy_examples, inputs_of, right
+from grls.answer.dsp.build import demonstrate, dspy_examples, inputs_of, program_named, right
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.options import ProgramOptions
-from grls.answer.dsp.programs import Branch, Conversational, MultiHop, OpenQA, chosen, stops
+from grls.answer.dsp.programs import (
+    Branch,
+    Conversational,
+    MultiHop,
+    OpenQA,
+    RetrieveThenRead,
+    SelfAsk,
+    Vanilla,
+    chosen,
+    stops,
+)
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.answer.dsp.run import settings
 from grls.answer.dsp.trace import recorded_calls

@@ -12,13 +12,11 @@ pytest.importorskip("dspy", reason="the extra dsp is not installed")
 import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
 
-from grls.answer.dsp.baselines import RetrieveThenRead, Vanilla
-from grls.answer.dsp.build import adapter_named, demonstrated
-from grls.answer.dsp.demonstrate import dspy_examples
+from grls.answer.dsp.build import adapter_named, demonstrated, dspy_examples
 from grls.answer.dsp.lines import LinesAdapter
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.patience import APART, Patience
-from grls.answer.dsp.programs import Branch, MultiHop, sampled
+from grls.answer.dsp.programs import Branch, MultiHop, RetrieveThenRead, Vanilla, sampled
 from grls.answer.dsp.retrieval import Retrieval
 from grls.answer.dsp.run import answer_all, refuse_other, settings
 from grls.answer.dsp.trace import note, recorded_calls

@@ -17,16 +17,15 @@ from transformers import (
 )
 
 from grls.answer.ralm.choose import Oracle, ZeroShot
-from grls.answer.ralm.collect import collect
-from grls.answer.ralm.generate import continue_texts
 from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
+from grls.answer.ralm.resumed import collect, continue_texts
 from grls.answer.ralm.scoring import TextScorer, Wanted
 from grls.answer.ralm.strides import Stride, WindowOptions, strides
-from grls.answer.room import room_of
+from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
 from grls.errors import ConfigError, DataError
-from grls.models.positions import positions_in
+from grls.models.base import positions_in
 
 CORPUS = Corpus.from_passages(PASSAGES)
 TOKENIZER = byte_tokenizer()

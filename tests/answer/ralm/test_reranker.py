@@ -16,9 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.train.core import malloc_trim
-from grls.train.reranker.fit import fit_reranker
-from grls.train.reranker.loss import rerank_loss
-from grls.train.reranker.module import RerankerModule
+from grls.train.reranker.module import RerankerModule, fit_reranker, rerank_loss
 from grls.train.reranker.options import RerankerOptions
 
 ANIMALS = Corpus.from_passages(

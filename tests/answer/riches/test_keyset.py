@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from grls.answer.riches import keys as module
-from grls.answer.riches.keys import Keys, build_keys, keys_in
-from grls.answer.riches.keyset import KeyOrigin
+from grls.answer.riches.keys import KeyOrigin, Keys, build_keys, keys_in
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError, MismatchError, WriteError

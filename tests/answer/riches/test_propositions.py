@@ -6,8 +6,14 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 
-from grls.answer.riches.proposition_prompt import _EXAMPLES, PropositionPrompt, parse_propositions
-from grls.answer.riches.propositions import Propositionizer, _Stopped, batches
+from grls.answer.riches.propositions import (
+    _EXAMPLES,
+    Propositionizer,
+    PropositionPrompt,
+    _Stopped,
+    batches,
+    parse_propositions,
+)
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError

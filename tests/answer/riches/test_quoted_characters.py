@@ -13,7 +13,7 @@ from grls.answer.riches.answerer import Riches
 from grls.answer.riches.keys import build_keys
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
-from grls.decode.interleave import characters
+from grls.decode.interleave import markers
 from grls.decode.interleave.continuations import KEY, Continuations, LiveBeam, Span
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
@@ -98,7 +98,7 @@ def test_no_quote_begins_within_a_character(name: str, whole: bool) -> None:
     after = Continuations(keys.index, TextMarkers(tokenizer), options).after(
         [begin], torch.zeros(1, len(tokenizer))
     )
-    known = characters.token_bytes(tokenizer)
+    known = markers.token_bytes(tokenizer)
     begins = {known[token][:1] for token in after.tokens}
     assert begins <= {character.encode()[:1] for text in TEXTS for character in f" {text}"}
     assert len(begins) > 10
@@ -107,22 +107,22 @@ def test_no_quote_begins_within_a_character(name: str, whole: bool) -> None:
 @pytest.mark.parametrize("name", list(TOKENIZERS))
 def test_which_tokens_are_characters(name: str) -> None:
     tokenizer = TOKENIZERS[name]
-    inside = set(characters.within(tokenizer).tolist())
+    inside = set(markers.within(tokenizer).tolist())
     for text in ("é", "日本", "😀", "a é", "�"):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        known = characters.token_bytes(tokenizer)
+        known = markers.token_bytes(tokenizer)
         assert b"".join(known[token] for token in ids).decode() == text
         assert ids[0] not in inside
-        assert characters.is_text(tokenizer, ids)
+        assert markers.is_text(tokenizer, ids)
         if len(known[ids[-1]]) == 1 and not text[-1].isascii():
-            assert not characters.is_text(tokenizer, ids[:-1])
-    assert not characters.is_text(tokenizer, tokenizer(" ", add_special_tokens=False)["input_ids"])
-    assert not characters.is_text(tokenizer, [])
+            assert not markers.is_text(tokenizer, ids[:-1])
+    assert not markers.is_text(tokenizer, tokenizer(" ", add_special_tokens=False)["input_ids"])
+    assert not markers.is_text(tokenizer, [])
 
 
 def test_bytes_are_those_of_the_library() -> None:
-    assert set(characters._BYTES) == set(pre_tokenizers.ByteLevel.alphabet())
-    assert sorted(characters._BYTES.values()) == list(range(256))
+    assert set(markers._BYTES) == set(pre_tokenizers.ByteLevel.alphabet())
+    assert sorted(markers._BYTES.values()) == list(range(256))
 
 
 def test_a_cut_character_is_not_shown() -> None:

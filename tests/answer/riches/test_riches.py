@@ -20,9 +20,9 @@ from transformers import PreTrainedTokenizerFast
 from grls.answer.riches import written as kept_answers
 from grls.answer.riches.answerer import Piece, Riches, Written
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.page import quotes_page, terminal
 from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
-from grls.answer.room import room_of
+from grls.answer.riches.written import quotes_page, terminal
+from grls.answer.writer import room_of
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
@@ -32,7 +32,7 @@ from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.answer_f1 import answer_f1, answer_scores
-from grls.models.load.language import load_language_model
+from grls.models.load.build import load_language_model
 from grls.runs.run import Run
 
 
@@ -334,7 +334,7 @@ def test_of_all_answers_a_portion_is_in_memory_at_a_time(
         return read(record | {"answer": answer})
 
     answer = Written((Piece("answer", "x"),), (), "x", -1.0, True)
-    for module in ("grls.answer.riches.written", "grls.answer.riches.saved"):
+    for module in ("grls.answer.riches.written", "grls.answer.riches.written"):
         monkeypatch.setattr(f"{module}.written_of", counted)
     monkeypatch.setattr(Riches, "answer", lambda self, queries, decided=None: [answer] * len(queries))
     base = ["answer", "riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={tmp_path / 'r'}"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from grls.answer.riches import within
-from grls.answer.riches.within import by_similarity
+from grls.answer.riches import answerer
+from grls.answer.riches.answerer import by_similarity
 from grls.data.words import Analyzer
 
 
@@ -44,7 +44,7 @@ def test_the_weights_are_those_documented(monkeypatch: pytest.MonkeyPatch) -> No
 
     expected = [float(vector(text) @ vector(wanted)) for text in texts]
     seen: list[np.ndarray] = []
-    monkeypatch.setattr(within, "_DIGITS", 12)
+    monkeypatch.setattr(answerer, "_DIGITS", 12)
     transform = TfidfVectorizer.transform
     rows = TfidfVectorizer(sublinear_tf=True).fit(texts)
     seen.append((transform(rows, texts) @ transform(rows, [wanted]).T).toarray()[:, 0])

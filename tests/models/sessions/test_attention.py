@@ -7,7 +7,7 @@ import pytest
 import torch
 from models_small import small_llama, small_t5
 
-from grls.models.sessions.attention import SHORT, configs_of, plain_attention
+from grls.models.sessions.memory import SHORT, configs_of, plain_attention
 
 
 @pytest.mark.parametrize("make", [small_llama, small_t5])

@@ -12,11 +12,13 @@ from grls.decode import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.index import Subset, index_sequences
-from grls.retrieve.generative import span_candidates as views_module
-from grls.retrieve.generative.span_candidates import Reach, SpanCandidates, candidates
+from grls.retrieve.generative import span_scores as views_module
 from grls.retrieve.generative.span_scores import (
     PassageScores,
+    Reach,
+    SpanCandidates,
     SpanRanking,
+    candidates,
     log_shares,
     passage_scores,
     ranked,

@@ -10,7 +10,7 @@ from small_data import queries, small_retriever, write_jsonl, write_small
 from grls.cli import main
 from grls.data.types import Passage
 from grls.decode import PrefixAllowedTokens
-from grls.decode.exhaustive import score_all
+from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index import UnionIndex, build_index, index_sequences, load_index, save_index
 from grls.retrieve.generative.options import SearchOptions

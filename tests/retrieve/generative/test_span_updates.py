@@ -12,14 +12,13 @@ from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Hit, Passage
 from grls.errors import ConfigError
-from grls.models.load.language import CausalLM
-from grls.retrieve.changes import Changes
+from grls.models.load.build import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
-from grls.retrieve.update import update_folder
+from grls.retrieve.update import Changes, update_folder
 
 WIDE = SearchOptions(beams=200)  # all spans there are
 NEW = [

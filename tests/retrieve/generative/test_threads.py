@@ -11,7 +11,7 @@ import torch
 from small_data import queries, small_retriever, tiny_bert, write_small
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from grls.answer.ralm.generate import _write
+from grls.answer.ralm.resumed import _write
 from grls.models.biencoder import BiEncoderModel
 from grls.models.causal.plain import CausalGenerator
 from grls.models.head import Head

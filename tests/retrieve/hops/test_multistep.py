@@ -11,7 +11,7 @@ from small_data import small_retriever, write_jsonl, write_small
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Query
 from grls.decode import ScoredPassage
-from grls.decode.exhaustive import score_all
+from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
 from grls.index import index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator

@@ -11,13 +11,13 @@ from small_data import queries, small_retriever, tiny_bert, write_small
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.decode import DeviceDecoder
-from grls.decode.exhaustive import score_all
+from grls.decode.score_all import score_all
 from grls.errors import ConfigError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import decoders
+from grls.retrieve.generative import search
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
@@ -232,7 +232,7 @@ def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(QUERIES, 3)
-    monkeypatch.setattr(decoders, "suits", lambda *_: True)
+    monkeypatch.setattr(search, "suits", lambda *_: True)
     other = small_retriever(data, beams=20)
     alone = other.retrieve(QUERIES, 3)
     assert other._decoders._kept is not None

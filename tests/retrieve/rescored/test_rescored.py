@@ -33,8 +33,7 @@ from grls.retrieve.hops.retriever import HopsRetriever, RankedHops
 from grls.retrieve.hops.stop import stop_rule
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
-from grls.retrieve.rescored.rescore import rank_again
-from grls.retrieve.rescored.retriever import RescoredHops, RescoredRetriever, over
+from grls.retrieve.rescored.retriever import RescoredHops, RescoredRetriever, over, rank_again
 from grls.retrieve.spec import read_spec, update_spec
 
 ASKED = queries()[::3]

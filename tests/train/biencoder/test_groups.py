@@ -9,9 +9,8 @@ from small_data import tiny_bert
 from torch import Tensor, nn
 
 from grls.models.biencoder import BiEncoderModel
-from grls.train.biencoder import groups
-from grls.train.biencoder.groups import GROUP, embed_in_groups
-from grls.train.biencoder.loss import MaskedRankingLoss
+from grls.train.biencoder import loss
+from grls.train.biencoder.loss import GROUP, MaskedRankingLoss, embed_in_groups
 
 TEXTS = [" ".join(["otter"] * (1 + 7 * n % 19)) for n in range(2 * GROUP + 3)]
 
@@ -76,7 +75,7 @@ def test_few_texts_left_padding_and_several_processes_stay_whole(
     embed_in_groups(model, encoder.features(TEXTS[:GROUP], "query"))
     features = encoder.features(TEXTS, "query")
     embed_in_groups(model, {name: turned(value) for name, value in features.items()})
-    monkeypatch.setattr(groups, "processes", lambda: 2)
+    monkeypatch.setattr(loss, "processes", lambda: 2)
     embed_in_groups(model, features)
     assert len(model.read) == 3
 

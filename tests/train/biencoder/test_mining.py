@@ -3,7 +3,7 @@
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.data.words import USUAL
-from grls.train.biencoder.mining import miner_of
+from grls.train.biencoder.examples import miner_of
 
 
 def test_a_miner_searches_with_the_evidence_of_the_hop() -> None:

@@ -25,9 +25,9 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder import dev
-from grls.train.biencoder import fit as biencoder
+from grls.train.biencoder import trainer as biencoder
 from grls.train.biencoder import trainer as biencoder_trainer
-from grls.train.biencoder.fit import BiEncoderOptions
+from grls.train.biencoder.trainer import BiEncoderOptions
 
 ROOT = Path(__file__).parents[3]
 SETS = sorted(name for name, runs in trainings.TRAININGS.items() if "biencoder" in runs)

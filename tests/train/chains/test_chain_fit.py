@@ -12,12 +12,11 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.chains.data import ChainData
+from grls.train.chains.data import ChainData, RetrieverTeacher
 from grls.train.chains.examples import Teaching
 from grls.train.chains.module import RetrieveChains
-from grls.train.chains.teacher import RetrieverTeacher
+from grls.train.core.examples import PassageInput
 from grls.train.core.mixture import Mix
-from grls.train.core.passage_inputs import PassageInput
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ def _query(text: str) -> Any:
 
 
 def _generator(root: Path) -> Any:
-    from grls.models.load.language import CausalLM
+    from grls.models.load.build import CausalLM
 
     return CausalLM(str(root / "llama"))
 
@@ -214,7 +213,7 @@ def test_a_causal_model_needs_chain_data(
 ) -> None:
     plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
     source = [
-        "--model.generator=grls.models.load.language.CausalLM",
+        "--model.generator=grls.models.load.build.CausalLM",
     ]
     kept = [o for o in plain[2:] if "freeze_embeddings" not in o and "name_or_path" not in o]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")

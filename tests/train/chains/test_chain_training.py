@@ -23,19 +23,18 @@ from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Passage, Query
-from grls.decode.exhaustive import score_all
+from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.causal.plain import CausalGenerator
 from grls.models.load.build import GeneratorSpec, Loaded
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.train.chains.collate import ChainCollator
+from grls.train.chains.collate import ChainCollator, TokenTree, stack
 from grls.train.chains.decisions import Decisions, walk_paths
 from grls.train.chains.decisions import Path as Walked
 from grls.train.chains.examples import ChainExamples, HopExample, Teaching
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.targets import PassageTarget
-from grls.train.chains.token_trees import TokenTree, stack
 
 
 class Tiny(GeneratorSpec):
@@ -118,7 +117,7 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
 def test_a_sequence_to_sequence_model_learns_the_same_targets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: int
 ) -> None:
-    monkeypatch.setattr("grls.train.chains.hop_batches._GROUP", inputs)
+    monkeypatch.setattr("grls.train.chains.collate._GROUP", inputs)
     write_small(tmp_path)
     module = RetrieveChains(scratch(tmp_path))
     module.model.eval()
@@ -281,7 +280,7 @@ def test_on_a_cpu_trees_that_are_short_are_attended_to_plainly(
 
     monkeypatch.setattr(module.model, "forward", watched)
     module.batch_loss(batch)
-    monkeypatch.setattr("grls.models.sessions.attention.SHORT", 1)
+    monkeypatch.setattr("grls.models.sessions.memory.SHORT", 1)
     module.batch_loss(batch)
     assert seen == ["eager", "sdpa"]
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from grls.train.core.batching import DrawnExamples, LengthBucketedSampler, copies_of_examples
+from grls.train.core.datamodule import DrawnExamples, LengthBucketedSampler, copies_of_examples
 from grls.train.core.examples import Example
 
 LENGTHS = [int(n) for n in np.random.default_rng(0).integers(1, 200, 1013)]

@@ -5,13 +5,13 @@ import pytest
 import torch
 from models_small import END, PAD, small_bart, small_t5
 
-from grls.decode.exhaustive import score_all
+from grls.decode.score_all import score_all
 from grls.index import ConstraintIndex, index_sequences
 from grls.models.head import Head
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.train.core.collate import IGNORED, Batch, Collator, allowed_choices
 from grls.train.core.examples import Example
-from grls.train.core.loss import allowed_loss
+from grls.train.core.module import allowed_loss
 
 ROWS = [
     (3, 4, 5, END), (3, 4, 6, END), (3, 4, END), (7, 8, 9, 10, END), (7, 8, 9, 11, END), (12, 13, 14, END),

@@ -14,8 +14,7 @@ from grls.cli import main
 from grls.models.load.build import WarmStart
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
-from grls.train.core.encoder_cache import GIB, EncoderCache
-from grls.train.core.module import GeneratorModule
+from grls.train.core.module import GIB, EncoderCache, GeneratorModule
 from grls.train.stages.data import RetrieveData
 from grls.train.stages.module import Retrieve
 

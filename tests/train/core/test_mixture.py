@@ -12,10 +12,9 @@ from train_helpers import arguments, logged, train
 
 from grls.errors import ConfigError
 from grls.models.load.build import ScratchT5
-from grls.train.core.batching import LengthBucketedSampler
-from grls.train.core.examples import Example
+from grls.train.core.datamodule import LengthBucketedSampler
+from grls.train.core.examples import Example, PassageInput
 from grls.train.core.mixture import Mix, Mixture, MixturePart, Shares, planned_epochs
-from grls.train.core.passage_inputs import PassageInput
 from grls.train.stages.data import RetrieveData
 
 

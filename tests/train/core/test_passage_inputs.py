@@ -17,8 +17,8 @@ from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.train.core.examples import Example
-from grls.train.core.passage_inputs import (
+from grls.train.core.examples import (
+    Example,
     PassageInput,
     PassageReader,
     content_words,

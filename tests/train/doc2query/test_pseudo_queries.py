@@ -18,13 +18,11 @@ from grls.data.dataset import read_queries
 from grls.data.neighbours import Neighbours
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError
-from grls.models.load.build import train_tokenizer
-from grls.models.load.language import load_language_model
+from grls.models.load.build import load_language_model, train_tokenizer
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.doc2query import writing
+from grls.train.doc2query import generate
 from grls.train.doc2query.form import FORM, QueryForm, QueryPrompt
-from grls.train.doc2query.generate import Drawing, QueryWriter, Task, tasks
-from grls.train.doc2query.round_trip import sift
+from grls.train.doc2query.generate import Drawing, QueryWriter, Task, sift, tasks
 
 CORPUS = Corpus.from_passages(passages())
 
@@ -297,7 +295,7 @@ def test_a_run_that_was_ended_goes_on(
         "--search.batch_size=2",
         "--limit=7",
     ]
-    monkeypatch.setattr(writing, "PORTION", 2)
+    monkeypatch.setattr(generate, "PORTION", 2)
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     assert main(options(data, model, whole, *wild)) == 0
     assert main(options(data, model, cut, *wild)) == 0

@@ -16,10 +16,8 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.models.load.build import train_tokenizer
-from grls.models.load.language import PretrainedLM, load_language_model
-from grls.train.doc2query.data import QueryData
-from grls.train.doc2query.examples import QueryExamples
+from grls.models.load.build import PretrainedLM, load_language_model, train_tokenizer
+from grls.train.doc2query.data import QueryData, QueryExamples
 from grls.train.doc2query.form import QueryForm, QueryPrompt
 
 CORPUS = Corpus.from_passages(passages())
@@ -53,7 +51,7 @@ def generator(kind: str, data: Path, causal: Path, folder: Path) -> list[str]:
     """Options that make a tiny model of some kind."""
     if kind == "causal":
         return [
-            "--model.generator=grls.models.load.language.PretrainedLM",
+            "--model.generator=grls.models.load.build.PretrainedLM",
             f"--model.generator.name_or_path={causal}",
         ]
     if kind == "bert":

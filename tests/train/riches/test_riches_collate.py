@@ -11,7 +11,7 @@ from grls.models.head import Head
 from grls.train.core.collate import IGNORED, Batch, Choices
 from grls.train.core.examples import Example
 from grls.train.riches.collate import Constraint, InterlacedCollator, allowed_in_quotes
-from grls.train.riches.loss import interlaced_loss
+from grls.train.riches.module import interlaced_loss
 
 OPEN, CLOSE = 40, 41
 KEYS = [(5, 6), (5, 6, 7), (8, 9)]
