@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install models quickstart test wheel-test versions lint docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
+.PHONY: install models quickstart test wheel-test versions lint house docs bench bench-index bench-streams bench-scale bench-decode bench-cost bench-filters \
   bench-riches bench-train bench-biencoder bench-device bench-efficiency bench-serve page-shots container-check fuzz-serve soak-serve \
   faults fuzz-files lock audit sbom clean
 
@@ -44,6 +44,10 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTHON) .ci/audit.py
+
+# how large the package is, and how many of its files and functions a call enters, with bounds
+house: install
+	$(BIN)/python tests/test_house.py
 
 # known vulnerabilities of the locked versions; fails for any
 audit:

@@ -117,18 +117,6 @@ class Option:
         return worded(self._mark)
 
 
-_PLAIN = re.compile(
-    r"(?:--|(?<=: set )(?=hops))((?:hops|fit)\.\w+)"
-    r"(?: (single|fixed|dynamic|ranked|true|false)\b(?: or (fixed|dynamic|ranked)\b)?)?"
-)
-"""Options in texts of :mod:`grls.retrieve.hops`, which does not pass :class:`Option` yet."""
-
-
-def _option(match: re.Match[str]) -> str:
-    name, *values = [part for part in match.groups() if part is not None]
-    return f"{Option(name, *({'true': True, 'false': False}.get(value, value) for value in values))}"
-
-
 class GrlsError(Exception):
     """The base class of every error that grls raises on purpose.
 
@@ -138,7 +126,7 @@ class GrlsError(Exception):
     """
 
     def __init__(self, text: object = ""):
-        shown = _PLAIN.sub(_option, f"{text}")
+        shown = f"{text}"
         if len(shown) > _LONGEST:
             left_out = f" … ({len(shown) - _FIRST - _LAST:,} characters left out) … "
             shown = shown[:_FIRST] + left_out + shown[-_LAST:]

@@ -97,9 +97,8 @@ def test_a_value_that_is_no_choice_is_refused() -> None:
 SHELL = {
     "io/option_errors.py": "reads what jsonargparse says",
     **dict.fromkeys(
-        ("io/html.py", "explain/page.py", "answer/riches/page.py", "serve/page/docs.py"), "styles"
+        ("io/html.py", "explain/page.py", "answer/riches/written.py", "serve/page/files.py"), "styles"
     ),
-    **dict.fromkeys(("retrieve/hops", "fitting"), "they pass no Option yet"),
 }
 """Files and folders that may write ``--``, and why."""
 

@@ -21,7 +21,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "Explainer": "explain",
-        "Explanation": "facts",
-        "Verdict": "verdict",
+        "Explanation": "explain",
+        "Verdict": "explain",
     },
 )

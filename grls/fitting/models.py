@@ -136,7 +136,7 @@ def _chosen(
 ) -> BaseModel | None:
     """The model asked for, or the first candidate that there is."""
     if asked in (NONE, None):
-        without[what] = f"--{what} none"
+        without[what] = "it was not asked for"
         return None
     if asked != AUTO:
         return find(asked)

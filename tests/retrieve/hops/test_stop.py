@@ -135,5 +135,5 @@ def test_names_of_rules() -> None:
     with pytest.raises(ConfigError, match=r"no stop rule is called 'long'; known are log-odds, never, "):
         HopsRetriever(bm25, HopOptions("dynamic", stop="long"))
     for steps in ("single", "fixed"):
-        with pytest.raises(ConfigError, match=r"hops\.stop says where chains end: choose --hops\.steps"):
+        with pytest.raises(ConfigError, match=r"hops\.stop says where chains end: choose steps="):
             HopOptions(steps, stop="short")

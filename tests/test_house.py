@@ -1,0 +1,212 @@
+"""How large the package is and how many joints a call passes: `make house` prints it, with bounds.
+
+The figures are of the whole, for no file or function has a limit. A bound is what was reached, and goes down
+with it; the last column is where the package is to go.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "grls"
+
+
+class Bound(NamedTuple):
+    """The most that a figure may be, and where it is to go."""
+
+    most: int
+    aim: int
+
+
+BOUNDS = {
+    "lines of grls": Bound(80_300, 66_000),
+    "modules of grls": Bound(435, 360),
+    "lines of tests": Bound(60_300, 48_000),
+    "functions": Bound(4_640, 3_600),
+    "private functions called once": Bound(945, 450),
+    "modules with one importer": Bound(65, 50),
+    "modules that name done_bias": Bound(15, 3),
+    "option places": Bound(1_025, 450),
+    "distinct options": Bound(385, 200),
+    "grls.load: files": Bound(47, 30),
+    "grls.load: functions": Bound(280, 130),
+    "search, one step: files": Bound(38, 20),
+    "search, one step: functions": Bound(234, 110),
+    "search until DONE: files": Bound(46, 24),
+    "search until DONE: functions": Bound(294, 125),
+    "grls search: files": Bound(69, 42),
+    "grls search: functions": Bound(513, 240),
+    "BM25(texts).search: files": Bound(25, 12),
+    "BM25(texts).search: functions": Bound(197, 60),
+    "grls fuse: files": Bound(33, 18),
+    "grls fuse: functions": Bound(228, 90),
+}
+
+
+def lines_of(folder: Path) -> int:
+    """Lines of the Python files of a folder."""
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in folder.rglob("*.py"))
+
+
+def structure() -> dict[str, int]:
+    """Figures of the source."""
+    modules = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in PACKAGE.rglob("*.py")
+    }
+    importers: dict[str, set[str]] = {name: set() for name in modules}
+    functions = called_once = done_bias = 0
+    for module, file in modules.items():
+        text = file.read_text(encoding="utf-8")
+        done_bias += "done_bias" in text
+        tree = ast.parse(text)
+        uses = Counter[str]()
+        private: list[str] = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions += 1
+                if node.name.startswith("_") and not node.name.startswith("__"):
+                    private.append(node.name)
+            elif isinstance(node, ast.Name):
+                uses[node.id] += 1
+            elif isinstance(node, ast.Attribute):
+                uses[node.attr] += 1
+            elif isinstance(node, ast.ImportFrom) and node.module in modules:
+                for alias in node.names:
+                    name = f"{node.module}.{alias.name}"
+                    importers[name if name in modules else node.module].add(module)
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    importers.get(alias.name, set()).add(module)
+        called_once += sum(uses[name] == 1 for name in private)
+    return {
+        "lines of grls": lines_of(PACKAGE),
+        "modules of grls": len(modules),
+        "lines of tests": lines_of(ROOT / "tests"),
+        "functions": functions,
+        "private functions called once": called_once,
+        "modules with one importer": sum(len(names) == 1 for names in importers.values()),
+        "modules that name done_bias": done_bias,
+    }
+
+
+def options() -> dict[str, int]:
+    """Options of all verbs but those of trainings, which Lightning makes."""
+    from grls.cli import VERBS, Command, Verb
+
+    def commands(verbs: Any) -> Iterator[Verb]:
+        for verb in verbs.values():
+            if verb.target and not verb.training:
+                yield verb
+            yield from commands(verb.names)
+
+    names: list[str] = []
+    for verb in commands(VERBS):
+        actions = Command(verb, "grls").parser()._actions
+        names += [a.option_strings[0] for a in actions if a.option_strings and a.dest != "help"]
+    return {"option places": len(names), "distinct options": len(set(names))}
+
+
+def entered(call: Callable[[], Any]) -> tuple[int, int]:
+    """Files and functions of the package that a call enters, without imports."""
+    files: set[str] = set()
+    functions: set[tuple[str, str]] = set()
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_flags & 1 and code.co_filename.startswith(str(PACKAGE)):
+            files.add(code.co_filename)
+            functions.add((code.co_filename, code.co_qualname))
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        call()  # imports and caches
+        sys.setprofile(watch)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+    return len(files), len(functions)
+
+
+def calls(place: Path) -> dict[str, int]:
+    """Figures of calls, on a small random generator and on BM25."""
+    from llama_small import write_llama
+    from small_data import passages, write_small
+
+    import grls
+    from grls.cli import main
+
+    data, folder, question = write_small(place / "data"), place / "retriever", "is the otter calm ?"
+    write_llama(place / "llama", data)
+    texts = [passage.text for passage in passages()]
+    made = [["index", str(place / "llama"), f"--corpus={data}", f"--output={folder}", "--device=cpu"]]
+    for name in ("one", "two"):
+        made.append(["retrieve", "bm25", f"--data={data}", "--split=train", f"--output={place / name}"])
+    for command in made:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            if main(command) != 0:
+                raise RuntimeError(f"grls {' '.join(command)} failed")
+    searcher = grls.load(folder, device="cpu")
+    hopping = searcher.hops(steps="dynamic")
+    files = [f"{place / name}.jsonl" for name in ("one", "two")]
+    watched = {
+        "grls.load": lambda: grls.load(folder, device="cpu"),
+        "search, one step": lambda: searcher.search(question),
+        "search until DONE": lambda: hopping.search(question),
+        "grls search": lambda: main(["search", str(folder), question, "--device=cpu"]),
+        "BM25(texts).search": lambda: grls.BM25(texts).search(question),
+        "grls fuse": lambda: main(["fuse", *files, f"--output={place / 'fused'}"]),
+    }
+    figures = {}
+    for name, call in watched.items():
+        figures[f"{name}: files"], figures[f"{name}: functions"] = entered(call)
+    return figures
+
+
+def figures() -> dict[str, int]:
+    """All figures."""
+    with tempfile.TemporaryDirectory() as place:
+        return structure() | options() | calls(Path(place))
+
+
+def report(measured: dict[str, int]) -> tuple[str, list[str]]:
+    """The table, and the figures that are above their bounds."""
+    rows = [f"{'figure':36} {'now':>7} {'bound':>7} {'aim':>7}"]
+    for name, n in measured.items():
+        rows.append(f"{name:36} {n:>7,} {BOUNDS[name].most:>7,} {BOUNDS[name].aim:>7,}")
+    return "\n".join(rows), [name for name, n in measured.items() if n > BOUNDS[name].most]
+
+
+def test_the_package_is_no_larger_than_it_was() -> None:
+    table, above = report(figures())
+    assert above == [], table
+
+
+def test_a_figure_above_its_bound_is_named() -> None:
+    name, bound = next(iter(BOUNDS.items()))
+    assert report({name: bound.most})[1] == []
+    assert report({name: bound.most + 1})[1] == [name]
+
+
+def test_a_call_enters_what_it_enters(tmp_path: Path) -> None:
+    from grls.io.counts import plural
+
+    assert entered(lambda: plural("query")) == (1, 1)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+    table, above = report(figures())
+    print(table)
+    sys.exit(f"above the bound: {', '.join(above)}" if above else 0)
