@@ -1,4 +1,4 @@
-"""Opening a retriever folder, here or on the hub, as a searcher."""
+"""Making searchers: a folder is opened, here or from the hub; BM25, fusions, and searchers of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits texts into the words that BM25, TF-IDF and neighbours count; all of them use this one rule.
+"""Splits texts into words, which BM25, TF-IDF and neighbours count, and into sentences; guesses languages.
 
 First a text is folded (:func:`fold`): Unicode NFKC and case folding, without optional marks (vowel points,
 Greek accents, variants of Arabic letters), and with one set of digits. Accents of Latin letters stay, because

@@ -1,4 +1,4 @@
-"""Gathers the facts about one query and one gold passage: why it was found, or why not.
+"""Why one gold passage of one query was found, or why not: its searches, its facts, and the verdict.
 
 The retriever's decoder searches once more, and a trace records the search. The evidence before the hop is
 fixed (gold evidence, or the passages of a chain), so one hop is explained at a time, as in teacher-forced

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, the one line that reports an error, signals, output that nobody reads.
+"""How a command ends (exit codes, the line of an error, signals), and what it needs and silences before that.
 
 - An error of grls, an extra that is not installed, too little memory, or a file that cannot be written: one
   line and exit code 1; arguments that cannot be read: exit code 2.

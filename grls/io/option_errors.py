@@ -1,4 +1,4 @@
-"""What jsonargparse says of a wrong option, in one line of plain English.
+"""What is wrong with an option, in one line of plain English; the texts of ``--help``, safe to print.
 
 For a wrong option jsonargparse prints every type that it tried, from the outermost class to the innermost,
 with all values, below the whole usage. This module takes the path of the option and the reason from that

@@ -1,4 +1,4 @@
-"""Progress of long loops: a bar on a terminal, otherwise one line a minute (nohup, SLURM).
+"""Progress of long loops: a bar on a terminal, else one line a minute (nohup, SLURM); numbers and nouns.
 
 Loops may be nested: one line a minute for all of them, the outer ones first. :func:`waiting` reports a long
 step that is no loop (sorting). All output goes to standard error. Within :func:`reporting` loops show

@@ -1,4 +1,4 @@
-"""Recipes: the files of ``configs/``, which ``--config`` finds by name wherever grls is installed.
+"""Recipes (files of ``configs/`` that ``--config`` finds by name), plugins, and names imported on first use.
 
 A wheel holds them inside the package (``setup.py`` puts them there); a checkout holds them in its top folder.
 The module knows their places and names, but not their content.

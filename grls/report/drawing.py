@@ -1,4 +1,4 @@
-"""A proof drawn as SVG: one column of boxes in retrieval order, arrows from premises to their uses.
+"""Pictures as SVG: curves, histograms, and a proof as a column of boxes in retrieval order, with arrows.
 
 One column stays readable on a phone and shows the order, which the checks judge. Straight arrows join
 neighbours, arcs at the left join other boxes. A fault is a broken frame with its reason in words, red for a

@@ -1,4 +1,4 @@
-"""The thread of a retriever: it takes jobs from a queue, and does those that go together as one batch.
+"""The thread of a retriever: jobs wait in its queue, and those that go together are done as one batch.
 
 The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its
 jobs are done again. The module does not know what a job does.

@@ -1,4 +1,4 @@
-"""The weights of priors, and of the score under an empty prompt, in hybrid decoding."""
+"""The tuning steps of what ranks in one step: weights of priors, of rescoring, of members; where rankings end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form that passages and queries share: an id, a text, and further fields.
+"""Corpora and queries from Python objects, of one form: an id, a text, and further fields.
 
 Entries come from a list of texts or objects, from a dict by id, or from a table. Entries without ids get
 their places as ids: "0", "1", …

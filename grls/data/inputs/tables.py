@@ -1,4 +1,4 @@
-"""Tables of other libraries as rows: pandas, polars, ``datasets`` and pyarrow.
+"""Tables of other libraries as rows (pandas, polars, ``datasets``, pyarrow), and ids, paths and JSON values.
 
 A table is known by its methods, so none of these libraries is imported here.
 """

@@ -1,4 +1,4 @@
-"""Makes models and tokenizers: pretrained, from scratch, or warm-started.
+"""Makes models and tokenizers: generators that are pretrained, from scratch or warm-started; language models.
 
 Each class is one way to get a generator. The option ``generator`` of a training config names one by its class
 path. Every stage after the first reads the folder that the stage before wrote (:class:`Pretrained`). All

@@ -1,4 +1,4 @@
-"""The files of the page at ``/``, as the package holds them, and the headers that they are sent with."""
+"""The files of the page at ``/``, with the headers that they are sent with, and the page at ``/docs``."""
 
 from __future__ import annotations
 

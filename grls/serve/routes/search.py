@@ -1,4 +1,4 @@
-"""``POST /v1/search``: the best passages of queries."""
+"""The addresses that search: the best passages of queries, hops as they are found, passages, retrievers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses of the server, with their methods, responses and errors."""
+"""The addresses of the server, with their methods, responses and errors; the page, the state, new versions."""
 
 from __future__ import annotations
 

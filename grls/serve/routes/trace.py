@@ -1,4 +1,4 @@
-"""``POST /v1/trace``: what the beam of a search considers at each token."""
+"""The addresses that explain and answer: what the beam considers, why a passage is found, an answer."""
 
 from __future__ import annotations
 
