@@ -1,4 +1,4 @@
-"""Atomic writing: a file name holds the whole content, or the file does not exist; and its temporary folders.
+"""Atomic writing: a file name holds the whole content, or the file does not exist. Temporary folders for it.
 
 Content is written under a temporary name beside its destination (:mod:`grls.io.files`) and renamed at the
 end. If the destination is a symbolic link, its target is written. The module does not know what it writes.

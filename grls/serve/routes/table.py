@@ -1,4 +1,4 @@
-"""The addresses of the server, with their methods, responses and errors; the page, the state, new versions."""
+"""The addresses of the server, with their methods, responses and errors; its page, its state."""
 
 from __future__ import annotations
 
