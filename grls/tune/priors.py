@@ -1,4 +1,4 @@
-"""Tuning what ranks in one step: weights of priors, of rescoring, of members; where rankings end.
+"""Tuning what ranks in one step: weights of priors, of rescoring, of members; where rankings end."""
 
 from __future__ import annotations
 
