@@ -25,7 +25,7 @@ from grls.answer.ralm.scoring import Wanted
 from grls.answer.ralm.strides import Stride, WindowOptions, strides
 from grls.data.corpus import Corpus
 from grls.io.ending import quiet
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 
 

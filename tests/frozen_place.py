@@ -22,7 +22,7 @@ from train_helpers import logged
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever

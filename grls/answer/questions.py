@@ -11,7 +11,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, first_queries, read_split
 from grls.data.types import Query
 from grls.io.files import refuse_unwritable
-from grls.models.load.build import weights_fingerprint
+from grls.models.load.language import weights_fingerprint
 from grls.runs.manifest import RunInfo, fingerprint_queries
 
 SHOWN = 3

@@ -26,7 +26,7 @@ from transformers import (
 from grls.errors import ConfigError, at_least
 from grls.io.turns import turn
 from grls.models.base import positions_in
-from grls.models.load.build import end_tokens
+from grls.models.load.language import end_tokens
 from grls.models.load.opening import refuse_larger_tokenizer
 
 log = logging.getLogger(__name__)

@@ -26,20 +26,17 @@ from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, 
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hops.options import HopOptions, HopSteps
-from grls.retrieve.hub import CardOptions, card_of
+from grls.retrieve.hub import CardOptions
 from grls.retrieve.hub_names import is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import CHECKSUMS, followed, read_spec
-from grls.retrieve.update import Changes, update_folder
-from grls.tune.dev import DevQueries
 from grls.tune.options import TuneOptions
-from grls.tune.run import tune_folder
-from grls.tune.step import TuneChoice
 
 if TYPE_CHECKING:
     from grls.api.explaining import ExplainedQuery
+    from grls.tune.step import TuneChoice
 
 
 class Searcher(Searching):
@@ -384,6 +381,8 @@ def write_updated(
         ConfigError: There is nothing to do, or the kind takes no changes.
         DataError: A passage is unknown, or its id is taken.
     """
+    from grls.retrieve.update import Changes, update_folder
+
     gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
     new = None if add is None else corpus_of(add, "add")
     if new is None and not gone and not merge:
@@ -399,6 +398,9 @@ def tune_searcher(
     searcher: Searching, queries: Any, gold: Any, options: Mapping[str, Any]
 ) -> list[TuneChoice]:
     """Tune the folder of a searcher; see :meth:`grls.api.searcher.Searcher.tune`."""
+    from grls.tune.dev import DevQueries
+    from grls.tune.run import tune_folder
+
     grid = TuneOptions(**options)
     folder = followed(searcher.folder)
     if (folder / CHECKSUMS).is_file():
@@ -406,17 +408,13 @@ def tune_searcher(
             f"{folder} is a download from the hub, which stays as it is: save it to a folder of your own and "
             "tune that one, as in grls.load(retriever.save(FOLDER))."
         )
-    dev = _dev(searcher, queries, gold)
+    joined = gold_of(gold, queries, searcher.corpus)
+    passages = [gold_passages(query, joined.qrels) for query in joined.queries]
+    dev = DevQueries("the queries given", "dev", joined.queries, passages, searcher.corpus)
     opened = searcher.retriever
     if read_spec(folder).get("kind") != "hops":  # as the command opens it
         opened = single_steps(opened)
     return tune_folder(folder, dev, grid, searcher.how, untuned_fingerprint(opened))
-
-
-def _dev(searcher: Searching, queries: Any, gold: Any) -> DevQueries:
-    joined = gold_of(gold, queries, searcher.corpus)
-    passages = [gold_passages(query, joined.qrels) for query in joined.queries]
-    return DevQueries("the queries given", "dev", joined.queries, passages, searcher.corpus)
 
 
 # Uploading a searcher to the hub, with its model card.
@@ -424,10 +422,10 @@ def _dev(searcher: Searching, queries: Any, gold: Any) -> DevQueries:
 
 def publish(searcher: Searching, name: str, private: bool, options: Mapping[str, Any]) -> str:
     """Upload a searcher's retriever; see :meth:`grls.api.searcher.Searcher.push_to_hub`."""
+    from grls.retrieve.hub import card_of, upload
+
     said = CardOptions(**options)
     if not is_hub_name(name):
         raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
-    from grls.retrieve.hub import upload
-
     card = card_of(searcher.retriever, searcher.folder, name, said)
     return upload(searcher.folder, name, private, card)

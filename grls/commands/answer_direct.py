@@ -53,7 +53,7 @@ def answer_direct(
     from grls.answer.questions import Questions, model_settings
     from grls.answer.writer import TextWriter
     from grls.io.ending import quiet
-    from grls.models.load.build import load_language_model
+    from grls.models.load.language import load_language_model
 
     quiet()
     _check(retriever, run, hops, k, output)

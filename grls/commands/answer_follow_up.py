@@ -48,7 +48,7 @@ def answer_follow_up(
     from grls.answer.questions import Questions, model_settings
     from grls.answer.writer import TextWriter
     from grls.io.ending import quiet
-    from grls.models.load.build import load_language_model
+    from grls.models.load.language import load_language_model
     from grls.retrieve.queries import check_counts
 
     quiet()

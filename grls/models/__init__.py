@@ -9,11 +9,10 @@ reads to rescore it.
 All models: ``load/`` opens models and tokenizers, ``precision`` moves them to a device (``precision_names``:
 for options), ``lora`` adds adapters.
 
-Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its network
-and folders of sentence-transformers, ``encoder_input`` makes the input), ``st5`` embeds with an
-encoder-decoder. ``text_encoder`` is the common base of the bi-encoder and of encoders with other outputs than
-a single vector. ``cross_encoder`` reads a query and a passage together; ``entailment`` decides whether a
-hypothesis follows.
+Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its network,
+``encoder_input`` makes the input), ``st5`` embeds with an encoder-decoder. ``text_encoder`` is the common
+base of the bi-encoder and of encoders with other outputs than a single vector. ``cross_encoder`` reads a
+query and a passage together; ``entailment`` decides whether a hypothesis follows.
 
 Nothing here knows an index.
 """

@@ -30,11 +30,11 @@ from grls.models.base import once_each
 from grls.models.biencoder_kinds import Similarity
 from grls.models.load.build import TRAINING, Loaded, Pretrained, read_stages
 from grls.models.load.opening import packaged_encoder, refuse_missing_folder
+from grls.models.load.sentence_folder import MODULES
 from grls.models.sentence_model import (
     COSINE,
     DEFAULT_TOKENS,
     DOT,
-    MODULES,
     Kind,
     Role,
     TextNetwork,

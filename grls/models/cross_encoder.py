@@ -28,7 +28,7 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.turns import turn
 from grls.models.base import Floats, once_each
 from grls.models.encoder_input import special_tokens, without_controls
-from grls.models.load.build import weights_fingerprint
+from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import (
     IncompleteError,
     open_config,
@@ -36,14 +36,9 @@ from grls.models.load.opening import (
     refuse_missing_folder,
     write_encoder,
 )
+from grls.models.load.sentence_folder import ModuleFolder, module_folders, refuse_missing_parts, refuse_unread
 from grls.models.precision import accelerator, move
-from grls.models.sentence_model import (
-    ModuleFolder,
-    module_folders,
-    positions_of,
-    refuse_missing_parts,
-    refuse_unread,
-)
+from grls.models.sentence_model import positions_of
 from grls.models.text_encoder import passage_text
 
 Pair = tuple[str, str]

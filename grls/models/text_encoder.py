@@ -33,18 +33,9 @@ from grls.io.files import atomic_folder
 from grls.io.progress import counted
 from grls.io.turns import turn
 from grls.models.load.opening import settings_of, write_encoder
+from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.precision import warn_of_emulation
-from grls.models.sentence_model import (
-    MODULES,
-    TASKS,
-    Role,
-    cuts,
-    limit_of,
-    modules_of,
-    positions_of,
-    reader_of,
-    readers_of,
-)
+from grls.models.sentence_model import TASKS, Role, cuts, limit_of, positions_of, reader_of, readers_of
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,8 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.progress import counted
 from grls.models.base import Floats, once_each
 from grls.models.load.build import read_stages
-from grls.models.sentence_model import COSINE, DOT, PlainTexts, Role, modules_of, open_library_model
+from grls.models.load.sentence_folder import modules_of
+from grls.models.sentence_model import COSINE, DOT, PlainTexts, Role, open_library_model
 from grls.models.text_encoder import TextEncoder
 from grls.retrieve.encoded import (
     REBUILD,

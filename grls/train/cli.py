@@ -42,12 +42,14 @@ from grls.train.core.checkpoints import (
     refuse_unfinished,
     tell_changed,
 )
-from grls.train.core.clock import TimeLimit, TrainingClock, TrainingLines
+from grls.train.core.clock import TrainingClock
 from grls.train.core.datamodule import FitData
 from grls.train.core.finite import RefuseNaN
+from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import FullyShard, launched, leaving_no_group, only_training
+from grls.train.core.time_limit import TimeLimit
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
 

@@ -19,7 +19,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -15,7 +15,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.retriever import as_hybrid

@@ -26,7 +26,7 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.metrics.answer_f1 import answer_scores, share_within
 from grls.evaluation.metrics.answer_recall import contains_answer
 from grls.io.files import read_json, write_json
-from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, weights_fingerprint
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from grls.io.files import write_json
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.io.turns import turn
-from grls.models.load.build import end_tokens
+from grls.models.load.language import end_tokens
 
 
 def measure(

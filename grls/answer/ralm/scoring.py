@@ -26,7 +26,7 @@ from torch import Tensor
 from grls.answer.ralm.strides import Stride, WindowOptions
 from grls.errors import ConfigError, Option
 from grls.models.head import Head
-from grls.models.load.build import refuse_foresight
+from grls.models.load.language import refuse_foresight
 
 Floats = npt.NDArray[np.float64]
 _HEAD_ROWS = 256

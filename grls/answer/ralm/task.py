@@ -28,7 +28,7 @@ from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import quiet
 from grls.io.files import named_lines, read_text, refuse_unwritable
 from grls.io.progress import counted
-from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)

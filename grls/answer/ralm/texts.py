@@ -9,7 +9,7 @@ from grls.answer.ralm.reader import words_of
 from grls.data.codec import foreign_places
 from grls.errors import DataError, at_least
 from grls.io.files import read_text
-from grls.models.load.build import LanguageModel
+from grls.models.load.language import LanguageModel
 
 
 class TokenizedText(NamedTuple):

@@ -29,7 +29,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.io.turns import turn
 from grls.models.base import TreeGenerator
 from grls.models.causal.slots import plant_causal
-from grls.models.load.build import end_tokens
+from grls.models.load.language import end_tokens
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.seq2seq.slots import plant

@@ -35,7 +35,7 @@ from grls.data.corpus import Corpus
 from grls.errors import DataError, MismatchError, Option
 from grls.io.files import read_json, refuse_unwritable, write_json
 from grls.io.resumable import LockedFile
-from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, weights_fingerprint
 
 FORMAT = 1
 _REMEDY = f"give the options it was begun with, or another {Option('output')}"

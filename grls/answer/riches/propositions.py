@@ -35,7 +35,7 @@ from grls.data.words import sentences
 from grls.errors import ConfigError, Option, at_least
 from grls.io.turns import turn
 from grls.models.base import cache_argument, positions_in
-from grls.models.load.build import end_tokens
+from grls.models.load.language import end_tokens
 
 _TAIL = 8
 """Number of last tokens that are searched for the end of a line."""

@@ -28,7 +28,7 @@ from grls.io.html import framed
 from grls.io.option_errors import visible
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile, Record
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.runs.portions import KeptResults
 from grls.runs.results import Retrieved
 from grls.runs.save import save_retrieved

@@ -21,7 +21,7 @@ from grls.models.load.opening import (
     packaged_encoder,
     refuse_missing_folder,
 )
-from grls.models.sentence_model import MODULES, file_of, module_folders
+from grls.models.load.sentence_folder import MODULES, file_of, module_folders
 
 Place = Literal["package", "folder", "hub"]
 
@@ -52,8 +52,8 @@ class BaseModel:
     @property
     def loader(self) -> str:
         """The class that loads it as a generator."""
-        kind = "CausalLM" if self.causal else "Pretrained"
-        return f"grls.models.load.build.{kind}"
+        kind = "language.CausalLM" if self.causal else "build.Pretrained"
+        return f"grls.models.load.{kind}"
 
 
 def title_of(name: str) -> str:

@@ -26,7 +26,7 @@ from grls.index.ranges.cut import RANGES, PrefixRanges, open_ranges, write_range
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
 from grls.io.files import other_format, read_json, sha256, write_json
-from grls.models.load.build import weights_fingerprint
+from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import settings_in
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest

@@ -30,8 +30,9 @@ from grls.index import ConstraintIndex, build_index
 from grls.index.ranges.cut import PrefixRanges
 from grls.index.rows import Form
 from grls.io.files import atomic_folder
-from grls.models.load.build import Pretrained, checked_stages, weights_fingerprint
+from grls.models.load.build import Pretrained, checked_stages
 from grls.models.load.kinds import is_causal
+from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import refuse_other_settings, write_network
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input

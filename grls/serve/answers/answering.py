@@ -31,7 +31,7 @@ from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, GrlsError
 from grls.io.ending import require
-from grls.models.load.build import LanguageModel, load_language_model, shared_models
+from grls.models.load.language import LanguageModel, load_language_model, shared_models
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions

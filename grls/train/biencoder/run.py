@@ -17,7 +17,7 @@ from grls.io.files import refuse_foreign
 from grls.models.biencoder import BiEncoderModel
 from grls.models.biencoder_kinds import Kind, Similarity
 from grls.models.load.build import GeneratorSpec
-from grls.models.sentence_model import MODULES
+from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BM25, BiEncoderExamples, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions

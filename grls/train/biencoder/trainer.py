@@ -41,19 +41,21 @@ from grls.errors import ConfigError, DataError, MismatchError, Option, WriteErro
 from grls.io.ending import without_weight_bars
 from grls.io.files import is_write_failure, read_json, refuse_foreign, refuse_unwritable, write_json
 from grls.models.biencoder import STAGE, BiEncoderModel
+from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.lora import add_adapters, merge_adapters
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
-from grls.models.sentence_model import COSINE, MODULES, modules_of
+from grls.models.sentence_model import COSINE
 from grls.models.sessions.memory import plain_attention
 from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.dev import Split, dev_evaluator, dev_metric
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions as BiEncoderOptions
-from grls.train.core.clock import StepLimit, StepLines, TrainingClock
+from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import HASHES, folder_damage, write_hashes
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.finite import spoiled
+from grls.train.core.lines import StepLines
 from grls.train.core.malloc_trim import SmallHeap
 from grls.train.core.processes import (
     Within,
@@ -65,6 +67,7 @@ from grls.train.core.processes import (
     shard_model,
     whole_weights,
 )
+from grls.train.core.time_limit import StepLimit
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,9 @@ from transformers.optimization import Adafactor
 from grls.data.codec import CLOSING_MARKERS
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.models.head import Head
-from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_bit
+from grls.models.load.build import GeneratorSpec, Loaded, add_markers
 from grls.models.load.kinds import is_causal
+from grls.models.load.large import is_four_bit
 from grls.models.lora import add_adapters, merge_adapters
 from grls.models.seq2seq.plain import check_positions
 from grls.train.core.checkpoints import refuse_other_run

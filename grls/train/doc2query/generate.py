@@ -40,7 +40,7 @@ from grls.errors import ConfigError
 from grls.io.files import sha256
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
-from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.models.precision_names import Numbers
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts

@@ -30,9 +30,9 @@ from grls.train.core.checkpoints import (
     read_checkpoint,
     refuse_other_run,
 )
-from grls.train.core.clock import TrainingLines
 from grls.train.core.datamodule import copies_of_examples
 from grls.train.core.finite import RERANKER, RefuseNaN
+from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
 from grls.train.core.processes import (
     FullyShard,

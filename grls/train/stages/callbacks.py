@@ -30,9 +30,9 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.train.core.checkpoints import kept_checkpoint
-from grls.train.core.clock import is_metered
 from grls.train.core.damage import damage, folder_damage
 from grls.train.core.processes import FullyShard, local
+from grls.train.core.time_limit import is_metered
 from grls.train.stages.data import StageData
 
 log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.answer_f1 import answer_f1, answer_scores
-from grls.models.load.build import load_language_model
+from grls.models.load.language import load_language_model
 from grls.runs.run import Run
 
 

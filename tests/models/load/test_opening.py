@@ -38,15 +38,8 @@ from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.models.entailment import load_entailment
-from grls.models.load.build import (
-    Pretrained,
-    PretrainedLM,
-    WarmStart,
-    load_language_model,
-    load_tokenizer,
-    read_stages,
-    train_tokenizer,
-)
+from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_stages, train_tokenizer
+from grls.models.load.language import PretrainedLM, load_language_model
 from grls.models.load.opening import hub_answers, opening, settings_in, write_network
 from grls.retrieve.generative.folder import read_limits
 

@@ -14,7 +14,8 @@ from grls.data.codec import EVIDENCE, SPECIAL_TOKENS
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.models.load.build import CausalLM, Pretrained
+from grls.models.load.build import Pretrained
+from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions

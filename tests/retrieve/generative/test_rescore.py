@@ -21,7 +21,7 @@ from grls.errors import ConfigError, DataError
 from grls.evaluation.evaluate import evaluate_run
 from grls.io.files import write_json
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions

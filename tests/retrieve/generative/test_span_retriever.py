@@ -21,7 +21,7 @@ from grls.decode import ScoredPassage
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import read_json, write_json
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import prior_over_spans

@@ -12,7 +12,7 @@ from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Hit, Passage
 from grls.errors import ConfigError
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources

@@ -53,7 +53,7 @@ def _query(text: str) -> Any:
 
 
 def _generator(root: Path) -> Any:
-    from grls.models.load.build import CausalLM
+    from grls.models.load.language import CausalLM
 
     return CausalLM(str(root / "llama"))
 
@@ -213,7 +213,7 @@ def test_a_causal_model_needs_chain_data(
 ) -> None:
     plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
     source = [
-        "--model.generator=grls.models.load.build.CausalLM",
+        "--model.generator=grls.models.load.language.CausalLM",
     ]
     kept = [o for o in plain[2:] if "freeze_embeddings" not in o and "name_or_path" not in o]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")

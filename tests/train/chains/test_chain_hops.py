@@ -10,7 +10,7 @@ from train_helpers import write_chain_parts
 
 from grls.data.dataset import gold_passages
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.models.load.build import CausalLM
+from grls.models.load.language import CausalLM
 from grls.retrieve.base import Under
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -16,7 +16,8 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.models.load.build import PretrainedLM, load_language_model, train_tokenizer
+from grls.models.load.build import train_tokenizer
+from grls.models.load.language import PretrainedLM, load_language_model
 from grls.train.doc2query.data import QueryData, QueryExamples
 from grls.train.doc2query.form import QueryForm, QueryPrompt
 
@@ -51,7 +52,7 @@ def generator(kind: str, data: Path, causal: Path, folder: Path) -> list[str]:
     """Options that make a tiny model of some kind."""
     if kind == "causal":
         return [
-            "--model.generator=grls.models.load.build.PretrainedLM",
+            "--model.generator=grls.models.load.language.PretrainedLM",
             f"--model.generator.name_or_path={causal}",
         ]
     if kind == "bert":
