@@ -22,11 +22,11 @@ from grls.data.types import Query
 from grls.errors import ConfigError
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever, single_steps, untuned_fingerprint
+from grls.retrieve.card import CardOptions
 from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hops.options import HopOptions, HopSteps
-from grls.retrieve.hub import CardOptions
 from grls.retrieve.hub_names import is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.registry import Opening, load_retriever
@@ -228,7 +228,7 @@ class Searcher(Searching):
         Args:
             name: The repository: ``user/name``. It is made where it is missing; what it held is replaced.
             private: Whether a new repository is private.
-            options: See :class:`~grls.retrieve.hub.CardOptions`; they make a card anew.
+            options: See :class:`~grls.retrieve.card.CardOptions`; they make a card anew.
 
         Returns:
             The address.
@@ -422,7 +422,8 @@ def tune_searcher(
 
 def publish(searcher: Searching, name: str, private: bool, options: Mapping[str, Any]) -> str:
     """Upload a searcher's retriever; see :meth:`grls.api.searcher.Searcher.push_to_hub`."""
-    from grls.retrieve.hub import card_of, upload
+    from grls.retrieve.card import card_of
+    from grls.retrieve.hub import upload
 
     said = CardOptions(**options)
     if not is_hub_name(name):

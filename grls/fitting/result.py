@@ -22,7 +22,7 @@ from grls.fitting.splits import DEV, TEST, DividedData, SourceData
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
-from grls.retrieve.hub import CARD, Card, CardOptions
+from grls.retrieve.card import CARD, Card, CardOptions
 from grls.retrieve.registry import Opening, load_retriever
 
 if TYPE_CHECKING:

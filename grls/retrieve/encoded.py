@@ -56,8 +56,9 @@ from grls.models.sentence_model import COSINE, DOT, library_type
 from grls.models.text_encoder import TextEncoder, passage_text
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
+from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.options import USUAL_SEARCH
-from grls.retrieve.hub import CardOptions, card_of, upload
+from grls.retrieve.hub import upload
 from grls.retrieve.queries import check_counts, queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import (

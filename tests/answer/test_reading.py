@@ -223,7 +223,7 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
     write_info(tmp_path / "r", first)
     assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info == read_info(tmp_path / "r.jsonl")
     with pytest.raises(
-        MismatchError, match=r"the first 1 of split test\) answers fewer .* 2 asked; give --limit 1"
+        MismatchError, match=r"the first 1 of split test\) answers fewer .* 2 asked; give limit=1"
     ):
         FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
     with pytest.raises(MismatchError, match="another corpus"):

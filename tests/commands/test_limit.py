@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from failing import fails, refuses
+from report_helpers import page_text
 from small_data import write_small
 
 from grls.cli import main
@@ -37,7 +38,7 @@ def test_the_first_queries_of_a_split_come_with_their_judgements(data: Path) -> 
     assert qrels == {query.id: all_qrels[query.id] for query in every[:5]}
     assert read_split(data, "train", limit=99) == (every, all_qrels)
     assert DevQueries.read(str(data), "train", 5).queries == queries
-    with pytest.raises(ConfigError, match="--limit must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="limit must be at least 1, got 0"):
         read_split(data, "train", limit=0)
 
 
@@ -87,7 +88,7 @@ def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     every = retrieved(data, "every", "--split=null")  # answers the five as well
     page = data.parent / "page"
     assert main(["report", one, f"{data.parent / 'fused'}.jsonl", every, f"--output={page}"]) == 0
-    text = Path(f"{page}.md").read_text()
+    text = page_text(Path(f"{page}.html"))
     assert "data, train, the first 5" in text
     assert "over 5 queries" in text
 
@@ -117,7 +118,7 @@ def test_a_killed_run_goes_on_with_the_same_queries_alone(
 
 def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["retrieve", "bm25", f"--data={data}", f"--output={data.parent / 'o'}"]
-    assert "--limit must be at least 1, got 0" in fails(capsys, *command, "--limit=0")
+    assert "limit must be at least 1, got 0" in fails(capsys, *command, "--limit=0")
     assert "name one with --split" in fails(capsys, *command, "--limit=2", "--split=null")
     assert "--limit: expected" in refuses(capsys, *command, "--limit=many")
     run = retrieved(data, "run", "--limit=2")
@@ -140,4 +141,4 @@ def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: pytest.Captu
     assert info is not None
     assert info.options == {"k": 10, "k1": 0.4, "b": 0.1, "method": "bm25l"}
     assert "--bm25 is for bm25, which counts" in fails(capsys, "retrieve", *same, "--bm25.k1=2")
-    assert "expected k1 >= 0" in fails(capsys, "retrieve", "bm25", *same[1:], "--bm25.k1=-1")
+    assert "--k1 must be at least 0" in fails(capsys, "retrieve", "bm25", *same[1:], "--bm25.k1=-1")

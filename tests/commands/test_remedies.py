@@ -18,7 +18,7 @@ TRAININGS = (
 """The options of ``grls train``, which Lightning parses."""
 OTHERS = {"--version", "--seed_everything", "--head", "--no"}
 """Those of no verb, of ``ray start`` and of ``pip install --no-deps``."""
-ELSEWHERE = ("page.py", "html.py", "page/docs.py")
+ELSEWHERE = ("page.py", "html.py", "page/files.py", "riches/written.py")
 """Files with options of before, or with properties of style sheets."""
 
 

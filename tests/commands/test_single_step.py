@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "answer direct": (READS, "info.json"),
     "answer follow-up": (READS, "info.json"),
     "answer dsp": (
-        ["retrieve-then-read", *ASKS, "--dsp.calls.max_new_tokens=2", "--dsp.calls.wait=0"], "info.json",
+        ["retrieve-then-read", *ASKS, "--dsp.calls.max_new_tokens=2"], "info.json",
     ),
     "ralm": (TEXTS, "strides.jsonl"),
     "ralm examples": (TEXTS, "examples.jsonl"),

@@ -18,7 +18,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.retriever import as_hybrid
+from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import relative, write_spec
 from grls.tune.dev import DevQueries
@@ -69,7 +69,7 @@ def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path) ->
     hops = dev.by_hop(Corpus.read(data))
     assert [len(passages) for passages in hops.evidence] == list(range(len(dev.gold[0])))
     assert hops.gold[1] == dev.gold[0][1:]
-    hybrid = as_hybrid(load_retriever(folder, Opening(hop_by_hop=False)))
+    hybrid = HybridRetriever.of(load_retriever(folder, Opening(hop_by_hop=False)))
     first, second = hybrid.candidates(hops.queries[:2], 50, hops.evidence[:2])
     (number,) = hybrid.corpus.numbers([hops.evidence[1][0].id])
     assert number in {hit.passage for hit in first}

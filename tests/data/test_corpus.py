@@ -1,7 +1,5 @@
 """The corpus: what is read, what is refused with file and line, what comes back after writing."""
 
-import hashlib
-import json
 import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import reduce
@@ -133,20 +131,6 @@ def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, monkeypatch: pyt
     write_jsonl(file, [GOOD, GOOD, GOOD, "{"])
     names_fault("expected a JSON object", file, 4, Corpus.read, file)
     assert not list((tmp_path / "cache" / "grls").glob(".*")), "no half-made cache is left"
-
-
-def test_the_cache_of_an_earlier_version_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    file, caches = write_jsonl(tmp_path / "corpus.jsonl", [GOOD]), tmp_path / "cache" / "grls"
-    key = json.dumps([str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]).encode()
-    earlier, other = caches / hashlib.sha256(key).hexdigest()[:32], caches / ("0" * 32)
-    for folder in (earlier, other):
-        folder.mkdir(parents=True)
-        (folder / "corpus.arrow").write_bytes(b"as it was")
-    assert len(Corpus.read(file)) == 1
-    assert not earlier.exists()
-    assert other.exists(), "of another file"
 
 
 def test_numbers_are_found_among_many_and_hashed_once(monkeypatch):

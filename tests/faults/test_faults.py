@@ -10,7 +10,7 @@ from damage import HARMLESS, REFUSED, Damager
 from fault_folders import write_every_kind, write_indexes
 
 RUN = Path(__file__).with_name("run.py")
-KINDS = ("bm25", "dense", "changed", "hybrid", "rescored", "link", "embedded", "kept-spans")
+KINDS = ("bm25", "dense", "changed", "hybrid", "rescored", "link", "embedded")
 
 
 def test_what_is_damaged_is_refused_or_answers_as_before(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING
 from grls.models.sentence_model import evidence_words_of, learned_done_of
 from grls.retrieve.build import Building
+from grls.retrieve.card import figures_beside
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.hub import figures_beside
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever

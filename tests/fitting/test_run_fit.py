@@ -19,7 +19,7 @@ from grls.fitting.journal import CLOCK, FitClock, FitJournal
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
-from grls.retrieve.hub import figures_beside
+from grls.retrieve.card import figures_beside
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed
 

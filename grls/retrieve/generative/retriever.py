@@ -37,6 +37,7 @@ from grls.models.load.opening import refuse_other_settings, write_network
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
+from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
     read_limits,
@@ -48,7 +49,7 @@ from grls.retrieve.generative.folder import (
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.search import DecodedPassages
-from grls.retrieve.hub import CardOptions, card_of, upload
+from grls.retrieve.hub import upload
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import MANIFEST

@@ -286,7 +286,7 @@ def test_branches_that_agree_leave_no_choice() -> None:
     assert chosen("1820", ["1820", "2"]) == "1820"
     assert chosen("2", ["1820", "2"]) == "2"  # its text, which is another's number
     for other in (Vanilla(), Conversational(retrieval({}))):
-        with pytest.raises(ConfigError, match="vote choice retrieves for the question"):
+        with pytest.raises(ConfigError, match='vote="choice" retrieves for the question'):
             Branch(other, 2, vote="choice")
     with pytest.raises(ConfigError, match=r"set branches"):
         ProgramOptions(vote="choice")

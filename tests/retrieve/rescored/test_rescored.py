@@ -333,7 +333,7 @@ def test_ranked_hops_have_the_temperature_of_the_first_retriever(
         assert ranked.temperature == usual_temperature(one)
     first.rows = first.rows / np.linalg.norm(first.rows, axis=1, keepdims=True)
     assert usual_temperature(over(first, scorer, Rereading(3, 0.02))) == 0.05
-    with pytest.raises(ConfigError, match=r"set hops\.temperature"):
+    with pytest.raises(ConfigError, match=r"set temperature"):
         usual_temperature(over(first, scorer, Rereading(3)))
 
 
