@@ -303,7 +303,8 @@ def other_format(found: Any, known: int) -> str:
     """What an error says of a folder whose format is not the one that is read."""
     if isinstance(found, int) and found < known:
         return f"format {found}: it was made by a version before 0.2; build it again with `grls index`."
-    return f"format {found!r}, and this version reads {known}: install a newer grls, or build it again with `grls index`."
+    remedy = "install a newer grls, or build it again with `grls index`"
+    return f"format {found!r}, and this version reads {known}: {remedy}."
 
 
 def read_count(value: Any, name: str, what: str, example: int, file: Path) -> int | None:
