@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from grls.api.searcher import Searcher, argument_names, fusion_writer, member_names
 from grls.api.temporary import HeldFolder
@@ -20,11 +20,13 @@ from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.models.precision_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
-from grls.retrieve.build import Building, build
 from grls.retrieve.fusion.fuse import Fusion, Method
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import MANIFEST
+
+if TYPE_CHECKING:
+    from grls.retrieve.build import Building
 
 log = logging.getLogger(__name__)
 
@@ -168,6 +170,8 @@ def build_searcher(model: str, corpus: Any, place: HeldFolder, how: Building) ->
         DataError: The corpus is malformed.
         WriteError: The folder cannot be written.
     """
+    from grls.retrieve.build import build  # the hub and models, which take a second
+
     quiet()
     refuse_foreign(place.path, MANIFEST)
     refuse_unwritable(place.path, folder=True)

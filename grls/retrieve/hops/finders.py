@@ -15,7 +15,7 @@ from grls.data.evidence import excerpt
 from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.models.base import once_each
 from grls.retrieve.base import (
     DecodesPassages,
@@ -269,5 +269,5 @@ def usual_temperature(retriever: Retriever) -> float:
         return 1.0
     raise ConfigError(
         f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "
-        "a temperature: set hops.temperature."
+        f"a temperature: set {Option('hops.temperature')}."
     )
