@@ -20,8 +20,9 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import print_table
 from grls.data.corpus import Corpus
+from grls.data.language import STEMMERS
 from grls.data.types import Passage, Query
-from grls.data.words import STEMMERS, Analyzer
+from grls.data.words import Analyzer
 from grls.retrieve.bm25 import BM25Retriever
 
 FILE = Path(__file__).with_name("languages.tsv")

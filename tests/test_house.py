@@ -29,8 +29,8 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "lines of grls": Bound(80_300, 66_000),
-    "modules of grls": Bound(440, 360),
+    "lines of grls": Bound(80_400, 66_000),
+    "modules of grls": Bound(445, 360),
     "lines of tests": Bound(60_300, 48_000),
     "functions": Bound(4_640, 3_600),
     "private functions called once": Bound(945, 450),

@@ -3,10 +3,10 @@
 ``types`` holds the plain values that pass between layers. ``corpus`` holds the passages (``corpus_table``:
 their Arrow table; ``columns``: their metadata by field), ``dataset`` the queries and judgements in BEIR's
 layout; ``dataset_check`` lists their faults. ``codec`` turns text into tokens (``spelling``: texts that spell
-the turn markers of a chat). ``words`` guesses languages, and splits texts into words and sentences;
-``evidence`` makes the excerpts of passages that a hop reads. ``spans`` are identifiers of n words;
-``neighbours`` are passages similar to each other. ``filters`` says which passages a query may find
-(``filter_options``: the options of a command), and ``where`` reads a filter that is written as text.
-``inputs/`` makes passages, queries and judgements of Python objects, and ``preparers`` are functions of
+the turn markers of a chat). ``words`` splits texts into words (``language`` guesses their language),
+``sentences`` into sentences; ``evidence`` makes the excerpts of passages that a hop reads. ``spans`` are
+identifiers of n words; ``neighbours`` are passages similar to each other. ``filters`` says which passages a
+query may find (``filter_options``: the options of a command), and ``where`` reads a filter that is written as
+text. ``inputs/`` makes passages, queries and judgements of Python objects, and ``preparers`` are functions of
 plugins that prepare data sets.
 """

@@ -16,8 +16,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from grls.data.sentences import sentences
 from grls.data.types import Passage
-from grls.data.words import count, pieces, sentences, stem_key
+from grls.data.words import count, pieces, stem_key
 
 
 def excerpt(question: str, passage: Passage, words: int) -> Passage:

@@ -1,4 +1,4 @@
-"""Splits texts into words, which BM25, TF-IDF and neighbours count, and into sentences; guesses languages.
+"""Splits texts into the words that BM25, TF-IDF and neighbours count; all of them use this one rule.
 
 First a text is folded (:func:`fold`): Unicode NFKC and case folding, without optional marks (vowel points,
 Greek accents, variants of Arabic letters), and with one set of digits. Accents of Latin letters stay, because
@@ -20,13 +20,14 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice, pairwise
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Protocol
 
 import regex
 import Stemmer
 
 from grls.data.inputs.arguments import options_of
+from grls.data.language import STEMMERS, guess
 from grls.data.types import Passage
 from grls.errors import ConfigError, Option
 from grls.io.files import is_temporary
@@ -381,102 +382,3 @@ def _stemmer(language: str) -> Callable[[str], str]:
         )
     stem: Callable[[str], str] = Stemmer.Stemmer(name).stemWord
     return stem
-
-
-# Splits texts into sentences, in all scripts.
-#
-# Signs that only end sentences (``。！？।؟።`` and others: Unicode's ``STerm`` beyond ASCII) follow UAX
-# 29, rules SB8a to SB11: the sentence includes closing brackets and quotes after the sign, and it
-# does not end if a comma or a similar sign follows. So do the signs of that use that ``STerm`` lacks:
-# shad (Tibetan), sof pasuq (Hebrew), the closing signs of Thai, Khmer, Sinhala and Coptic, and the
-# Greek question mark. The full stop, ``!``, ``?``, ``…`` and the Greek ``;`` have other uses, too.
-# They end a sentence only if a space follows (none is needed between characters of unspaced scripts),
-# no lower-case letter comes next, and no abbreviation comes before. Most texts in Thai and Lao have
-# no sign that ends a sentence, so such a text is one sentence. The module does not know languages.
-
-
-_ENDS = r"[\p{Sentence_Break=STerm}．﹒｡׃\u037e།༎༏༐༑༒๚๛៚෴⳾--[!?]]"
-_HEAD = "[༄-༊]"
-"""A mark at the head of a Tibetan text; the shad after it ends nothing."""
-_END = regex.compile(
-    rf"(?:(?<!{_HEAD}[།\s]*){_ENDS}(?<!．(?=\p{{Nd}}))[!?]*(?:(?<=[།༎])\s+(?=[།༎]))?|(?<=[{UNSPACED}])[.!?](?=[{UNSPACED}]))++[\"'\p{{Pe}}\p{{Pf}}]*+\s*+(?=[^\s\p{{Sentence_Break=SContinue}}])"
-    r"|(?:[.!?…]|(?<=\p{Script=Greek}[\p{Pe}\p{Pf}]?);)[\"')\]”’»›“]*(?:\s»)?\s+"
-    r"(?=(?:«\s|[«„‹¿¡])*[\"'(\[“‘「]?[¿¡]?(?P<next>\w))",
-    regex.VERSION1,
-)
-_ABBREVIATION = regex.compile(
-    r"\b(?:\p{Lu}|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|No|vs|etc|e\.g|i\.e|c|ca|z|bzw|Nr|т|д)\.\s*$"
-)
-_NEAR = 16
-"""How many characters before the end of a sentence are searched for an abbreviation."""
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, unchanged, in order."""
-    ends = [match.end() for match in _END.finditer(text) if match["next"] is None or _ends(text, match)]
-    parts = [text[a:b].strip() for a, b in pairwise([0, *ends, len(text)])]
-    return [part for part in parts if part]
-
-
-def _ends(text: str, match: regex.Match[str]) -> bool:
-    """Whether a sign with other uses ends a sentence here."""
-    after = match["next"]
-    if after.islower() and not "\u10d0" <= after <= "\u10ff":  # all common Georgian letters are lower-case
-        return False
-    return not _ABBREVIATION.search(text[max(0, match.end() - _NEAR) : match.end()])
-
-
-# Tells the language of texts, with py3langid; where that is unsure, the language is unknown.
-#
-# Little depends on it. Texts are split by the script of each character (:mod:`grls.data.words`). The language
-# only selects function words and a stemmer, and how Turkish writes its i.
-
-
-STEMMERS = {
-    "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",
-    "en": "english", "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian", "fi": "finnish",
-    "fr": "french", "ga": "irish", "hi": "hindi", "hu": "hungarian", "hy": "armenian", "id": "indonesian",
-    "it": "italian", "lt": "lithuanian", "ne": "nepali", "nl": "dutch", "no": "norwegian", "pl": "polish",
-    "pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish", "ta": "tamil",
-    "tr": "turkish", "yi": "yiddish",
-}  # fmt: skip
-"""Language code (ISO 639-1) -> the name of its Snowball stemmer."""
-
-_SAMPLE, _LONGEST = 500, 400
-"""How many texts are read, and how many characters of each."""
-
-_SURE = 0.5
-"""The least probability of a language. Lists of names and code stay below it in all languages."""
-
-
-def guess(texts: Iterable[str]) -> str | None:
-    """The code (ISO 639-1) of the language of the first texts; None: unknown.
-
-    Another language than English has consequences, so both halves of a text in Latin letters must be in it:
-    one foreign title among English ones is not enough.
-    """
-    sample = [text[:_LONGEST].lower() for text in islice(texts, _SAMPLE)]
-    code, probability = _likeliest(sample)
-    if probability < _SURE:
-        return None
-    halves: tuple[list[str], ...] = ()
-    if code != "en" and len(sample) > 1 and any("a" <= letter <= "z" for text in sample for letter in text):
-        halves = (sample[::2], sample[1::2])
-    return code if all(_likeliest(half)[0] == code for half in halves) else None
-
-
-def _likeliest(texts: list[str]) -> tuple[str, float]:
-    code, probability = _identifier().classify("\n".join(texts))
-    return str(code), float(probability)
-
-
-@cache
-def _identifier() -> Any:
-    """The detector; its model is read at the first guess, in 0.7 s."""
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    # Codes of three letters are varieties that are taken for their large neighbours, such as Nigerian Pidgin
-    # for English.
-    identifier.set_languages([code for code in dict.fromkeys(identifier.nb_classes) if len(code) == 2])
-    return identifier

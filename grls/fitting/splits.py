@@ -36,8 +36,10 @@ from grls.data.dataset import (
 )
 from grls.data.dataset_check import check_data, format_faults
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
+from grls.data.language import guess
+from grls.data.sentences import sentences
 from grls.data.types import Query
-from grls.data.words import count, guess, sentences
+from grls.data.words import count
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
 from grls.io.progress import counted

@@ -248,7 +248,7 @@ def calls(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
         patch.setattr("grls.train.biencoder.run.run_biencoder", reached)
         patch.setattr("grls.api.generator.train_stages", reached)
         patch.setattr("grls.fitting.run.fit_dataset", reached)
-        patch.setattr("grls.api.searcher.tune_folder", reached)
+        patch.setattr("grls.tune.run.tune_folder", reached)
         patch.setattr("grls.retrieve.hub.upload", reached)
         yield table(kinds, folder)
 

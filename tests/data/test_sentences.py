@@ -1,6 +1,6 @@
 import pytest
 
-from grls.data.words import sentences
+from grls.data.sentences import sentences
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from grls.data.corpus import Corpus
+from grls.data.language import guess
 from grls.data.spans import Spans, read_spans
 from grls.data.types import Passage, Query
-from grls.data.words import Analyzer, count, fold, guess, nothing_found, pieces, plain_words
+from grls.data.words import Analyzer, count, fold, nothing_found, pieces, plain_words
 from grls.errors import ConfigError, DataError
 from grls.io.files import temporary
 from grls.retrieve.bm25 import BM25Retriever

@@ -23,9 +23,9 @@ import numpy as np
 from grls.answer.riches.options import KeyKind
 from grls.data.codec import controls, tokenizer_fingerprint
 from grls.data.corpus import Corpus
+from grls.data.sentences import sentences
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage
-from grls.data.words import sentences
 from grls.decode.interleave.markers import check_markers
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option, one_of
 from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays

@@ -30,8 +30,8 @@ from grls.answer.dialogue import in_turns
 from grls.answer.riches.prompts import common
 from grls.data.codec import foreign_ids
 from grls.data.corpus import Corpus
+from grls.data.sentences import sentences
 from grls.data.types import Passage
-from grls.data.words import sentences
 from grls.errors import ConfigError, Option, at_least
 from grls.io.turns import turn
 from grls.models.base import cache_argument, positions_in
