@@ -172,7 +172,7 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
 
     def table(name: str, caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
         cells = tuple(tuple(map(Cell, row)) for row in rows)
-        return Table(name, caption, (), tuple(heads), len(heads) - 1, cells)
+        return Table(name, caption, (), tuple(heads), 1, cells)
 
     done = [(what, duration(seconds)) for what, seconds in fitted.done]
     decides = f"dev {options.decides}"
