@@ -50,7 +50,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (FUSION | {"search": {"beam": 3}}, DataError, r"search\.beam is no option; known"),
     (FUSION | {"search": {"rescore": 3}}, ConfigError, "rescores nothing: leave rescore out"),
     (HOPS | {"hops": {"steps": "single"}}, ConfigError, "a single step has no hops: choose"),
-    (HOPS | {"hops": DYNAMIC | {"max": 0}}, DataError, r"hops\.max must be at least 1"),
+    (HOPS | {"hops": DYNAMIC | {"max": 0}}, DataError, r"hops: max must be at least 1"),
     (HOPS | {"retriever": "../bm25"}, ConfigError, "bm25 never writes DONE: choose"),
     (HYBRID | {"generator": "../dense"}, ConfigError, "priors look ahead for a generator: give"),
     (HYBRID | {"priors": {"a": 1}}, DataError, r"hybrid\.priors must be a list"),
