@@ -278,7 +278,7 @@ class FitCandidates:
             assert info is not None
             hits = dict(zip(
                 (query.id for portion in self.portions[:count] for query in portion.queries),
-                self.rankings(name, self.portions[:count]), strict=True,
+                self.rankings(name, self.portions[:count]), strict=True
             ))  # fmt: skip
             whole = Run.of(hits, info=replace(info, name=name, seconds=system.cost * size))
             self._save(whole, gold, system)

@@ -18,7 +18,7 @@ from grls.fitting.choose import Choice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
-from grls.fitting.splits import DEV, TEST, DividedData, SourceData
+from grls.fitting.splits import DEV, TEST, FitData
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
@@ -84,8 +84,7 @@ def milliseconds(seconds: float) -> str:
 
 def write_outcome(
     stages: FitStages,
-    source: SourceData,
-    divided: DividedData,
+    data: FitData,
     choice: Choice,
     done: Sequence[tuple[str, float]],
     skipped: Sequence[Skipped],
@@ -108,7 +107,7 @@ def write_outcome(
     compared = {split: sum(len(part.queries) for part in parts) for split, parts in golds.items()}
     costs = {name: round(system.cost, 6) for name, system in candidates.systems.items()}
     fitted = Fitted(
-        stages.output, choice.kept.name, choice.why, compared, metrics, round(seconds, 1), divided.notes,
+        stages.output, choice.kept.name, choice.why, compared, metrics, round(seconds, 1), data.notes,
         costs, done, skipped,
     )  # fmt: skip
     _write_page(fitted, stages, gold, names)
@@ -123,12 +122,12 @@ def write_outcome(
         "metrics": metrics,
         "query_seconds": costs,
         "data": {
-            "name": source.name,
-            "fingerprint": source.fingerprint(),
-            "queries": divided.counts(),
+            "name": data.name,
+            "fingerprint": data.fingerprint,
+            "queries": data.counts(),
             "compared": compared,
-            "notes": divided.notes,
-            "pseudo": divided.pseudo,
+            "notes": data.notes,
+            "pseudo": data.pseudo,
         },
         "base_models": kept.models,
         "language": stages.facts.language,
@@ -138,7 +137,7 @@ def write_outcome(
         "versions": _versions(),
     }
     write_json(stages.output / "fit.json", content)
-    _write_card(fitted, kept.models, stages.facts.language, divided.counts(), options.device)
+    _write_card(fitted, kept.models, stages.facts.language, data.counts(), options.device)
     return fitted
 
 

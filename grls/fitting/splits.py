@@ -19,7 +19,7 @@ import itertools
 import json
 import random
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -72,16 +72,18 @@ _SHORT = 40
 
 
 @dataclass(frozen=True)
-class SourceData:
-    """A data set as it was given, without faults.
+class FitData:
+    """A data set without faults, as it was given, or divided into the splits that a run needs.
 
     Attributes:
-        folder: Its folder.
+        folder: The folder it was read from.
         name: What results call it.
         corpus: The passages.
         queries: All queries.
-        qrels: Judgements of ``train``, ``dev`` and ``test``, those that there are.
-        notes: What counts as gold where that is not the qrels, for people.
+        qrels: Split -> judgements.
+        fingerprint: Of all that a run depends on, as it was given.
+        notes: What counts as gold where that is not the qrels, and what was changed, for people.
+        pseudo: Splits that hold pseudo-queries.
     """
 
     folder: str
@@ -89,31 +91,9 @@ class SourceData:
     corpus: Corpus
     queries: list[Query]
     qrels: dict[str, Qrels]
+    fingerprint: str
     notes: tuple[str, ...] = ()
-
-    def fingerprint(self) -> str:
-        """Fingerprint of all that a run depends on."""
-        digest = hashlib.sha256(self.corpus.fingerprint.encode())
-        for part in (self.queries, self.qrels):
-            digest.update(json.dumps(part, ensure_ascii=False).encode())
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class DividedData:
-    """A data set with all the splits that a run needs.
-
-    Attributes:
-        queries: All queries of the splits.
-        qrels: Split -> judgements.
-        notes: What was changed, for people.
-        pseudo: Splits that hold pseudo-queries.
-    """
-
-    queries: list[Query]
-    qrels: dict[str, Qrels]
-    notes: tuple[str, ...]
-    pseudo: tuple[str, ...]
+    pseudo: tuple[str, ...] = ()
 
     @property
     def tune(self) -> str:
@@ -128,6 +108,12 @@ class DividedData:
     def counts(self) -> dict[str, int]:
         """Split -> number of queries."""
         return {split: len(judged) for split, judged in self.qrels.items()}
+
+    def write(self, folder: Path) -> None:
+        """Write the data set with its splits, atomically."""
+        if corpus_file(folder).resolve() == corpus_file(self.folder).resolve():
+            raise DataError("the data set is in the output of this run: give another output.", self.folder)
+        write_dataset(folder, self.corpus, self.queries, self.qrels)
 
 
 @dataclass(frozen=True)
@@ -185,7 +171,7 @@ class DataFacts:
         ]
 
 
-def read_source(data: str, options: FitOptions, name: str | None = None) -> SourceData:
+def read_source(data: str, options: FitOptions, name: str | None = None) -> FitData:
     """Read a data set and refuse whatever is wrong with it, before any work is done.
 
     Args:
@@ -237,13 +223,15 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Sour
         notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",) if queries else ()
     else:
         queries = []
-    asked = {query for split in qrels.values() for query in split}
-    return SourceData(
-        data, name or data, corpus, [query for query in queries if query.id in asked], qrels, notes
-    )
+    judged = {query for split in qrels.values() for query in split}
+    queries = [query for query in queries if query.id in judged]
+    digest = hashlib.sha256(corpus.fingerprint.encode())
+    for part in (queries, qrels):
+        digest.update(json.dumps(part, ensure_ascii=False).encode())
+    return FitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes)
 
 
-def divide(source: SourceData, seed: int) -> DividedData:
+def divide(source: FitData, seed: int) -> FitData:
     """Make the splits that a run needs of those that there are; the same for the same seed.
 
     Args:
@@ -295,7 +283,8 @@ def divide(source: SourceData, seed: int) -> DividedData:
     if TEST not in qrels:
         notes.append("no test queries: the report is on dev, which the choice was made on")
     order = [name for name in (TRAIN, TUNE, DEV, TEST) if name in qrels]
-    return DividedData(queries, {name: qrels[name] for name in order}, tuple(notes), tuple(pseudo))
+    qrels = {name: qrels[name] for name in order}
+    return replace(source, queries=queries, qrels=qrels, notes=tuple(notes), pseudo=tuple(pseudo))
 
 
 def _parted(qrels: Qrels, size: int, draw: random.Random) -> tuple[Qrels, Qrels]:
@@ -334,22 +323,16 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
     return made
 
 
-def data_facts(source: SourceData, divided: DividedData) -> DataFacts:
-    """Describe a data set."""
-    queries = {query.id: query for query in divided.queries}
-    pseudo = TRAIN in divided.pseudo and DEV not in divided.pseudo  # each has one gold passage
-    qrels, corpus = divided.qrels[DEV if pseudo else TRAIN], source.corpus
+def data_facts(data: FitData) -> DataFacts:
+    """Describe a data set that is divided."""
+    queries = {query.id: query for query in data.queries}
+    pseudo = TRAIN in data.pseudo and DEV not in data.pseudo  # each has one gold passage
+    qrels, corpus = data.qrels[DEV if pseudo else TRAIN], data.corpus
     train = [len(gold_passages(queries[name], qrels)) for name in qrels]
     sample = corpus.passages(range(0, len(corpus), max(1, len(corpus) // _SAMPLE))[:_SAMPLE])
     words = fmean(count(f"{passage.title} {passage.text}") for passage in sample)
     language = guess(passage.text for passage in sample)
     several = fmean(size > 1 for size in train)
-    sizes = divided.counts()
-    return DataFacts(len(corpus), words, language, sizes, fmean(train), max(train), several, divided.tune)
-
-
-def write_divided(source: SourceData, divided: DividedData, folder: Path) -> None:
-    """Write the data set with its splits, atomically."""
-    if corpus_file(folder).resolve() == corpus_file(source.folder).resolve():
-        raise DataError("the data set is in the output of this run: give another output.", source.folder)
-    write_dataset(folder, source.corpus, divided.queries, divided.qrels)
+    return DataFacts(
+        len(corpus), words, language, data.counts(), fmean(train), max(train), several, data.tune
+    )

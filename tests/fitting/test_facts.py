@@ -25,7 +25,7 @@ def facts_of(folder: Path, train: list[tuple[str, list[str]]]) -> DataFacts:
     queries = [Query(name, text) for name, text in (texts | {"d0": "who"}).items()]
     write_dataset(folder, PASSAGES, queries, qrels)
     source = read_source(str(folder), FitOptions())
-    return data_facts(source, divide(source, 0))
+    return data_facts(divide(source, 0))
 
 
 def test_sizes_lengths_and_languages(tmp_path: Path) -> None:

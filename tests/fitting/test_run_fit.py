@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ import grls
 from grls.cli import main
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import models, run, stages
+from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.journal import CLOCK, FitClock, FitJournal
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
+from grls.fitting.search import Pace
+from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.card import figures_beside
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import Opening, create, load_retriever
 from grls.retrieve.spec import followed
 
 
@@ -189,6 +192,49 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     data = write_fit_data(tmp_path / "other", "train", "dev")
     with pytest.raises(MismatchError, match="holds a run over other data"):
         fit_dataset(str(data), output, options, shown=False)
+
+
+def test_a_journal_of_another_version_is_named(
+    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path
+) -> None:
+    output = Path(shutil.copytree(place / "whole", tmp_path / "out"))
+    journal = output / "fit.jsonl"
+    journal.write_text(journal.read_text().replace('"portions": ', '"parts of dev": '))
+    with pytest.raises(DataError, match=r"fit\.jsonl: the record of bm25 is of another version"):
+        fit_dataset(str(place / "data"), output, options, shown=False)
+
+
+def test_what_hops_have_found_in_tuning_is_not_searched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_fit_data(tmp_path / "data")
+    searched = 0
+    retrieve = BM25Retriever.retrieve
+
+    def counting(self: BM25Retriever, queries: Sequence[Any], *more: Any, **options: Any) -> Any:
+        nonlocal searched
+        searched += len(queries)
+        return retrieve(self, queries, *more, **options)
+
+    monkeypatch.setattr(BM25Retriever, "retrieve", counting)
+
+    def ranked(found: dict[Any, Any] | None) -> int:
+        """Queries of BM25 until the hops have ranked four queries."""
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        candidates = FitCandidates(tmp_path, fit_options(), "float32", Pace())
+        if not (folder := candidates.member("bm25-hops")).is_dir():
+            BM25Retriever(candidates.corpus).save_pretrained(candidates.member("bm25"))
+            hops = {"steps": "ranked", "max": 2}
+            create(folder, "hops", {"retriever": "../bm25", "hops": hops}, Opening("cpu"))
+        before = searched
+        candidates.rank(System("bm25-hops", "bm25-hops"), found=found)
+        assert candidates.systems["bm25-hops"].portions == 1
+        return searched - before
+
+    once, found = ranked(None), dict[Any, Any]()
+    assert ranked(found) == 2 * once  # its cost is measured apart
+    assert found
+    assert ranked(found) == once
 
 
 class Killed(BaseException):
@@ -397,7 +443,7 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
             return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
 
     def made(output: Path) -> Slow:
-        plan, _ = run._stages(place / "whole", options, source, run.divide(source, 0), progress)
+        plan, _ = run._stages(place / "whole", options, run.divide(source, 0), progress)
         fields = (plan.candidates, plan.facts, plan.machine, plan.models, plan.progress)
         slow = Slow(*fields)
         slow.output = output

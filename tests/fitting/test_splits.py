@@ -14,10 +14,10 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.splits import _CUT, DividedData, divide, read_source, sentence_queries, write_divided
+from grls.fitting.splits import _CUT, FitData, divide, read_source, sentence_queries
 
 
-def divided(data: Path, seed: int = 0, **options: Any) -> DividedData:
+def divided(data: Path, seed: int = 0, **options: Any) -> FitData:
     return divide(read_source(str(data), fit_options(**options)), seed)
 
 
@@ -160,12 +160,12 @@ def test_what_is_written_reads_as_it_was_divided(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data", "train")
     source = read_source(str(data), fit_options())
     made = divide(source, 0)
-    write_divided(source, made, tmp_path / "out" / "data")
+    made.write(tmp_path / "out" / "data")
     corpus = Corpus.read(tmp_path / "out" / "data")
     assert corpus.fingerprint == source.corpus.fingerprint
     assert {s: read_split(tmp_path / "out" / "data", s, corpus)[1] for s in made.qrels} == made.qrels
     with pytest.raises(DataError, match="give another output"):
-        write_divided(source, made, data)
+        made.write(data)
 
 
 def faulty(data: Path) -> None:
@@ -206,7 +206,7 @@ def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -
     data = write_fit_data(tmp_path / "data")
 
     def fingerprint() -> str:
-        return read_source(str(data), fit_options()).fingerprint()
+        return read_source(str(data), fit_options()).fingerprint
 
     first = fingerprint()
     assert fingerprint() == first
