@@ -18,7 +18,7 @@ from grls.fitting.choose import Choice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
-from grls.fitting.splits import DEV, TEST, FitData
+from grls.fitting.splits import DEV, TEST, SplitData
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
@@ -84,7 +84,7 @@ def milliseconds(seconds: float) -> str:
 
 def write_outcome(
     stages: FitStages,
-    data: FitData,
+    data: SplitData,
     choice: Choice,
     done: Sequence[tuple[str, float]],
     skipped: Sequence[Skipped],

@@ -22,7 +22,7 @@ from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.progress import FitProgress
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
-from grls.fitting.splits import LEAST_QUERIES, TEST, FitData, data_facts, divide, read_source
+from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
 from grls.fitting.stages import FitStages, gathers
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.machine import mean_load
@@ -56,7 +56,7 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
 
 
 def _stages(
-    output: Path, options: FitOptions, data: FitData, progress: FitProgress
+    output: Path, options: FitOptions, data: SplitData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
     """The stages of a run, and what data, machine and models are, in lines.
 
@@ -117,7 +117,9 @@ def fit_dataset(
 class _FitRun:
     """A run; the arguments are those of :func:`fit_dataset`."""
 
-    def __init__(self, source: FitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool):
+    def __init__(
+        self, source: SplitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
+    ):
         self.options, self.journal = options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left

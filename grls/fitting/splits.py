@@ -72,7 +72,7 @@ _SHORT = 40
 
 
 @dataclass(frozen=True)
-class FitData:
+class SplitData:
     """A data set without faults, as it was given, or divided into the splits that a run needs.
 
     Attributes:
@@ -171,7 +171,7 @@ class DataFacts:
         ]
 
 
-def read_source(data: str, options: FitOptions, name: str | None = None) -> FitData:
+def read_source(data: str, options: FitOptions, name: str | None = None) -> SplitData:
     """Read a data set and refuse whatever is wrong with it, before any work is done.
 
     Args:
@@ -228,10 +228,10 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> FitD
     digest = hashlib.sha256(corpus.fingerprint.encode())
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())
-    return FitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes)
+    return SplitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes)
 
 
-def divide(source: FitData, seed: int) -> FitData:
+def divide(source: SplitData, seed: int) -> SplitData:
     """Make the splits that a run needs of those that there are; the same for the same seed.
 
     Args:
@@ -323,7 +323,7 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
     return made
 
 
-def data_facts(data: FitData) -> DataFacts:
+def data_facts(data: SplitData) -> DataFacts:
     """Describe a data set that is divided."""
     queries = {query.id: query for query in data.queries}
     pseudo = TRAIN in data.pseudo and DEV not in data.pseudo  # each has one gold passage

@@ -14,10 +14,10 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.splits import _CUT, FitData, divide, read_source, sentence_queries
+from grls.fitting.splits import _CUT, SplitData, divide, read_source, sentence_queries
 
 
-def divided(data: Path, seed: int = 0, **options: Any) -> FitData:
+def divided(data: Path, seed: int = 0, **options: Any) -> SplitData:
     return divide(read_source(str(data), fit_options(**options)), seed)
 
 

@@ -9,7 +9,6 @@ longer. Here the holes are returned to the system whenever they are large: a bat
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ import lightning as L
 STEPS = 50
 """Batches between two returns where the size of the holes is unknown."""
 _STATUS = Path("/proc/self/status")
-_LEAST = 1 << 30
-"""Bytes of holes that are never too many: taking memory again costs time."""
+ROOM = 1 << 30
+"""Bytes of holes from which they are returned: taking memory again costs time."""
 
 
 class _Heap(ctypes.Structure):
@@ -53,11 +52,6 @@ def holes() -> int | None:
     return max(0, int(resident) * 1024 - in_use)
 
 
-def room() -> int:
-    """Bytes of holes from which they are returned: an eighth of the machine's memory, at least 1 GiB."""
-    return max(_LEAST, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
-
-
 def give_back_freed() -> bool:
     """Return all free pages of this process to the system.
 
@@ -79,7 +73,7 @@ class SmallHeap:
         """Count a batch, and return memory if there is much of it."""
         self._batches += 1
         free = holes()
-        if self._batches % STEPS == 0 if free is None else free > room():
+        if self._batches % STEPS == 0 if free is None else free > ROOM:
             give_back_freed()
 
 

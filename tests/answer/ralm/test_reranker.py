@@ -60,7 +60,7 @@ def test_large_holes_of_the_heap_are_returned_after_each_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times: list[bool] = []
-    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.room() + 1)
+    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.ROOM + 1)
     monkeypatch.setattr(malloc_trim, "give_back_freed", lambda: times.append(True))
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(1, 4, 1e-3))

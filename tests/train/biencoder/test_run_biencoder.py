@@ -52,7 +52,7 @@ def test_large_holes_of_the_heap_are_returned_after_each_step(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times: list[bool] = []
-    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.room() + 1)
+    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.ROOM + 1)
     monkeypatch.setattr(malloc_trim, "give_back_freed", lambda: times.append(True))
     trained(place, tmp_path, replace(FIT, epochs=1))
     assert len(times) == 8

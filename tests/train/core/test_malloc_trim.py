@@ -77,7 +77,7 @@ def test_a_training_does_so_when_the_holes_are_large(
     """Ten passages, four a batch: three steps an epoch, and three epochs."""
     times: list[bool] = []
     known = itertools.cycle(sizes)
-    monkeypatch.setattr(heap, "room", lambda: 2 << 30)
+    monkeypatch.setattr(heap, "ROOM", 2 << 30)
     monkeypatch.setattr(heap, "holes", lambda: next(known))
     monkeypatch.setattr(heap, "give_back_freed", lambda: times.append(True))
     train("memorise", write_small(tmp_path / "data"), tmp_path / "run")
