@@ -236,9 +236,8 @@ class FitCandidates:
 
     def choose(self) -> Choice:
         """The best so far; the output opens as it from now on."""
-        choice = choose(
-            [self.candidate(one) for one in self.systems.values()], self.options.decides, self.options.prefer
-        )
+        candidates = [self.candidate(system) for system in self.systems.values()]
+        choice = choose(candidates, self.options.decides, self.options.prefer)
         write_link(self.output, self.member(self.systems[choice.kept.name].folder))
         return choice
 
@@ -285,8 +284,8 @@ class FitCandidates:
         return gold, list(self.systems)
 
     def _save(self, run: Run, gold: JudgedQueries, system: System) -> None:
-        asked = QuerySet(self.data, gold.split, self.corpus, gold.queries)
-        save_for(run, str(self.run_file(gold.split, system.folder)), asked)
+        queries = QuerySet(self.data, gold.split, self.corpus, gold.queries)
+        save_for(run, str(self.run_file(gold.split, system.folder)), queries)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
         """Fuse systems by weights that are best on what all of them have ranked; the fusions that are kept.

@@ -54,8 +54,11 @@ class Candidate(NamedTuple):
 
 def level(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Candidates on the queries that all of them have ranked."""
-    count = min(len(one.values) for one in candidates)
-    return [one._replace(values=one.values[:count], orders=one.orders[:count]) for one in candidates]
+    count = min(len(candidate.values) for candidate in candidates)
+    return [
+        candidate._replace(values=candidate.values[:count], orders=candidate.orders[:count])
+        for candidate in candidates
+    ]
 
 
 class Choice(NamedTuple):
@@ -71,20 +74,22 @@ def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Pre
     from grls.tune.step import paired_error  # what it imports takes seconds
 
     equal, errors = level(candidates), ERRORS[prefer]
-    best = max(equal, key=lambda one: (one.value, one.order, -one.cost))
+    best = max(equal, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
     near = [
-        one
-        for one in equal
-        if best.value - one.value <= errors * paired_error(best.values, one.values) + _TIE
-        and not any(other.name in one.members and other.value > one.value + _TIE for other in equal)
+        candidate
+        for candidate in equal
+        if best.value - candidate.value <= errors * paired_error(best.values, candidate.values) + _TIE
+        and not any(
+            other.name in candidate.members and other.value > candidate.value + _TIE for other in equal
+        )
     ]
-    first = max(near, key=lambda one: (one.order, -one.cost))
+    first = max(near, key=lambda candidate: (candidate.order, -candidate.cost))
     ordered = [
-        one
-        for one in near
-        if first.order - one.order <= errors * paired_error(first.orders, one.orders) + _TIE
+        candidate
+        for candidate in near
+        if first.order - candidate.order <= errors * paired_error(first.orders, candidate.orders) + _TIE
     ]
-    kept = min(ordered, key=lambda one: (one.cost, -one.value))
+    kept = min(ordered, key=lambda candidate: (candidate.cost, -candidate.value))
     shown = f"{measure} {100 * kept.value:.1f} on {counted(len(kept.values), 'dev query')}"
     if kept.name == best.name:
         return Choice(kept, best, f"the best: {shown}")

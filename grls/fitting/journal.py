@@ -43,7 +43,7 @@ class FitJournal:
         self.output = Path(output)
         refuse_other_output(self.output, data)
         self._file = GrowingFile(self.output / JOURNAL, {"data": data}, alone=True, fields=_FIELDS)
-        self._records: dict[str, dict[str, Any]] = {one["stage"]: one for one in self._file.records}
+        self._records: dict[str, dict[str, Any]] = {record["stage"]: record for record in self._file.records}
 
     def begin(self) -> None:
         """Say that the folder is of a run, before anything else is written there."""

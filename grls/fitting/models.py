@@ -96,7 +96,7 @@ class BaseModels:
         """The models, for people."""
         named = (("bi-encoder", self.biencoder), ("generator", self.generator))
         return "; ".join(
-            f"{what} {'none' if model is None else f'{model.name} ({model.place})'}" for what, model in named
+            f"{role} {'none' if model is None else f'{model.name} ({model.place})'}" for role, model in named
         )
 
 
@@ -128,23 +128,23 @@ def base_models(
 
 
 def _chosen(
-    what: str,
-    asked: str | None,
+    role: str,
+    name: str | None,
     candidates: Sequence[str],
     find: Callable[[str], BaseModel],
     without: dict[str, str],
 ) -> BaseModel | None:
     """The model asked for, or the first candidate that there is."""
-    if asked in (NONE, None):
-        without[what] = "it was not asked for"
+    if name in (NONE, None):
+        without[role] = "it was not asked for"
         return None
-    if asked != AUTO:
-        return find(asked)
+    if name != AUTO:
+        return find(name)
     errors = []
-    for name in candidates:
+    for candidate in candidates:
         try:
-            return find(name)
+            return find(candidate)
         except ConfigError as error:
             errors.append(str(error))
-    without[what] = f"no model for it: {errors[-2] if len(errors) > 1 else errors[-1]}"
+    without[role] = f"no model for it: {errors[-2] if len(errors) > 1 else errors[-1]}"
     return None

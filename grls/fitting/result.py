@@ -173,7 +173,7 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
         cells = tuple(tuple(map(Cell, row)) for row in rows)
         return Table(name, caption, (), tuple(heads), 1, cells)
 
-    done = [(what, duration(seconds)) for what, seconds in fitted.done]
+    done = [(stage, duration(seconds)) for stage, seconds in fitted.done]
     decides = f"dev {options.decides}"
     costs = [
         (name, milliseconds(cost), f"{100 * fitted.metrics[name][decides]:.1f}")
@@ -221,7 +221,7 @@ def _write_card(
         f"Queries: {sizes(queries)}.",
         "\n".join(f"- {note}" for note in fitted.notes),
         "## How it was made",
-        "\n".join(f"- {what} ({duration(seconds)})" for what, seconds in fitted.done),
+        "\n".join(f"- {stage} ({duration(seconds)})" for stage, seconds in fitted.done),
         f"{duration(fitted.seconds)} in all.",
         "## What was skipped" if fitted.skipped else "",
         "\n".join(f"- {stage.what}: {stage.why}" for stage in fitted.skipped),

@@ -252,19 +252,19 @@ def divide(source: SplitData, seed: int) -> SplitData:
             if not qrels[earlier]:
                 del qrels[earlier]
     if TRAIN not in qrels:
-        made = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in source.queries})
-        if not made:
+        written = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in source.queries})
+        if not written:
             raise DataError(
                 "no passage has a sentence, so no query can be made of them: give queries with their "
                 "passages (queries.jsonl and qrels/train.tsv).",
                 source.folder,
             )
-        queries += made
-        qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in made}
+        queries += written
+        qrels[TRAIN] = {query.id: dict.fromkeys(query.evidence, 1) for query in written}
         pseudo.append(TRAIN)
         notes.append(
-            f"no training queries: {counted(len(made), 'pseudo-query')}, parts of sentences of the passages, "
-            "stand in for them, and results are worse than with real ones"
+            f"no training queries: {counted(len(written), 'pseudo-query')}, parts of sentences of the "
+            "passages, stand in for them, and results are worse than with real ones"
         )
     if DEV not in qrels:
         pseudo += [DEV] if pseudo else []
@@ -310,7 +310,7 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
     draw = random.Random(seed)
     numbers = sorted(draw.sample(range(len(corpus)), min(most, len(corpus))))
     ids = (name for number in itertools.count(1) if (name := f"pseudo-{number}") not in taken)
-    made = []
+    queries = []
     for passage in corpus.passages(numbers):
         words = draw.choice(sentences(passage.text) or [passage.title]).split()
         if len(words) > _LEAST:
@@ -319,8 +319,8 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
                 left = sorted(draw.sample(range(len(words)), _LEAST))
             words = [words[number] for number in left]
         if words:
-            made.append(Query(next(ids), " ".join(words), (passage.id,), metadata=_CUT))
-    return made
+            queries.append(Query(next(ids), " ".join(words), (passage.id,), metadata=_CUT))
+    return queries
 
 
 def data_facts(data: SplitData) -> DataFacts:

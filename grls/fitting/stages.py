@@ -137,8 +137,8 @@ class FitStages:
         corpus = counted(facts.passages, "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
         if encoder is not None:
-            what = f"embed {corpus} with {encoder.title} as it is"
-            stages.append(Stage("base", what, self._base, (), self._embedding, share=_share(0.35)))
+            text = f"embed {corpus} with {encoder.title} as it is"
+            stages.append(Stage("base", text, self._base, (), self._embedding, share=_share(0.35)))
         if facts.hops:
             stages.append(self._hops_stage(BM25, "hops of BM25", 0.1))
         if facts.hops and encoder is not None:
@@ -146,11 +146,11 @@ class FitStages:
         if encoder is not None:
             stages.append(self._fusion_stage(1))
         if encoder is not None and not facts.few:
-            what = f"fine-tune {encoder.title}, and embed {corpus}"
+            text = f"fine-tune {encoder.title}, and embed {corpus}"
             stages.append(
                 Stage(
                     "dense",
-                    what,
+                    text,
                     self._dense,
                     ("base",),
                     self._dense_seconds,
@@ -162,18 +162,18 @@ class FitStages:
                 stages.append(self._hops_stage("dense", "hops of the trained bi-encoder", 0.4))
             stages.append(self._fusion_stage(2, "dense"))
         if writer is not None and not facts.few:
-            what = f"fine-tune {writer.title} to write spans, and index them"
+            text = f"fine-tune {writer.title} to write spans, and index them"
             stages.append(
                 Stage(
-                    "generator", what, self._generator, ("bm25",), self._writer_seconds, self._hybrid_seconds
+                    "generator", text, self._generator, ("bm25",), self._writer_seconds, self._hybrid_seconds
                 )
             )
-            what = "the generator with its priors, tuned"
-            stages.append(Stage("hybrid", what, self._hybrid, ("generator",), self._hybrid_seconds))
+            text = "the generator with its priors, tuned"
+            stages.append(Stage("hybrid", text, self._hybrid, ("generator",), self._hybrid_seconds))
             stages.append(self._fusion_stage(3, "hybrid"))
         if facts.queries[DEV] >= 1.5 * PORTIONS[0]:
-            what = "candidates that may be kept rank more dev queries"
-            stages.append(Stage("more dev", what, self._more_dev, ("bm25",), share=_share(0.0), aside=True))
+            text = "candidates that may be kept rank more dev queries"
+            stages.append(Stage("more dev", text, self._more_dev, ("bm25",), share=_share(0.0), aside=True))
         return stages
 
     # What candidates cost.
@@ -282,7 +282,7 @@ class FitStages:
 
         def seconds(queries: int = 0) -> float:
             similar = () if of == BM25 else (name, "base-hops")
-            like = next((one for one in similar if self.pace.of(f"rank {one}")), None)
+            like = next((system for system in similar if self.pace.of(f"rank {system}")), None)
             once = (
                 self._rank_seconds(like, queries) if like else self._rank_seconds(of, queries, self._inputs)
             )
@@ -319,8 +319,8 @@ class FitStages:
     ) -> dict[Any, Any]:
         """Tune a folder, and write it; returns what hops have found meanwhile."""
         dev = DevQueries.read(self.candidates.data, split)
-        how = Opening(self.options.device, self.candidates.precision)
-        single = load_retriever(folder, Opening(how.device, how.precision, search, hop_by_hop=False))
+        opening = Opening(self.options.device, self.candidates.precision)
+        single = load_retriever(folder, Opening(opening.device, opening.precision, search, hop_by_hop=False))
         fingerprint = untuned_fingerprint(single)
         del single
         options = {**({"search": recorded(search)} if recorded(search) else {}), **stored}
@@ -328,12 +328,16 @@ class FitStages:
         journal, found = Path(f"{folder}.tune.jsonl"), dict[Any, Any]()
         again = journal.is_file()
         try:
-            choices = tune_folder(folder, dev, grid, how, fingerprint, options, "hops" not in stored, found)
+            choices = tune_folder(
+                folder, dev, grid, opening, fingerprint, options, "hops" not in stored, found
+            )
         except MismatchError:
             if not again:
                 raise
             journal.unlink()  # it was begun with other models or queries
-            choices = tune_folder(folder, dev, grid, how, fingerprint, options, "hops" not in stored, found)
+            choices = tune_folder(
+                folder, dev, grid, opening, fingerprint, options, "hops" not in stored, found
+            )
         for choice in choices:
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
             self.progress.say(f"  tuned on {counted(len(dev.queries), 'query')}: {gain} ({choice.what})")
@@ -362,19 +366,20 @@ class FitStages:
         begun = perf_counter()
         systems = self.candidates.systems
         while True:
-            count = min(one.portions for one in systems.values())
+            count = min(system.portions for system in systems.values())
             if count >= len(self.candidates.portions):
                 return
             queries = len(self.candidates.portions[count].queries)
-            behind = [one for one in systems.values() if one.portions == count and len(one.parts) < 2]
-            needed = sum(queries * one.cost for one in behind)
+            behind = [system for system in systems.values() if system.portions == count]
+            needed = sum(queries * system.cost for system in behind if not system.parts)
             if allowance is not None and needed > allowance - (perf_counter() - begun):
                 return
-            for one in behind:
-                self.candidates.rank(one)
-            for one in (one for one in systems.values() if len(one.parts) > 1 and one.portions == count):
-                self.candidates.rank_fusion(one, [self.candidates.portions[count]])
-                one.portions += 1
+            for system in sorted(behind, key=lambda system: len(system.parts)):  # fusions last
+                if system.parts:
+                    self.candidates.rank_fusion(system, [self.candidates.portions[count]])
+                    system.portions += 1
+                else:
+                    self.candidates.rank(system)
 
     # Trainings.
 
@@ -425,18 +430,18 @@ class FitStages:
     def _generator(self, allowance: float | None) -> None:
         model = self.models.generator
         assert model is not None
-        place = self.output / "stages/generator/model"
-        if not place.is_dir():
+        trained = self.output / "stages/generator/model"
+        if not trained.is_dir():
             most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[1]
             steps = min(most, WRITER_EPOCHS * self._epoch)
             self._trained("generator", steps, self._train_writer, allowance)
             self.progress.limit(None)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
-            how = Building(
+            building = Building(
                 str(folder), "generative", IndexOptions(), LimitOptions(), device=self.options.device
             )
-            build(str(place), self.candidates.data, how)
+            build(str(trained), self.candidates.data, building)
             update_spec(folder, {"search": recorded(self._searched)})
 
     @property
