@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from grls.errors import ConfigError
 from grls.evaluation.ruletaker import Rule
+from grls.io.recipes import rare
 
 NAMES = (
     "anna ben carla david emma felix greta hugo iris jonas kate leo maria nils olga paul rosa simon tina "
@@ -52,14 +53,14 @@ class TheoryOptions:
         ConfigError: A number is out of its range.
     """
 
-    subjects: int = 39
-    predicates: int = 20
-    rules: int = 60
-    conjunction_rate: float = 0.0
-    relations: int = 0
-    named_rate: float = 0.0
-    max_depth: int = 4
-    max_proofs: int = 16
+    subjects: int = rare(39)
+    predicates: int = rare(20)
+    rules: int = rare(60)
+    conjunction_rate: float = rare(0.0)
+    relations: int = rare(0)
+    named_rate: float = rare(0.0)
+    max_depth: int = rare(4)
+    max_proofs: int = rare(16)
 
     def __post_init__(self) -> None:
         for name in ("subjects", "predicates"):

@@ -3,8 +3,9 @@
 A verb is a function of ``grls.commands``. Its docstring is the ``--help``; its parameters before ``*`` are
 positional arguments, the others options. Options in dataclasses are nested: ``--search.beams 20``. The
 options stored in a retriever folder (``search`` and ``hops`` in ``grls.json``) replace the defaults.
-``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). The exit codes are described in
-:mod:`grls.io.ending`; a wrong option ends a command with 2.
+``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). ``--help all`` explains options
+that are rarely set, too. The exit codes are described in :mod:`grls.io.ending`; a wrong option ends a command
+with 2.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
 import grls
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.machine import wait_asleep_if_busy
 from grls.io.option_errors import formatter, name_lines, paragraphs
-from grls.io.recipes import with_recipes
+from grls.io.recipes import rare_options, with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -272,13 +273,15 @@ class Command:
     def run(self, arguments: list[str]) -> None:
         """Parse and run."""
         function = self.function
+        whole = arguments[-2:] in (["--help", "all"], ["-h", "all"])
+        arguments = arguments[:-1] if whole else arguments
         if self._training:
             function(arguments)
             return
         from grls.index.array_files import verifying
         from grls.io.progress import showing
 
-        parser = self.parser()
+        parser = self.parser(whole)
         arguments = _gathered(arguments, _lists(function))
         parsed = _with_stored(parser, arguments)
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
@@ -286,33 +289,47 @@ class Command:
         with verifying(options.pop("verify", None)), showing():
             function(**options)
 
-    def parser(self) -> ArgumentParser:
-        """The parser, made from the parameters of the function."""
+    def parser(self, whole: bool = False) -> ArgumentParser:
+        """The parser, made from the parameters of the function.
+
+        Args:
+            whole: The help explains options that are rarely set, too (:func:`grls.io.recipes.rare`).
+        """
         from grls.commands.parsing import types_at_run_time
 
         with types_at_run_time():
-            return self._parser()
+            return self._parser(whole)
 
-    def _parser(self) -> ArgumentParser:
+    def _parser(self, whole: bool) -> ArgumentParser:
         from grls.commands.parsing import command_help, option_helps, positional_parameters
         from grls.io.option_errors import PlainParser
 
         function = self.function
-        what, names = command_help(function), self._see_also()
-        parser = PlainParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=names)
+        more = "" if whole else f"`{self.prog} --help all` explains the options that are rarely set, too."
+        parser = PlainParser(
+            prog=self.prog,
+            formatter_class=formatter(),
+            description=command_help(function),
+            epilog=f"{self._see_also()}\n{more}",
+        )
         parser.add_argument("--config", action="config", help=_CONFIG)
         places = positional_parameters(function)
         types, helps = get_type_hints(function), option_helps(function)
         for name, parameter in places.items():
             several = get_origin(types[name]) is list
             optional = parameter.default is not Parameter.empty
-            more: dict[str, Any] = {"nargs": "*" if optional else "+"} if several else {"type": types[name]}
+            form: dict[str, Any] = {"nargs": "*" if optional else "+"} if several else {"type": types[name]}
             if optional:
-                more |= {"default": parameter.default} | ({} if several else {"nargs": "?"})
-            parser.add_argument(name, help=helps.get(name, ""), **more)
+                form |= {"default": parameter.default} | ({} if several else {"nargs": "?"})
+            parser.add_argument(name, help=helps.get(name, ""), **form)
         parser.add_function_arguments(function, skip=set(places), sub_configs=True)
         if "retriever" in signature(function).parameters:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
+        rare = {option for name, kind in types.items() for option in rare_options(name, kind)} | _RARE
+        for action in parser._actions:
+            cast(Any, action).rare = (
+                action.dest in rare and not whole
+            )  # the formatter of the help leaves it out
         return parser
 
     def _see_also(self) -> str:
@@ -336,6 +353,8 @@ class Command:
 
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
 """Options whose lower values save memory, in the order in which they are advised."""
+_RARE = {"name", "tokenizer", "verify"}
+"""Options of commands that are rarely set; see :func:`grls.io.recipes.rare`."""
 _CONFIG = "YAML with options: a file or the name of a recipe. Later options override it."
 _VERIFY = (
     "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "

@@ -193,6 +193,25 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
         assert len(re.findall(r"[a-z]{2,}", re.sub(r"^--\S+( \S+)?", "", described))) >= 1, option
 
 
+def test_help_leaves_out_what_is_rarely_set_and_help_all_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in (["--help"], ["--help", "all"], ["-h", "all"]):
+        with pytest.raises(SystemExit) as caught:
+            main(["explain", *words])
+        assert caught.value.code == 0
+        shown.append(capsys.readouterr().out)
+    often, every, short = shown
+    assert "--hops.steps" in often
+    assert "`grls explain --help all` explains the options" in " ".join(often.split())
+    assert every == short
+    for option in ("--hops.sets", "--verify", "--search.mode"):
+        assert option in every
+        assert option not in often
+    parser = Command(VERBS["serve"], "grls serve").parser()
+    assert parser.parse_args(["runs/x", "--answer.dsp.rounds", "3"]).answer.dsp.rounds == 3
+    assert parser.parse_args(["runs/x", "--answer.dsp", '{"rounds": 4}']).answer.dsp.rounds == 4
+
+
 HEAVY = ("torch", "transformers", "lightning", "sentence_transformers", "faiss", "datasets", "sklearn")
 """Each takes a second or more to load."""
 

@@ -1,4 +1,4 @@
-"""A page for each verb of ``grls``, made from its ``--help``."""
+"""A page for each verb of ``grls``, made from its ``--help all``."""
 
 import io
 import os
@@ -31,7 +31,7 @@ def _overview() -> str:
     head = [
         "# Commands",
         "",
-        "The texts are those of `--help`.",
+        "The texts are those of `--help all`.",
         "",
         "| command | what it does |",
     ]
@@ -55,12 +55,12 @@ def _commands(name: str, verb: Verb) -> Iterator[tuple[list[str], Verb]]:
 
 
 def _help(words: list[str]) -> str:
-    """What ``grls WORDS --help`` prints."""
+    """What ``grls WORDS --help all`` prints."""
     printed, before = io.StringIO(), os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(WIDTH)
     try:
         with redirect_stdout(printed):
-            main([*words, "--help"])
+            main([*words, "--help", "all"])
     except SystemExit as end:
         if end.code:
             raise

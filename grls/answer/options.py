@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grls.errors import at_least
+from grls.io.recipes import rare
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,9 @@ class ReaderOptions:
         ConfigError: A number is below 1.
     """
 
-    chat: bool = False
+    chat: bool = rare(False)
     max_new_tokens: int = 32
-    batch_size: int = 8
+    batch_size: int = rare(8)
 
     def __post_init__(self) -> None:
         at_least(1, "reader.", **{name: value for name, value in vars(self).items() if name != "chat"})

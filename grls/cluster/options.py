@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grls.errors import ConfigError, Option, at_least
+from grls.io.recipes import rare
 
 LOCAL = "local"
 """The address that starts a cluster on this machine, and ends it after the work."""
@@ -27,9 +28,9 @@ class WorkerOptions:
     """
 
     count: int | None = None
-    shard: int | None = None
-    cpus: int = 1
-    gpus: float = 0
+    shard: int | None = rare(None)
+    cpus: int = rare(1)
+    gpus: float = rare(0)
 
     def __post_init__(self) -> None:
         at_least(1, "workers.", count=self.count, shard=self.shard, cpus=self.cpus)

@@ -32,6 +32,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, Option
 from grls.io.files import is_temporary
 from grls.io.progress import counted
+from grls.io.recipes import rare
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +99,8 @@ class Analyzer:
     """
 
     language: str = "auto"
-    stem: bool = False
-    stop_words: bool = True
+    stem: bool = rare(False)
+    stop_words: bool = rare(True)
 
     def of(self, passages: PassagesByNumber) -> Analyzer:
         """The same analyzer with a language; ``auto``: guessed from passages, with a warning if not English.

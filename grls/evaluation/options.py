@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import at_least
+from grls.io.recipes import rare
 
 PremiseKind = Literal["quotes", "passages"]
 
@@ -25,8 +26,8 @@ class AutoAISOptions:
     """
 
     model: str | None = None
-    premise: PremiseKind = "quotes"
-    batch_size: int = 16
+    premise: PremiseKind = rare("quotes")
+    batch_size: int = rare(16)
 
     def __post_init__(self) -> None:
         at_least(1, "autoais.", batch_size=self.batch_size)

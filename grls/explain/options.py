@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grls.errors import ConfigError, Option, at_least
+from grls.io.recipes import rare
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class CaseOptions:
     """
 
     gold: str | None = None
-    evidence: str | None = None
-    hop: int | None = None
+    evidence: str | None = rare(None)
+    hop: int | None = rare(None)
     widest: int = 128
-    exhaustive: bool = False
+    exhaustive: bool = rare(False)
 
     def __post_init__(self) -> None:
         if self.evidence is not None and self.hop is not None:

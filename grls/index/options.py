@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError, at_least
+from grls.io.recipes import rare
 
 Form = Literal["whole", "prefixes"]
 """What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
@@ -33,8 +34,8 @@ class IndexOptions:
 
     backend: str = "array"
     form: Form = "whole"
-    memory: str = "2GB"
-    span_words: int | None = None
+    memory: str = rare("2GB")
+    span_words: int | None = rare(None)
 
     def __post_init__(self) -> None:
         memory_bytes(self.memory)
@@ -54,10 +55,10 @@ class LimitOptions:
             sentences nearest to the question; 0: all; null: as in training (all).
     """
 
-    passage: int | None = None
-    query: int | None = None
-    input: int | None = None
-    evidence: int | None = None
+    passage: int | None = rare(None)
+    query: int | None = rare(None)
+    input: int | None = rare(None)
+    evidence: int | None = rare(None)
 
 
 def memory_bytes(text: str) -> int:

@@ -249,6 +249,14 @@ def formatter() -> Any:
     from jsonargparse import DefaultHelpFormatter  # its import takes a while
 
     class InParagraphs(DefaultHelpFormatter):
+        def add_usage(self, usage: Any, actions: Any, *more: Any, **options: Any) -> None:
+            often = [action for action in actions if not getattr(action, "rare", False)]
+            super().add_usage(usage, often, *more, **options)
+
+        def add_argument(self, action: Any) -> None:
+            if not getattr(action, "rare", False):
+                super().add_argument(action)
+
         def _fill_text(self, text: str, width: int, indent: str) -> str:
             return paragraphs(text, width, indent)
 

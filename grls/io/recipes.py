@@ -10,11 +10,12 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from grls.errors import ConfigError, Option, OptionError
 
@@ -26,6 +27,37 @@ _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
 _MOST_VALUES = 100_000
 """More values than any options have."""
 _ENDING = re.compile(r"\.ya?ml$")
+_RARE = "rare"
+
+
+T = TypeVar("T")
+
+
+def rare(default: T) -> T:
+    """The default of a field of options that is rarely set.
+
+    ``--help`` leaves it out, ``--help all`` explains it; recipes and the command line take it as any other.
+    """
+    return cast(T, field(default=default, metadata={_RARE: True}))
+
+
+def rare_options(name: str, options: object, every: bool = False) -> list[str]:
+    """The dotted names of the options of a group that are rarely set (:func:`rare`).
+
+    Args:
+        name: The name of the group.
+        options: Its type: a class of options, or None beside it; others have none.
+        every: Count all as such.
+    """
+    kinds = [kind for kind in (options, *get_args(options)) if is_dataclass(kind)]
+    names: list[str] = []
+    for kind in kinds:
+        types = get_type_hints(kind)
+        for own in fields(kind):
+            whole = every or bool(own.metadata.get(_RARE))
+            names += [f"{name}.{own.name}"] if whole else []
+            names += rare_options(f"{name}.{own.name}", types[own.name], whole)
+    return names
 
 
 def with_recipes(arguments: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from grls.errors import at_least, bounded, one_of
+from grls.io.recipes import rare
 
 Variant = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 
@@ -25,7 +26,7 @@ class BM25Options:
 
     k1: float = 1.5
     b: float = 0.75
-    method: Variant = "lucene"
+    method: Variant = rare("lucene")
 
     def __post_init__(self) -> None:
         at_least(0, k1=self.k1)

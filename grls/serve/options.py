@@ -8,6 +8,7 @@ from typing import Literal
 
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.listed import list_texts
+from grls.io.recipes import rare
 
 ToolTransport = Literal["stdio", "http"]
 """How the tools of an agent are offered."""
@@ -33,12 +34,12 @@ class RequestLimits:
 
     queue: int = 256
     seconds: float = 60.0
-    body: int = 1_048_576
-    queries: int = 64
+    body: int = rare(1_048_576)
+    queries: int = rare(64)
     k: int = 100
-    hops: int = 8
-    characters: int = 4_000
-    batch: int = 64
+    hops: int = rare(8)
+    characters: int = rare(4_000)
+    batch: int = rare(64)
 
     def __post_init__(self) -> None:
         bounded("(0, inf)", "limits.", **vars(self))
@@ -103,7 +104,7 @@ class WorkerProcessOptions:
     """
 
     process: bool = False
-    starts: int = 5
+    starts: int = rare(5)
 
     def __post_init__(self) -> None:
         at_least(1, "worker.", starts=self.starts)

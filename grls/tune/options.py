@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from grls.errors import ConfigError, Option, at_least
 from grls.io.listed import list_texts
+from grls.io.recipes import rare
 from grls.retrieve.hops.options import Choice
 
 _POSITIVE = (
@@ -53,17 +54,17 @@ class TuneOptions:
 
     k: int = 10
     prior_weights: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-    prior_temperatures: tuple[float, ...] = (1.0,)
-    empty_weights: tuple[float, ...] | None = None
+    prior_temperatures: tuple[float, ...] = rare((1.0,))
+    empty_weights: tuple[float, ...] | None = rare(None)
     rescore_passages: int = 50
-    rescore_weights: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-    cross_encoder_passages: tuple[int, ...] = (10, 20, 50, 100)
-    cross_encoder_weights: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+    rescore_weights: tuple[float, ...] = rare((0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0))
+    cross_encoder_passages: tuple[int, ...] = rare((10, 20, 50, 100))
+    cross_encoder_weights: tuple[float, ...] = rare((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0))
     done_biases: tuple[float, ...] | None = None
     hops: tuple[int, ...] = (1, 2, 3, 4)
-    hop_temperatures: tuple[float, ...] = (1.0, 0.5, 2.0)
-    onward: bool = True
-    choose: tuple[Choice, ...] | None = None
+    hop_temperatures: tuple[float, ...] = rare((1.0, 0.5, 2.0))
+    onward: bool = rare(True)
+    choose: tuple[Choice, ...] | None = rare(None)
 
     def __post_init__(self) -> None:
         at_least(1, "grid.", k=self.k, rescore_passages=self.rescore_passages)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError, Option, at_least
+from grls.io.recipes import rare
 
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
 How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
@@ -49,11 +50,11 @@ class DemonstrationOptions:
     """
 
     how: How = "none"
-    split: str = "train"
-    count: int = 3
-    examples: int = 50
-    keep: Keep = "answer"
-    labeled: int = 0
+    split: str = rare("train")
+    count: int = rare(3)
+    examples: int = rare(50)
+    keep: Keep = rare("answer")
+    labeled: int = rare(0)
 
     def __post_init__(self) -> None:
         at_least(1, "dsp.demonstrations.", count=self.count, examples=self.examples)
@@ -83,13 +84,13 @@ class CallOptions:
     """
 
     endpoint: str | None = None
-    template: Template | None = None
-    chat: bool = False
-    max_new_tokens: int | None = None
-    batch_size: int = 8
-    threads: int = 8
-    attempts: int = 3
-    timeout: float = 60.0
+    template: Template | None = rare(None)
+    chat: bool = rare(False)
+    max_new_tokens: int | None = rare(None)
+    batch_size: int = rare(8)
+    threads: int = rare(8)
+    attempts: int = rare(3)
+    timeout: float = rare(60.0)
 
     def __post_init__(self) -> None:
         counts = ("max_new_tokens", "batch_size", "threads", "attempts")
@@ -134,11 +135,11 @@ class ProgramOptions:
 
     rounds: int = 2
     queries: int = 1
-    branches: int = 1
-    temperature: float = 0.7
-    summary: Summary = "first"
+    branches: int = rare(1)
+    temperature: float = rare(0.7)
+    summary: Summary = rare("first")
     passages: int | None = None
-    fuse_question: bool = False
+    fuse_question: bool = rare(False)
     vote: Vote = "majority"
     demonstrations: DemonstrationOptions = DemonstrationOptions()
     calls: CallOptions = CallOptions()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError, Option, at_least
+from grls.io.recipes import rare
 
 RerankBy = Literal["none", "zero-shot", "trained", "oracle"]
 
@@ -28,8 +29,8 @@ class RerankOptions:
 
     by: RerankBy = "none"
     candidates: int = 16
-    judge: str | None = None
-    judge_tokens: int = 16
+    judge: str | None = rare(None)
+    judge_tokens: int = rare(16)
     reranker: str | None = None
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class ExampleOptions:
 
     candidates: int = 16
     every: int = 1
-    prefix_tokens: int = 64
+    prefix_tokens: int = rare(64)
 
     def __post_init__(self) -> None:
         at_least(1, "examples.", **vars(self))

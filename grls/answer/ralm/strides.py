@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grls.errors import ConfigError, at_least
+from grls.io.recipes import rare
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class WindowOptions:
     """
 
     stride: int = 4
-    query_tokens: int = 32
+    query_tokens: int = rare(32)
     documents: int = 1
-    document_tokens: int = 256
-    window: int = 1024
-    cut: int = 64
-    bos: bool = True
+    document_tokens: int = rare(256)
+    window: int = rare(1024)
+    cut: int = rare(64)
+    bos: bool = rare(True)
 
     def __post_init__(self) -> None:
         counts = ("stride", "query_tokens", "document_tokens", "window", "cut")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from grls.io.recipes import rare
+
 KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
 PromptKind = Literal["single", "multi", "none"]
 
@@ -23,9 +25,9 @@ class KeyOptions:
     """
 
     kind: KeyKind = "sentence"
-    anywhere: bool = False
+    anywhere: bool = rare(False)
     propositions: str | None = None
-    folder: str | None = None
+    folder: str | None = rare(None)
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class PromptOptions:
     """
 
     kind: PromptKind = "single"
-    markers: tuple[str, str] = ("«", "»")
-    keywords: bool = True
-    chat: bool = False
+    markers: tuple[str, str] = rare(("«", "»"))
+    keywords: bool = rare(True)
+    chat: bool = rare(False)
 
 
 USUAL_KEYS = KeyOptions()

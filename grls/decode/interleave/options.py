@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from grls.decode.select import ScoreMode, check_mode
 from grls.errors import at_least, one_of
+from grls.io.recipes import rare
 
 Beam = Literal["adaptive", "full", "greedy"]
 
@@ -33,14 +34,14 @@ class InterleaveOptions:
     """
 
     beams: int = 10
-    beam: Beam = "adaptive"
-    mode: ScoreMode = "full"
-    whole: bool = True
-    repeat: bool = False
+    beam: Beam = rare("adaptive")
+    mode: ScoreMode = rare("full")
+    whole: bool = rare(True)
+    repeat: bool = rare(False)
     max_new_tokens: int = 128
-    max_key_tokens: int = 128
-    batch_size: int = 8
-    max_keys: int = 100
+    max_key_tokens: int = rare(128)
+    batch_size: int = rare(8)
+    max_keys: int = rare(100)
 
     def __post_init__(self) -> None:
         check_mode(self.mode)

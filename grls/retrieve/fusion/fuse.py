@@ -32,6 +32,7 @@ from typing import Literal, TypeVar, get_args
 from grls.data.types import Hit
 from grls.errors import ConfigError, MismatchError, at_least, one_of
 from grls.io.progress import Progress, counted
+from grls.io.recipes import rare
 
 Method = Literal["interleave", "rrf", "sum"]
 FUSED = 20
@@ -71,7 +72,7 @@ class Fusion:
     method: Method = "interleave"
     normalization: Normalization = "min-max"
     weights: tuple[float, ...] | None = None
-    rrf_k: float = 60
+    rrf_k: float = rare(60)
 
     def __post_init__(self) -> None:
         one_of(get_args(Method), method=self.method)

@@ -7,6 +7,7 @@ from typing import get_args
 
 from grls.data.types import ScoreMode
 from grls.errors import at_least, bounded, one_of
+from grls.io.recipes import rare
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ class SearchOptions:
     """
 
     beams: int = 10
-    mode: ScoreMode = "renormalized"
-    early_stop: bool | None = None
+    mode: ScoreMode = rare("renormalized")
+    early_stop: bool | None = rare(None)
     batch_size: int = 32
     truncate_queries: bool = False
-    span_temperature: float = 3.0
-    compile: bool = False
-    rescore: int = 0
-    rescore_weight: float = 1.0
+    span_temperature: float = rare(3.0)
+    compile: bool = rare(False)
+    rescore: int = rare(0)
+    rescore_weight: float = rare(1.0)
 
     def __post_init__(self) -> None:
         one_of(get_args(ScoreMode), "search.", mode=self.mode)

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from grls.data.types import Steps
 from grls.errors import ConfigError, Option, at_least, bounded
+from grls.io.recipes import rare
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -69,18 +70,18 @@ class HopOptions:
     steps: HopSteps = "single"
     max: int | None = None
     chains: int | None = None
-    branch: int | None = None
-    done_bias: float = 0.0
-    repeat: bool = False
-    sets: bool = False
-    choose: Choice = "likeliest"
-    pool: bool = False
-    temperature: float | None = None
-    evidence: int = 0
-    done: bool = True
-    per_first: int | None = None
-    onward: tuple[float, ...] | None = None
-    stop: str | None = None
+    branch: int | None = rare(None)
+    done_bias: float = rare(0.0)
+    repeat: bool = rare(False)
+    sets: bool = rare(False)
+    choose: Choice = rare("likeliest")
+    pool: bool = rare(False)
+    temperature: float | None = rare(None)
+    evidence: int = rare(0)
+    done: bool = rare(True)
+    per_first: int | None = rare(None)
+    onward: tuple[float, ...] | None = rare(None)
+    stop: str | None = rare(None)
 
     @property
     def count(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grls.errors import ConfigError, at_least, bounded
+from grls.io.recipes import rare
 
 DONE_SHARE = math.log(0.5)
 """Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
@@ -53,8 +54,8 @@ class PriorOptions:
         ConfigError: ``empty_weight`` is below 0 or not finite, or ``done_share`` is not below 0.
     """
 
-    empty_weight: float = 0.0
-    done_share: float = DONE_SHARE
+    empty_weight: float = rare(0.0)
+    done_share: float = rare(DONE_SHARE)
     normalized: bool = False
 
     def __post_init__(self) -> None:

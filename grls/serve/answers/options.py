@@ -11,6 +11,7 @@ from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, Pro
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError, Option, at_least
 from grls.io.listed import list_texts
+from grls.io.recipes import rare
 
 AnswerMethod = Literal[
     "direct",
@@ -52,13 +53,13 @@ class AnswerOptions:
     model: str | None = None
     methods: tuple[AnswerMethod, ...] = ("direct",)
     k: int = 3
-    tokens: int = 256
-    queue: int = 32
-    reader: FollowUpOptions = USUAL_FOLLOW_UP
-    keys: KeyOptions = USUAL_KEYS
-    prompt: PromptOptions = USUAL_PROMPT
-    search: InterleaveOptions = USUAL_INTERLEAVE
-    dsp: ProgramOptions = USUAL_PROGRAM
+    tokens: int = rare(256)
+    queue: int = rare(32)
+    reader: FollowUpOptions = rare(USUAL_FOLLOW_UP)
+    keys: KeyOptions = rare(USUAL_KEYS)
+    prompt: PromptOptions = rare(USUAL_PROMPT)
+    search: InterleaveOptions = rare(USUAL_INTERLEAVE)
+    dsp: ProgramOptions = rare(USUAL_PROGRAM)
 
     def __post_init__(self) -> None:
         list_texts(self, "methods")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError, at_least, bounded
+from grls.io.recipes import rare
 from grls.models.biencoder_kinds import Similarity
 from grls.models.lora import check_adapters
 
@@ -33,8 +34,8 @@ class PairOptions:
 
     multistep: bool | None = None
     done: bool = True
-    shuffle: bool = False
-    evidence_words: int = 0
+    shuffle: bool = rare(False)
+    evidence_words: int = rare(0)
     hard_negatives: int = 0
     seed: int = 0
 
@@ -88,27 +89,27 @@ class BiEncoderOptions(PairOptions):
     epochs: int = 1
     max_steps: int | None = None
     batch_size: int = 32
-    accumulate: int = 1
+    accumulate: int = rare(1)
     learning_rate: float = 2e-5
-    schedule: Literal["linear", "constant"] = "linear"
-    warmup: float = 0.1
-    weight_decay: float = 0.0
-    optimizer: Literal["adamw", "adafactor"] = "adamw"
-    clip: float = 1.0
+    schedule: Literal["linear", "constant"] = rare("linear")
+    warmup: float = rare(0.1)
+    weight_decay: float = rare(0.0)
+    optimizer: Literal["adamw", "adafactor"] = rare("adamw")
+    clip: float = rare(1.0)
     similarity: Similarity | None = None
-    scale: float | None = None
-    length_pool: int = 1
+    scale: float | None = rare(None)
+    length_pool: int = rare(1)
     gradient_checkpointing: bool = False
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = "ddp"
+    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = rare("ddp")
     lora_rank: int = 0
-    lora_dropout: float = 0.0
+    lora_dropout: float = rare(0.0)
     device: Literal["auto", "cpu"] = "auto"
-    dev_size: int = 500
-    dev_passages: int | None = None
-    by_hop: bool = False
-    k: int = 5
-    log_every: int = 10
+    dev_size: int = rare(500)
+    dev_passages: int | None = rare(None)
+    by_hop: bool = rare(False)
+    k: int = rare(5)
+    log_every: int = rare(10)
 
     def __post_init__(self) -> None:
         super().__post_init__()

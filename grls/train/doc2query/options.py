@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import at_least, bounded
+from grls.io.recipes import rare
 
 From = Literal["first", "all"]
 
@@ -29,10 +30,10 @@ class Drawing:
     """
 
     queries: int = 5
-    hops: int = 1
-    reads: From | None = None
-    temperature: float = 1.0
-    top_p: float = 0.95
+    hops: int = rare(1)
+    reads: From | None = rare(None)
+    temperature: float = rare(1.0)
+    top_p: float = rare(0.95)
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import at_least, bounded
+from grls.io.recipes import rare
 from grls.models.lora import check_adapters
 
 
@@ -36,11 +37,11 @@ class RerankerOptions:
     batch_size: int = 4
     learning_rate: float = 2e-5
     seed: int = 0
-    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = "ddp"
+    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = rare("ddp")
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool = rare(False)
     lora_rank: int = 0
-    lora_dropout: float = 0.0
+    lora_dropout: float = rare(0.0)
 
     def __post_init__(self) -> None:
         at_least(1, "fit.", epochs=self.epochs, batch_size=self.batch_size)
@@ -69,9 +70,9 @@ class RerankHopOptions:
 
     train_split: str = "train"
     dev_split: str = "dev"
-    multistep: bool | None = None
-    shuffle: bool = False
-    evidence_words: int = 48
+    multistep: bool | None = rare(None)
+    shuffle: bool = rare(False)
+    evidence_words: int = rare(48)
     negatives: str = "bm25"
     hard_negatives: int = 7
 
