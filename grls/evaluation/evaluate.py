@@ -83,7 +83,13 @@ def evaluate_run(
     """
     cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
     loaded = run if isinstance(run, Run) else Run.load(run)
-    split = _split_of(loaded, split)
+    made_for = None if loaded.info is None else loaded.info.split
+    if split is not None and made_for is not None and made_for != split:
+        raise MismatchError(
+            f"{loaded.path} was retrieved for the split {made_for}, and {Option('split')} asks for {split}; "
+            f"leave {Option('split')} out, or give a run of that split."
+        )
+    split = split or made_for or "test"
     corpus = Corpus.read(data) if corpus is None else corpus
     limit = shared_limit([loaded])
     queries, qrels = read_split(data, split, corpus, limit)
@@ -99,17 +105,6 @@ def evaluate_run(
     mode = loaded.score_mode or "unknown"
     part = {} if limit is None else {"limit": limit}
     return {"split": split, **part, "score_mode": mode, "depth": depth.ranks, **report}
-
-
-def _split_of(run: Run, split: str | None) -> str:
-    """``split``, else the split of the manifest, else ``test``; an error if the two differ."""
-    made_for = None if run.info is None else run.info.split
-    if split is not None and made_for is not None and made_for != split:
-        raise MismatchError(
-            f"{run.path} was retrieved for the split {made_for}, and {Option('split')} asks for {split}; "
-            f"leave {Option('split')} out, or give a run of that split."
-        )
-    return split or made_for or "test"
 
 
 def evaluate_results(
@@ -149,21 +144,31 @@ def evaluate_results(
     by_id = {query.id: query for query in queries}
     rankings, coverage = align(run.rankings, qrels, name)
     gold = [gold_passages(by_id[query_id], qrels) for query_id in rankings]
-    chains = _chain_passages(run, qrels) if run.chains else None
+    chains: dict[str, list[Hit]] | None = None  # of every judged query; empty for one without a chain
+    if run.chains:
+        chains = {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
     texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
     ranked = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
     report["measures"] = mean_values(measures, ranked, qrels) or None
-    report["complete_recall"] = complete_recall(ids, gold, ks) if max(map(len, gold)) > 1 else None
-    report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
+    several = max(map(len, gold)) > 1
+    report["complete_recall"] = complete_recall(ids, gold, ks) if several else None
+    report["answer_recall"] = None
+    if asked := [query_id for query_id in rankings if by_id[query_id].answers]:
+        read = [[texts[hit.id] for hit in rankings[query_id][: max(ks)]] for query_id in asked]
+        values = answer_recall(read, [by_id[query_id].answers for query_id in asked], ks)
+        report["answer_recall"] = {**values, "queries": len(asked)}
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
     ordered = run.in_hop_order if ordered is None else ordered
     repeats = chains is not None and (run.info is None or run.info.options.get("repeat") is True)
     paths = accepted_paths([by_id[q] for q in rankings], gold, repeats)
     report["path_match"] = matched_paths(passages or ids, paths) if ordered else None
-    report["set"] = _set_scores(ids, passages, gold)
+    if passages is not None:
+        report["set"] = {**set_f1(passages, gold), **known_number(passages, gold)}
+    else:  # of rankings only F1 with the known number, where a query has several passages
+        report["set"] = known_number(ids, gold) if several else None
     hops = found_by_hops(run, ids, passages, gold, paths, ordered)
     report["hops"] = None if hops is None else hops.scores() or None
     if chains is not None and run.steps == "dynamic":
@@ -190,7 +195,17 @@ def format_report(report: Report) -> str:
     """
     counts = ", ".join(f"{count} {name}" for name, count in report["queries"].items())
     named = [f"{name} {report[name]}" for name in ("split", "limit", "score_mode") if name in report]
-    rows = _recall_rows(report)
+    rows: list[tuple[str, dict[int, float | None]]] = []  # name, cut-off -> value of every recall
+    for section, prefix, name in (
+        ("sequence_recall", "recall@", "sequence recall"),
+        ("seen_unseen", "seen_recall@", "  of seen passages"),
+        ("seen_unseen", "unseen_recall@", "  of unseen passages"),
+        ("complete_recall", "complete_recall@", "complete recall"),
+        ("answer_recall", "answer_recall@", "answer recall"),
+    ):
+        recalls = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}
+        if recalls:
+            rows.append((name, {int(key.removeprefix(prefix)): value for key, value in recalls.items()}))
     ks = sorted({k for _, values in rows for k in values})
     lines = [", ".join([*named, f"queries: {counts}"]), ""]
     lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
@@ -203,20 +218,9 @@ def format_report(report: Report) -> str:
             shown = _percent(value) if name != "queries" else f"{value:>8}"
             keys = [name] if section in (name, "measures", "hops") else [section, name]
             lines.append(f"{measure_label(*keys):<22}{shown}")
-    lines += _type_lines(report, ks)
-    depth = RunDepth(report.get("depth"))
-    sections = [values for values in report.values() if isinstance(values, dict)]
-    if not all(depth.tells(metric) for values in sections for metric in values):
-        lines += ["", *textwrap.wrap(depth.note(), 100)]
-    return "\n".join(lines)
-
-
-def _type_lines(report: Report, ks: Sequence[int]) -> list[str]:
-    """Each type of questions: recall and complete recall, then a table of what else it has."""
     types = report.get("by_type", {})
-    if not types:
-        return []
-    lines = ["", "by type"]
+    if types:  # recall and complete recall, then a table of what else they have
+        lines += ["", "by type"]
     for name, values in types.items():
         for label, prefix in ((name, "recall@"), ("  complete", "complete_recall@")):
             lines.append(f"{label:<22}" + "".join(_percent(values.get(f"{prefix}{k}")) for k in ks))
@@ -229,42 +233,16 @@ def _type_lines(report: Report, ks: Sequence[int]) -> list[str]:
             f"{name:<22}" + "".join(_percent(values.get(n)).rjust(len(head)) for n, head in heads.items())
             for name, values in types.items()
         ]
-    return lines
-
-
-def _chain_passages(run: Run, qrels: Qrels) -> dict[str, list[Hit]]:
-    """The passages of every judged query's chain, in hop order; empty for a query without a chain."""
-    return {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
+    depth = RunDepth(report.get("depth"))
+    sections = [values for values in report.values() if isinstance(values, dict)]
+    if not all(depth.tells(metric) for values in sections for metric in values):
+        lines += ["", *textwrap.wrap(depth.note(), 100)]
+    return "\n".join(lines)
 
 
 def _texts(corpus: Corpus, rankings: Sequence[Sequence[Hit]]) -> dict[str, str]:
     passages = find_passages(corpus, (hit.id for hits in rankings for hit in hits))
     return {passage_id: passage.text for passage_id, passage in passages.items()}
-
-
-def _answer_recall(
-    queries: Mapping[str, Query],
-    rankings: Mapping[str, list[Hit]],
-    texts: Mapping[str, str],
-    ks: Sequence[int],
-) -> dict[str, float | int] | None:
-    """Answer recall over the queries that have accepted answers; None if there are none."""
-    asked = [query_id for query_id in rankings if queries[query_id].answers]
-    if not asked:
-        return None
-    depth = max(ks)
-    retrieved = [[texts[hit.id] for hit in rankings[query_id][:depth]] for query_id in asked]
-    values = answer_recall(retrieved, [queries[query_id].answers for query_id in asked], ks)
-    return {**values, "queries": len(asked)}
-
-
-def _set_scores(
-    ids: Sequence[Sequence[str]], chains: Sequence[Sequence[str]] | None, gold: Sequence[Sequence[str]]
-) -> dict[str, float] | None:
-    """Set scores of chains; of rankings only F1 with the known number, where a query has several passages."""
-    if chains is not None:
-        return {**set_f1(chains, gold), **known_number(chains, gold)}
-    return known_number(ids, gold) if max(map(len, gold)) > 1 else None
 
 
 def _graph(
@@ -286,22 +264,6 @@ def _graph(
     retrieved = [[texts[h.id] for h in hits] for hits, _ in asked]
     values = graph_success(retrieved, [problem for _, problem in asked], reading)
     return {**values, "queries": len(asked)}
-
-
-def _recall_rows(report: Report) -> list[tuple[str, dict[int, float | None]]]:
-    """(row name, cut-off -> value) of every recall of the report."""
-    rows = []
-    for section, prefix, name in (
-        ("sequence_recall", "recall@", "sequence recall"),
-        ("seen_unseen", "seen_recall@", "  of seen passages"),
-        ("seen_unseen", "unseen_recall@", "  of unseen passages"),
-        ("complete_recall", "complete_recall@", "complete recall"),
-        ("answer_recall", "answer_recall@", "answer recall"),
-    ):
-        recalls = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}
-        if recalls:
-            rows.append((name, {int(key.removeprefix(prefix)): value for key, value in recalls.items()}))
-    return rows
 
 
 def _percent(value: float | None) -> str:

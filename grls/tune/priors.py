@@ -61,7 +61,11 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     """
     hybrid = HybridRetriever.of(tuning.open(rescore=0))
     generator, k = hybrid.generator, tuning.grid.k
-    tried = _tried(tuning, hybrid)
+    grid = tuning.grid
+    # The walk through all spans takes long, so the empty prompt must be asked for there.
+    usual = () if generator.spans is not None else EMPTY_WEIGHTS
+    empties = usual if grid.empty_weights is None else grid.empty_weights
+    tried = Tried(grid.prior_weights, grid.prior_temperatures, empties)
     starts = [
         prior._replace(source=Remembering(prior.source), weight=0.0, temperature=prior.source.temperature)
         for prior in hybrid.priors
@@ -116,7 +120,21 @@ class _Measure:
 
     def __call__(self, setting: Setting) -> Quality:
         """Recall and more with a setting."""
-        rankings, k = self._rankings(setting), self.k
+        k = self.k
+
+        def search() -> list[list[list[Any]]]:
+            own = HybridRetriever(
+                self.hybrid.generator, setting, self.hybrid.done_share, self.hybrid.normalized
+            )
+            found = own.candidates(self.dev.queries, self.depth, self.dev.evidence)
+            return [[[hit.passage, hit.score] for hit in ranking[: max(_KEPT, k)]] for ranking in found]
+
+        named = [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
+        step: dict[str, Any] = {"step": "priors", "depth": self.depth, "setting": named}
+        if any(self.dev.evidence):
+            step["hops"] = len(self.dev.queries)
+        kept = self.tuning.journal.measured(step, search)
+        rankings = [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
         if self.pool is not None:
             self.pool.add(setting, rankings)
         hits = [self.hybrid.generator.hits(ranking[: self.depth]) for ranking in rankings]
@@ -125,37 +143,6 @@ class _Measure:
             self.alone.append(quality.recall)
         print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
         return quality
-
-    def _rankings(self, setting: Setting) -> list[list[ScoredPassage]]:
-        """The candidates of each dev query, from the journal where it has them."""
-
-        def search() -> list[list[list[Any]]]:
-            own = HybridRetriever(
-                self.hybrid.generator, setting, self.hybrid.done_share, self.hybrid.normalized
-            )
-            rankings = own.candidates(self.dev.queries, self.depth, self.dev.evidence)
-            return [
-                [[hit.passage, hit.score] for hit in ranking[: max(_KEPT, self.k)]] for ranking in rankings
-            ]
-
-        step: dict[str, Any] = {"step": "priors", "depth": self.depth, "setting": _key(setting)}
-        if any(self.dev.evidence):
-            step["hops"] = len(self.dev.queries)
-        kept = self.tuning.journal.measured(step, search)
-        return [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
-
-
-def _tried(tuning: Tuning, hybrid: HybridRetriever) -> Tried:
-    grid = tuning.grid
-    empty = EMPTY_WEIGHTS if grid.empty_weights is None else grid.empty_weights
-    tried = Tried(grid.prior_weights, grid.prior_temperatures, empty)
-    if hybrid.generator.spans is not None and grid.empty_weights is None:
-        tried = replace(tried, empty=())  # the walk through all spans takes long, so it must be asked for
-    return tried
-
-
-def _key(setting: Setting) -> list[list[Any]]:
-    return [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
@@ -202,7 +189,8 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     tried = []
     for weight in (0.0, *sorted(tuning.grid.rescore_weights)):
         ranked = [
-            rescored([ScoredPassage(*pair) for pair in pairs], _floats(odds), weight) for pairs, odds in kept
+            rescored([ScoredPassage(*pair) for pair in pairs], np.array(odds, np.float64), weight)
+            for pairs, odds in kept
         ]
         ids = [[hit.id for hit in generator.hits(best[:k])] for best in ranked]
         tried.append((dev.quality(ids, k), -weight))
@@ -232,10 +220,6 @@ def _read(
     ]
     odds = generator.rescore(inputs, [[hit.passage for hit in hits[:count]] for hits in rankings])
     return [[list(map(list, hits)), own.tolist()] for hits, own in zip(rankings, odds, strict=True)]
-
-
-def _floats(values: list[float]) -> Any:
-    return np.array(values, dtype=np.float64)
 
 
 RESCORING = Step("rescoring", tune_rescoring, can_rescore)
@@ -272,8 +256,11 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     weights += [] if ends_chains(tuning) else [None]  # logits alone compare with no DONE
     best: list[tuple[Quality, int, float, Rereading]] = []
     for passages in sorted(set(grid.cross_encoder_passages)):
-        settings = [Rereading(passages, weight) for weight in weights]
-        tried = [(_quality(dev, k, readings, one), -passages, -_order(one), one) for one in settings]
+        tried = []
+        for weight in weights:
+            setting = Rereading(passages, weight)
+            order = -math.inf if weight is None else -weight
+            tried.append((_quality(dev, k, readings, setting), -passages, order, setting))
         best.append(max(tried, key=lambda one: one[:3]))
         print(f"  recall@{k} {100 * best[-1][0].recall:5.1f}  {_shown_rereading(best[-1][3])}", flush=True)
     quality, _, _, chosen = max(best, key=lambda one: one[:3])
@@ -310,10 +297,6 @@ def _quality(dev: DevHops, k: int, readings: Sequence[Reading], how: Rereading) 
         [hit.id for hit in hits if hit.id not in gone] for hits, gone in zip(rankings, hidden, strict=True)
     ]
     return dev.quality([ids[:k] for ids in left], k)
-
-
-def _order(how: Rereading) -> float:
-    return math.inf if how.weight is None else how.weight
 
 
 def _shown_rereading(how: Rereading) -> str:
@@ -504,22 +487,17 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
     chains = {query: sizes.cut(hits) for query, hits in run.rankings.items()}
     kept = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
     mean = statistics.mean(len(chain.hits) for chain in chains.values())
-    info = _info(run, dev, name, perf_counter() - start)
-    return CutRun(Run(kept, chains, info.score_mode, info), mean, fitted, known)
-
-
-def _info(run: Run, dev: DevRuns, name: str | None, seconds: float) -> RunInfo:
-    """That of the run, where it has one, else of an ensemble of it alone."""
-    info = run.info or RunInfo(
+    info = run.info or RunInfo(  # an ensemble of the run alone
         system="ensemble", name="", steps="dynamic", corpus="", queries="", data="",
         split=None, score_mode="", members=(run.name,),
     )  # fmt: skip
-    return replace(
+    info = replace(
         info,
         name=name or f"{run.name}, cut",
         steps="dynamic",
         score_mode=f"{run.score_mode or 'unknown'}, cut",
-        seconds=info.seconds + seconds,
+        seconds=info.seconds + perf_counter() - start,
         options={**info.options, "cut": run.path, "tune": dev.runs[0].path},
         files={},
     )
+    return CutRun(Run(kept, chains, info.score_mode, info), mean, fitted, known)

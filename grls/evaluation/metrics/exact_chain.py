@@ -40,13 +40,11 @@ def exact_chain(
     found = {"exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, wanted, strict=True))}
     paths = [(ids, right) for ids, right in zip(chains, accepted, strict=False) if right is not None]
     if paths:
-        found["exact_chain"] = mean(_is_exact(*pair) for pair in paths)
+        found["exact_chain"] = mean(
+            matches(ids, right._replace(paths=[path for path in right.paths if len(path) == len(ids)]))
+            for ids, right in paths
+        )
     return found
-
-
-def _is_exact(ids: Sequence[str], accepted: Accepted) -> bool:
-    same = [path for path in accepted.paths if len(path) == len(ids)]
-    return matches(ids, accepted._replace(paths=same))
 
 
 class ExactChain(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types

@@ -35,13 +35,13 @@ def hop_hits(
     longest = max((len(wanted) for _, wanted in pairs), default=0)
     hops = most if most is not None else max((len(ids) for ids, _ in pairs), default=0)
     return {
-        f"H{hop + 1}": mean(_is_hit(ids, wanted, hop) for ids, wanted in pairs if len(wanted) > hop)
+        f"H{hop + 1}": mean(
+            hop < len(ids) and ids[: hop + 1].count(ids[hop]) <= wanted.count(ids[hop])
+            for ids, wanted in pairs
+            if len(wanted) > hop
+        )
         for hop in range(min(longest, hops))
     }
-
-
-def _is_hit(ids: Sequence[str], gold: Sequence[str], hop: int) -> bool:
-    return hop < len(ids) and ids[: hop + 1].count(ids[hop]) <= gold.count(ids[hop])
 
 
 class HopHitsMetric(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
