@@ -106,29 +106,22 @@ def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int = G
         size: Texts of a group.
     """
     mask = features.get("attention_mask")
-    if not isinstance(mask, Tensor) or len(mask) <= size or processes() > 1 or not _cuttable(mask):
+    if not isinstance(mask, Tensor) or len(mask) <= size or processes() > 1:
         return _embedded(model, dict(features))
-    order = torch.argsort(mask.sum(dim=1), stable=True)
-    parts = [_embedded(model, _part(features, mask, rows)) for rows in order.split(size)]
+    if mask.device.type != "cpu" or mask.ndim != 2 or not bool(mask[:, 0].all()):
+        return _embedded(model, dict(features))
+    lengths = mask.sum(dim=1)
+    order = torch.argsort(lengths, stable=True)
+    parts = []
+    for rows in order.split(size):
+        part = dict(features)
+        for name, value in features.items():
+            if isinstance(value, Tensor) and value.shape[:1] == mask.shape[:1]:
+                part[name] = value[rows]
+                if value.shape[:2] == mask.shape:
+                    part[name] = part[name][:, : int(lengths[rows].max())]
+        parts.append(_embedded(model, part))
     return torch.cat(parts)[torch.argsort(order)]
-
-
-def _cuttable(mask: Tensor) -> bool:
-    """Whether a batch is on a CPU and is padded on the right."""
-    return mask.device.type == "cpu" and mask.ndim == 2 and bool(mask[:, 0].all())
-
-
-def _part(features: Mapping[str, Any], mask: Tensor, rows: Tensor) -> dict[str, Any]:
-    """The features of some texts, cut to the longest of them."""
-    longest = int(mask[rows].sum(dim=1).max())
-
-    def cut(value: Any) -> Any:
-        if not isinstance(value, Tensor) or value.shape[:1] != mask.shape[:1]:
-            return value
-        chosen = value[rows]
-        return chosen[:, :longest] if value.shape[:2] == mask.shape else chosen
-
-    return {name: cut(value) for name, value in features.items()}
 
 
 def _embedded(model: nn.Module, features: dict[str, Any]) -> Tensor:

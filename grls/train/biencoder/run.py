@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign
 from grls.models.biencoder import BiEncoderModel
-from grls.models.biencoder_kinds import Kind, Similarity
+from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
@@ -84,7 +83,22 @@ def run_biencoder(
         train = _split(data, train_split, corpus, "train_split")
         dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
         torch.manual_seed(fit.seed)  # for random weights of a new model
-        encoder = _encoder(source, generator, kind, max_tokens, fit.similarity)
+        if (source is None) == (generator is None):
+            raise ConfigError(
+                f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
+                "models)."
+            )
+        if source is not None:
+            encoder = BiEncoderModel.load(source, kind, "cpu", max_tokens, fit.similarity)
+        else:
+            assert generator is not None
+            if kind == "sentence":
+                raise ConfigError(
+                    f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
+                )
+            encoder = BiEncoderModel.from_generator(
+                generator.load(), max_tokens, generator.stages(), fit.similarity or "dot"
+            )
         begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
         miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
         examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
@@ -93,7 +107,10 @@ def run_biencoder(
             "dev_split": dev_split, "max_tokens": encoder.max_tokens,
         }  # fmt: skip
         files = {f"the model {source or generator}": begun}
-        files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+        for name, split in {train_split: train, **({dev_split: dev} if dev_split and dev else {})}.items():
+            files[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
+            files[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
+            files[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
         if negatives != BM25:
             settings["negatives"] = negatives
         if negatives != BM25 and miner is not None:
@@ -114,37 +131,3 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
         raise DataError(f"no such file; give another {option}{without}.", file)
     queries, qrels = read_split(data, split, corpus)
     return Split(queries, qrels, corpus)
-
-
-def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
-    """Fingerprints of the data, by file."""
-    prints = {}
-    for name, split in splits.items():
-        prints[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
-        prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
-        prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
-    return prints
-
-
-def _encoder(
-    source: str | None,
-    generator: GeneratorSpec | None,
-    kind: Kind,
-    max_tokens: int | None,
-    similarity: Similarity | None,
-) -> BiEncoderModel:
-    if (source is None) == (generator is None):
-        raise ConfigError(
-            f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
-            "models)."
-        )
-    if source is not None:
-        return BiEncoderModel.load(source, kind, "cpu", max_tokens, similarity)
-    assert generator is not None
-    if kind == "sentence":
-        raise ConfigError(
-            f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
-        )
-    return BiEncoderModel.from_generator(
-        generator.load(), max_tokens, generator.stages(), similarity or "dot"
-    )

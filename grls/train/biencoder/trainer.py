@@ -146,8 +146,12 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ConfigError: The loss is not finite.
             WriteError: A checkpoint cannot be written.
         """
-        if checkpoint is not None and self._is_done(checkpoint):
-            return
+        if checkpoint is not None:
+            state = TrainerState.load_from_json(str(Path(checkpoint) / STATE))
+            if state.global_step >= self.args.max_steps:  # the library would train one more step of an epoch
+                self.state = state
+                self._load_from_checkpoint(checkpoint)
+                return
         try:
             self.train(resume_from_checkpoint=checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
@@ -160,15 +164,6 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ) from error
         finally:
             self._lines.close()
-
-    def _is_done(self, checkpoint: str) -> bool:
-        """Read a checkpoint of the last step; the library would train one more step within an epoch."""
-        state = TrainerState.load_from_json(str(Path(checkpoint) / STATE))
-        if state.global_step < self.args.max_steps:
-            return False
-        self.state = state
-        self._load_from_checkpoint(checkpoint)
-        return True
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The library's loss, checked at every step and not only at logged steps.
@@ -434,7 +429,12 @@ class TrainedWeights:
         self.within: Within | None = None
         self._plain: Any = None
         if self.adapted:
-            add_adapters(_network(model), lora_rank, lora_dropout)
+            network = next((part for part in model.modules() if isinstance(part, PreTrainedModel)), None)
+            if network is None:
+                raise ConfigError(
+                    "lora_rank: the model has no network of transformers to add adapters to: set it to 0."
+                )
+            add_adapters(network, lora_rank, lora_dropout)
         if strategy != "ddp":
             layers_of(model)
 
@@ -518,14 +518,6 @@ class TrainedWeights:
         set_optimizer_state_dict(self.model, optimizer, states, options=options)
 
 
-def _network(model: Any) -> PreTrainedModel:
-    """The network of transformers within a model of sentence-transformers."""
-    for part in model.modules():
-        if isinstance(part, PreTrainedModel):
-            return part
-    raise ConfigError("lora_rank: the model has no network of transformers to add adapters to: set it to 0.")
-
-
 # The start of training a bi-encoder: a new run, or the last checkpoint that is whole and undamaged.
 #
 # Wherever a run dies, one of the two works, and the error of the other one names it. The module knows the
@@ -583,47 +575,18 @@ def _whole(folder: Path) -> list[Path]:
 
 
 def checkpoint_to_resume(folder: Path, settings: Mapping[str, Any]) -> str:
-    """The last whole checkpoint of the run with these settings; later checkpoints are removed."""
+    """The last undamaged checkpoint of the run with these settings; later checkpoints are removed.
+
+    Raises:
+        ConfigError: There is no checkpoint, or all are damaged.
+        MismatchError: A setting or a file has changed.
+        DataError: The log of the run is damaged.
+    """
     if not _whole(folder):
         raise ConfigError(
             f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch): "
             f"leave out {Option('resume')} to start anew."
         )
-    _refuse_others(folder, settings)
-    chosen = _undamaged(folder)
-    for checkpoint in _all(folder):
-        if int(checkpoint.name.rpartition("-")[2]) > int(chosen.name.rpartition("-")[2]):
-            shutil.rmtree(checkpoint)
-    return str(chosen)
-
-
-def _undamaged(folder: Path) -> Path:
-    """The last undamaged checkpoint; warns of damaged ones.
-
-    Raises:
-        ConfigError: All checkpoints are damaged.
-    """
-    damaged: list[tuple[Path, str]] = []
-    for checkpoint in _whole(folder):
-        what = folder_damage(checkpoint)
-        if what is None:
-            for pair in damaged:
-                log.warning("%s is damaged (%s): the run resumes from %s.", *pair, checkpoint)
-            return checkpoint
-        damaged.append((checkpoint, what))
-    raise ConfigError(
-        f"{damaged[0][0]} is damaged ({damaged[0][1]}), and no other checkpoint is whole: remove "
-        f"{folder / 'checkpoints'} and start anew without {Option('resume')}."
-    )
-
-
-def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse to resume with other settings or other data.
-
-    Raises:
-        MismatchError: A setting or a file has changed.
-        DataError: The log of the run is damaged.
-    """
     logged = read_json(folder / LOGS)
     before = logged.get("settings") if isinstance(logged, dict) else None
     if not isinstance(before, dict):
@@ -642,6 +605,23 @@ def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
             f"{name} has changed since the run in {folder} began: put it back as it was, or start anew "
             f"without {Option('resume')} in another {Option('output')}."
         )
+    damaged: list[tuple[Path, str]] = []
+    for chosen in _whole(folder):
+        what = folder_damage(chosen)
+        if what is None:
+            break
+        damaged.append((chosen, what))
+    else:
+        raise ConfigError(
+            f"{damaged[0][0]} is damaged ({damaged[0][1]}), and no other checkpoint is whole: remove "
+            f"{folder / 'checkpoints'} and start anew without {Option('resume')}."
+        )
+    for pair in damaged:
+        log.warning("%s is damaged (%s): the run resumes from %s.", *pair, chosen)
+    for checkpoint in _all(folder):
+        if int(checkpoint.name.rpartition("-")[2]) > int(chosen.name.rpartition("-")[2]):
+            shutil.rmtree(checkpoint)
+    return str(chosen)
 
 
 # Trains a bi-encoder with sentence-transformers, and keeps the epoch with the best dev recall.
@@ -734,17 +714,24 @@ def fit_biencoder(
     evaluator = (
         None if dev is None else dev_evaluator(encoder, dev, options, examples.options.multistep is True)
     )
-    args = _arguments(options, folder, dev is not None, _steps(options, len(examples)))  # joins the processes
+    steps = options.epochs * math.ceil(math.ceil(len(examples) / options.batch_size) / options.accumulate)
+    if options.max_steps is not None:
+        steps = min(options.max_steps, steps)
+    args = _arguments(options, folder, dev is not None, steps)  # joins the processes
     start = by_first(lambda: checkpoint_to_resume(folder, known) if resume else begin_anew(folder))
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     weights = TrainedWeights(encoder.model, options.strategy, options.lora_rank, options.lora_dropout)
     weights.shard(args.device, bool(args.bf16))
+    scale = options.scale
+    if scale is None:
+        normalised = any(isinstance(module, Normalize) for module in modules_of(encoder.model))
+        scale = 20.0 if encoder.similarity == COSINE or normalised else 1.0
     trainer = BiEncoderTrainer(
         encoder,
         weights,
         examples,
-        loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=encoder.scores),
+        loss=MaskedRankingLoss(encoder.model, scale=scale, similarity_fct=encoder.scores),
         args=args,
         batch_size=options.batch_size,
         length_pool=options.length_pool,
@@ -754,50 +741,28 @@ def fit_biencoder(
         clock=clock,
     )
     trainer.run(start)
-    trained = _best(trainer, encoder, folder / "checkpoints")
+    trained = None
+    if (best := trainer.state.best_model_checkpoint) is not None:
+        # The folder may have been moved before the run was resumed.
+        place = folder / "checkpoints" / Path(best).name
+        damage = folder_damage(place) if place.is_dir() else "it is gone"
+        if damage is None:
+            trained = BiEncoderModel.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
+        else:
+            log.warning(
+                "the best checkpoint %s cannot be read (%s), so the model of the last step is written.",
+                place,
+                damage,
+            )
+    if trained is None:  # other processes than the first of a sharded run have no use for it
+        encoder.model = trainer.weights.plain() or encoder.model
+        trained = encoder
     refuse_broken(trained.model, trainer.state.global_step)
     trained.stages = (*encoder.stages, STAGE)
     trained.learned_done = examples.done
     trained.evidence_words = encoder.evidence_words
     by_first(lambda: trained.save(folder / "model"))
     return TrainedBiEncoder(trained, trainer.state.global_step, trainer.state.best_metric)
-
-
-def _best(trainer: BiEncoderTrainer, encoder: BiEncoderModel, checkpoints: Path) -> BiEncoderModel:
-    """The model of the best epoch; that of the last step where there is none, or none that can be read."""
-    best = trainer.state.best_model_checkpoint
-    if best is None:
-        return _last(trainer, encoder)
-    place = checkpoints / Path(best).name  # the folder may have been moved before the run was resumed
-    damage = folder_damage(place) if place.is_dir() else "it is gone"
-    if damage is not None:
-        log.warning(
-            "the best checkpoint %s cannot be read (%s), so the model of the last step is written.",
-            place,
-            damage,
-        )
-        return _last(trainer, encoder)
-    return BiEncoderModel.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
-
-
-def _last(trainer: BiEncoderTrainer, encoder: BiEncoderModel) -> BiEncoderModel:
-    """The model of the last step; other processes than the first of a sharded run have no use for it."""
-    encoder.model = trainer.weights.plain() or encoder.model
-    return encoder
-
-
-def _scale(encoder: BiEncoderModel, options: BiEncoderOptions) -> float:
-    if options.scale is not None:
-        return options.scale
-    normalised = any(isinstance(module, Normalize) for module in modules_of(encoder.model))
-    unit = encoder.similarity == COSINE or normalised
-    return 20.0 if unit else 1.0
-
-
-def _steps(options: BiEncoderOptions, examples: int) -> int:
-    """Number of optimizer steps of the whole training."""
-    steps = options.epochs * math.ceil(math.ceil(examples / options.batch_size) / options.accumulate)
-    return steps if options.max_steps is None else min(options.max_steps, steps)
 
 
 def _arguments(

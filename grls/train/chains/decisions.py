@@ -93,7 +93,22 @@ def walk_paths(
     while len(live := walk.live(place)):
         walk.step(live, place, decay**place)
         place += 1
-    return _open(walk.parts)
+    none = np.empty(0, dtype=np.int64)
+    if not walk.parts:
+        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
+    ways, depths, weights, owners, tokens, probabilities, takers, taken, gained = (
+        np.concatenate(arrays) for arrays in zip(*walk.parts, strict=True)
+    )
+    several = np.bincount(owners, minlength=len(ways)) > 1  # prefixes of one allowed token are left out
+    number = np.cumsum(several) - 1
+    kept = several[owners]
+    entry = np.cumsum(kept) - 1
+    order = np.argsort(takers, kind="stable")
+    order = order[kept[taken[order]]]
+    return Decisions(
+        ways[several], depths[several], weights[several], number[owners[kept]], tokens[kept],
+        probabilities[kept], takers[order], entry[taken[order]], gained[kept],
+    )  # fmt: skip
 
 
 class _Walk:
@@ -135,6 +150,9 @@ class _Walk:
         allowed = self.index.allowed(prefixes[:, 1])
         owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
         taken = _find(allowed, group, np.array([self.rows[n][place] for n in live.tolist()]))
+        gains = np.zeros(len(owners))
+        if self.gains is not None:
+            gains = self.gains(prefixes[:, 0], allowed.states, allowed.offsets)
         self.parts.append(
             Decisions(
                 live[first],
@@ -145,18 +163,12 @@ class _Walk:
                 self._conditional(prefixes[:, 0], owners, allowed.states),
                 live,
                 taken + self._entries,
-                self._gains(prefixes[:, 0], owners, allowed),
+                gains,
             )
         )
         self.states[live] = allowed.states[taken]
         self._decisions += len(prefixes)
         self._entries += len(owners)
-
-    def _gains(self, hops: Ints, owners: Ints, allowed: Allowed) -> Floats:
-        """``[A]`` the gain of the prior for each allowed token."""
-        if self.gains is None:
-            return np.zeros(len(owners))
-        return self.gains(hops, allowed.states, allowed.offsets)
 
     def _conditional(self, hops: Ints, owners: Ints, states: Ints) -> Floats:
         """``[A]`` the target's probability of each allowed token at its decision."""
@@ -178,23 +190,3 @@ def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
         begin, end = allowed.offsets[at], allowed.offsets[at + 1]
         entries[n] = begin + np.searchsorted(allowed.tokens[begin:end], token)
     return entries
-
-
-def _open(parts: Sequence[Decisions]) -> Decisions:
-    """All decisions, without prefixes of one allowed token."""
-    none = np.empty(0, dtype=np.int64)
-    if not parts:
-        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
-    paths, places, weights, owners, tokens, probabilities, takers, taken, gains = (
-        np.concatenate(arrays) for arrays in zip(*parts, strict=True)
-    )
-    several = np.bincount(owners, minlength=len(paths)) > 1
-    number = np.cumsum(several) - 1
-    kept = several[owners]
-    entry = np.cumsum(kept) - 1
-    order = np.argsort(takers, kind="stable")
-    order = order[kept[taken[order]]]
-    return Decisions(
-        paths[several], places[several], weights[several], number[owners[kept]], tokens[kept],
-        probabilities[kept], takers[order], entry[taken[order]], gains[kept],
-    )  # fmt: skip
