@@ -44,8 +44,18 @@ class TimeLimit(L.Callback):
         ends = self.clock.stepped(self._step)
         if self.clock.max_seconds is not None and trainer.world_size > 1:
             ends = bool(trainer.strategy.broadcast(ends))
-        if ends:
-            _end(trainer)
+        if not ends:
+            return
+        # End with this batch, after a measurement on dev. The checkpoint to resume from is written within the
+        # epoch: at its end, it would count as complete.
+        trainer.should_stop = True
+        trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None
+        if trainer.check_val_every_n_epoch is not None:
+            trainer.check_val_every_n_epoch = 1
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint) and trainer.enable_validation and not callback.monitor:
+                callback._save_on_train_epoch_end = False
+                callback._every_n_epochs = 1
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The measurement on dev begins."""
@@ -63,21 +73,6 @@ def is_metered(trainer: L.Trainer) -> bool:
     """Whether a meter hears of the steps, so that nothing is printed."""
     limits = [callback for callback in trainer.callbacks if isinstance(callback, TimeLimit)]  # type: ignore[attr-defined]
     return any(limit.clock.meter is not None for limit in limits)
-
-
-def _end(trainer: L.Trainer) -> None:
-    """End the training with this batch, after a measurement on dev.
-
-    The checkpoint to resume from is written within the epoch: at its end, it would count as complete.
-    """
-    trainer.should_stop = True
-    trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None
-    if trainer.check_val_every_n_epoch is not None:
-        trainer.check_val_every_n_epoch = 1
-    for callback in trainer.checkpoint_callbacks:
-        if isinstance(callback, ModelCheckpoint) and trainer.enable_validation and not callback.monitor:
-            callback._save_on_train_epoch_end = False
-            callback._every_n_epochs = 1
 
 
 class StepLimit(TrainerCallback):
