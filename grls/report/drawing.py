@@ -213,7 +213,12 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
         figure = Figure((_WIDTH, 2.9 + 0.2 * lines), layout="constrained")
         axes = figure.add_subplot()
         for n, (label, curve) in enumerate(zip(labels, curves, strict=True)):
-            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, **_line(n))
+            look = {  # no two of the first 32 lines are the same
+                "color": COLOURS[n % len(COLOURS)],
+                "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
+                "marker": _MARKERS[n % len(_MARKERS)],
+            }
+            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, **look)
         axes.set_xlabel("k")
         axes.set_ylabel("recall@k (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -258,15 +263,6 @@ def length_histograms(group: MeasuredGroup) -> list[Picture]:
 
 def _said(counts: Counter[int]) -> str:
     return ", ".join(f"{counts[n]} of {n}" for n in sorted(counts))
-
-
-def _line(n: int) -> dict[str, Any]:
-    """The look of line n: no two of the first 32 are the same."""
-    return {
-        "color": COLOURS[n % len(COLOURS)],
-        "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
-        "marker": _MARKERS[n % len(_MARKERS)],
-    }
 
 
 def _svg(figure: Figure, name: str) -> str:

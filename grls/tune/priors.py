@@ -60,8 +60,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         ConfigError: There is nothing to tune.
     """
     hybrid = HybridRetriever.of(tuning.open(rescore=0))
-    generator, k = hybrid.generator, tuning.grid.k
-    grid = tuning.grid
+    generator, grid = hybrid.generator, tuning.grid
     # The walk through all spans takes long, so the empty prompt must be asked for there.
     usual = () if generator.spans is not None else EMPTY_WEIGHTS
     empties = usual if grid.empty_weights is None else grid.empty_weights
@@ -79,10 +78,34 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     # Scores that are normalized at every token are no sums, so they do not predict those of other weights.
     by_hop = ranks_by_hops(tuning)
     dev = tuning.dev.by_hop(hybrid.corpus) if by_hop else tuning.dev.at_once()
-    k = 1 if by_hop else k
+    k = 1 if by_hop else grid.k
     asked = dev.queries, dev.gold, k, choices, dev.evidence, by_hop
     pool = None if hybrid.normalized else Pool(generator, *asked)
-    measure = _Measure(tuning, hybrid, pool, dev, k)
+    # A passage that is too low in one ranking may be high under other weights.
+    depth = max(k, generator.options.beams)
+    alone: list[float] = []  # recall of the generator without any prior, each time that it is measured
+
+    def measure(setting: Setting) -> Quality:
+        def search() -> list[list[list[Any]]]:
+            own = HybridRetriever(generator, setting, hybrid.done_share, hybrid.normalized)
+            found = own.candidates(dev.queries, depth, dev.evidence)
+            return [[[hit.passage, hit.score] for hit in ranking[: max(_KEPT, k)]] for ranking in found]
+
+        named = [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
+        step: dict[str, Any] = {"step": "priors", "depth": depth, "setting": named}
+        if any(dev.evidence):
+            step["hops"] = len(dev.queries)
+        kept = tuning.journal.measured(step, search)
+        rankings = [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
+        if pool is not None:
+            pool.add(setting, rankings)
+        hits = [generator.hits(ranking[:depth]) for ranking in rankings]
+        quality = dev.quality([[hit.id for hit in ranking] for ranking in hits], k)
+        if not any(prior.weight for prior in setting):
+            alone.append(quality.recall)
+        print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
+        return quality
+
     best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, by_hop)
     *weighed, empty = best.priors
     priors = [
@@ -91,58 +114,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     ]
     changes = {"priors": priors, "empty_weight": abs(empty.weight)}
     name = f"recall@{k}{' of a hop' if by_hop else ''}"
-    return TuneChoice(changes, name, measure.alone[0], best.recall, _shown(best.priors))
-
-
-class _Measure:
-    """Measures settings on dev.
-
-    Args:
-        tuning: The step; a setting that its journal knows is not searched with again.
-        hybrid: The generator, and how its priors are taken together.
-        pool: Where the passages of each search are collected; None: nowhere.
-        dev: The dev queries, or their hops.
-        k: Cut-off of the recall.
-
-    Attributes:
-        alone: Recall of the generator without any prior, of each time that it was measured.
-    """
-
-    def __init__(self, tuning: Tuning, hybrid: HybridRetriever, pool: Pool | None, dev: DevHops, k: int):
-        self.tuning = tuning
-        self.dev = dev
-        self.k = k
-        self.hybrid = hybrid
-        self.pool = pool
-        self.alone: list[float] = []
-        # A passage that is too low in one ranking may be high under other weights.
-        self.depth = max(k, hybrid.generator.options.beams)
-
-    def __call__(self, setting: Setting) -> Quality:
-        """Recall and more with a setting."""
-        k = self.k
-
-        def search() -> list[list[list[Any]]]:
-            own = HybridRetriever(
-                self.hybrid.generator, setting, self.hybrid.done_share, self.hybrid.normalized
-            )
-            found = own.candidates(self.dev.queries, self.depth, self.dev.evidence)
-            return [[[hit.passage, hit.score] for hit in ranking[: max(_KEPT, k)]] for ranking in found]
-
-        named = [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
-        step: dict[str, Any] = {"step": "priors", "depth": self.depth, "setting": named}
-        if any(self.dev.evidence):
-            step["hops"] = len(self.dev.queries)
-        kept = self.tuning.journal.measured(step, search)
-        rankings = [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
-        if self.pool is not None:
-            self.pool.add(setting, rankings)
-        hits = [self.hybrid.generator.hits(ranking[: self.depth]) for ranking in rankings]
-        quality = self.dev.quality([[hit.id for hit in ranking] for ranking in hits], k)
-        if not any(prior.weight for prior in setting):
-            self.alone.append(quality.recall)
-        print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
-        return quality
+    return TuneChoice(changes, name, alone[0], best.recall, _shown(best.priors))
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:

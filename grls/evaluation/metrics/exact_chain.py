@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 from grls.evaluation.metrics.path_match import Accepted, matches
 
 
@@ -51,13 +50,7 @@ class ExactChain(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no ty
     """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=exact_chain.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(exact_chain, __doc__, predictions=["string"], references=["string"])
 
     def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
         return exact_chain(predictions, references)

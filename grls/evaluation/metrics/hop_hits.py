@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 
 
 def hop_hits(
@@ -48,13 +47,7 @@ class HopHitsMetric(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no
     """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=hop_hits.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(hop_hits, __doc__, predictions=["string"], references=["string"])
 
     def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
         return hop_hits(predictions, references)

@@ -228,7 +228,12 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
                 super().save_model(output_dir, _internal_call)
         finally:
             self.model = trained
-        self.weights.save_adapters(str(output_dir))
+        if self.weights.adapted:  # all processes gather them
+            within, model = self.weights.within, self.weights.model
+            weights = model.state_dict() if within is None else gathered_weights(model)
+            adapters = {name: value.contiguous() for name, value in weights.items() if "lora_" in name}
+            if is_first():
+                save_file(adapters, Path(str(output_dir)) / ADAPTERS)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         """The library's weights of a checkpoint, also into shards, or beside adapters."""
@@ -239,12 +244,14 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         self.weights.load(checkpoint_path, None if read is None else read.model.state_dict())
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """The library's states; those of a sharded run are whole."""
+        """The library's states; those of a sharded run are whole, by names of weights."""
         if not self.weights.sharding:
             super()._save_optimizer_and_scheduler(output_dir)
             return
         optimizer, schedule = cast(Any, self.optimizer), cast(Any, self.lr_scheduler)
-        self.weights.save_optimizer(optimizer.optimizer, Path(output_dir) / OPTIMIZER_NAME)
+        states = get_optimizer_state_dict(self.weights.model, optimizer.optimizer, options=_WHOLE)
+        if is_first():
+            torch.save(states, Path(output_dir) / OPTIMIZER_NAME)
         if self.args.should_save:
             torch.save(schedule.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
@@ -254,7 +261,9 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             super()._load_optimizer_and_scheduler(checkpoint)
             return
         optimizer, schedule = cast(Any, self.optimizer), cast(Any, self.lr_scheduler)
-        self.weights.load_optimizer(optimizer.optimizer, Path(checkpoint) / OPTIMIZER_NAME)
+        states = torch.load(Path(checkpoint) / OPTIMIZER_NAME, map_location="cpu", weights_only=True)
+        options = StateDictOptions(full_state_dict=True, strict=False)  # a part may have no gradient
+        set_optimizer_state_dict(self.weights.model, optimizer.optimizer, states, options=options)
         schedule.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True))
 
     def _move_model_to_device(self, model: Any, device: Any) -> None:
@@ -480,18 +489,6 @@ class TrainedWeights:
             merge_adapters(model)
         return model
 
-    def adapters(self) -> dict[str, Any]:
-        """The weights of the adapters by name; empty on other processes than the first of a sharded run."""
-        weights = self.model.state_dict() if self.within is None else gathered_weights(self.model)
-        return {name: value.contiguous() for name, value in weights.items() if "lora_" in name}
-
-    def save_adapters(self, folder: str) -> None:
-        """Write the adapters, if there are any, to a checkpoint. All processes must call it."""
-        if self.adapted:
-            weights = self.adapters()
-            if is_first():
-                save_file(weights, Path(folder) / ADAPTERS)
-
     def load(self, checkpoint: str, weights: Mapping[str, Any] | None) -> None:
         """Read the weights of a checkpoint.
 
@@ -504,18 +501,6 @@ class TrainedWeights:
         )
         options = StateDictOptions(full_state_dict=True, strict=not self.adapted)
         set_model_state_dict(self.model, known, options=options)
-
-    def save_optimizer(self, optimizer: torch.optim.Optimizer, file: Path) -> None:
-        """Write the whole states of an optimizer, by names of weights. All processes must call it."""
-        states = get_optimizer_state_dict(self.model, optimizer, options=_WHOLE)
-        if is_first():
-            torch.save(states, file)
-
-    def load_optimizer(self, optimizer: torch.optim.Optimizer, file: Path) -> None:
-        """Read what :meth:`save_optimizer` wrote, on any number of processes."""
-        states = torch.load(file, map_location="cpu", weights_only=True)
-        options = StateDictOptions(full_state_dict=True, strict=False)  # a part may have no gradient
-        set_optimizer_state_dict(self.model, optimizer, states, options=options)
 
 
 # The start of training a bi-encoder: a new run, or the last checkpoint that is whole and undamaged.

@@ -88,16 +88,45 @@ def walk_paths(
             first tokens weigh more, which decide what a beam keeps.
         gains: Gains of the priors for the allowed tokens; None: no prior.
     """
-    walk = _Walk(index, targets, paths, gains)
-    place = 0
-    while len(live := walk.live(place)):
-        walk.step(live, place, decay**place)
+    hops = np.array([path.hop for path in paths], dtype=np.int64)
+    shares = np.array([path.weight for path in paths])
+    rows = [index.tokens(path.passage) for path in paths]
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    states = np.full(len(paths), index.start(), dtype=np.int64)
+    parts: list[Decisions] = []  # of each step, with prefixes of one allowed token
+    decisions = entries = place = 0
+    while len(live := np.flatnonzero(~index.unique(states) & (lengths > place))):
+        keys = np.stack((hops[live], states[live]), axis=1)
+        prefixes, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        group = group.reshape(-1)
+        allowed = index.allowed(prefixes[:, 1])
+        owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
+        taken = _find(allowed, group, np.array([rows[n][place] for n in live.tolist()]))
+        gained = np.zeros(len(owners))
+        if gains is not None:
+            gained = gains(prefixes[:, 0], allowed.states, allowed.offsets)
+        parts.append(
+            Decisions(
+                live[first],
+                np.full(len(prefixes), place),
+                np.bincount(group, shares[live]).astype(np.float64) * decay**place,
+                owners + decisions,
+                allowed.tokens,
+                _conditional(index, targets, prefixes[:, 0], owners, allowed.states),
+                live,
+                taken + entries,
+                gained,
+            )
+        )
+        states[live] = allowed.states[taken]
+        decisions += len(prefixes)
+        entries += len(owners)
         place += 1
     none = np.empty(0, dtype=np.int64)
-    if not walk.parts:
+    if not parts:
         return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
     ways, depths, weights, owners, tokens, probabilities, takers, taken, gained = (
-        np.concatenate(arrays) for arrays in zip(*walk.parts, strict=True)
+        np.concatenate(arrays) for arrays in zip(*parts, strict=True)
     )
     several = np.bincount(owners, minlength=len(ways)) > 1  # prefixes of one allowed token are left out
     number = np.cumsum(several) - 1
@@ -111,76 +140,19 @@ def walk_paths(
     )  # fmt: skip
 
 
-class _Walk:
-    """The state of a walk of P paths.
-
-    Attributes:
-        states: ``[P]`` the index state of each path.
-        parts: The decisions of each step, including prefixes with one allowed token.
-    """
-
-    def __init__(
-        self,
-        index: ConstraintIndex,
-        targets: Sequence[PassageTarget],
-        paths: Sequence[Path],
-        gains: Gains | None,
-    ):
-        self.index = index
-        self.gains = gains
-        self.targets = targets
-        self.hops = np.array([path.hop for path in paths], dtype=np.int64)
-        self.weights = np.array([path.weight for path in paths])
-        self.rows = [index.tokens(path.passage) for path in paths]
-        self.lengths = np.array([len(row) for row in self.rows], dtype=np.int64)
-        self.states = np.full(len(paths), index.start(), dtype=np.int64)
-        self.parts: list[Decisions] = []
-        self._decisions = self._entries = 0
-
-    def live(self, place: int) -> Ints:
-        """The paths that have not ended."""
-        going: Ints = np.flatnonzero(~self.index.unique(self.states) & (self.lengths > place))
-        return going
-
-    def step(self, live: Ints, place: int, factor: float) -> None:
-        """Take the next token of every live path."""
-        keys = np.stack((self.hops[live], self.states[live]), axis=1)
-        prefixes, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        group = group.reshape(-1)
-        allowed = self.index.allowed(prefixes[:, 1])
-        owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
-        taken = _find(allowed, group, np.array([self.rows[n][place] for n in live.tolist()]))
-        gains = np.zeros(len(owners))
-        if self.gains is not None:
-            gains = self.gains(prefixes[:, 0], allowed.states, allowed.offsets)
-        self.parts.append(
-            Decisions(
-                live[first],
-                np.full(len(prefixes), place),
-                np.bincount(group, self.weights[live]).astype(np.float64) * factor,
-                owners + self._decisions,
-                allowed.tokens,
-                self._conditional(prefixes[:, 0], owners, allowed.states),
-                live,
-                taken + self._entries,
-                gains,
-            )
-        )
-        self.states[live] = allowed.states[taken]
-        self._decisions += len(prefixes)
-        self._entries += len(owners)
-
-    def _conditional(self, hops: Ints, owners: Ints, states: Ints) -> Floats:
-        """``[A]`` the target's probability of each allowed token at its decision."""
-        low, high = self.index.span(states)
-        mass = np.empty(len(owners))
-        ends = np.searchsorted(owners, np.arange(len(hops) + 1))
-        for n, hop in enumerate(hops.tolist()):
-            part = slice(ends[n], ends[n + 1])
-            mass[part] = self.targets[hop].under(low[part], high[part])
-        total = np.bincount(owners, mass, minlength=len(hops))[owners]
-        shares: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
-        return shares
+def _conditional(
+    index: ConstraintIndex, targets: Sequence[PassageTarget], hops: Ints, owners: Ints, states: Ints
+) -> Floats:
+    """``[A]`` the target's probability of each allowed token at its decision."""
+    low, high = index.span(states)
+    mass = np.empty(len(owners))
+    ends = np.searchsorted(owners, np.arange(len(hops) + 1))
+    for n, hop in enumerate(hops.tolist()):
+        part = slice(ends[n], ends[n + 1])
+        mass[part] = targets[hop].under(low[part], high[part])
+    total = np.bincount(owners, mass, minlength=len(hops))[owners]
+    shares: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
+    return shares
 
 
 def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:

@@ -83,16 +83,13 @@ class QueryData(FitData):
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
         self.prompt = QueryPrompt(tokenizer, causal, self.form)
-        self.train_examples = self._examples(
-            *self.read_split(self.train_split, self.corpus), self.train_split
-        )
+        made = self.corpus, self.prompt, self.seed
+        train = self.read_split(self.train_split, self.corpus)
+        self.train_examples = QueryExamples(*train, *made, self.train_split)
         queries, qrels = self.read_split(self.dev_split, self.corpus)
-        self.dev_examples = self._examples(queries[: self.dev_size], qrels, self.dev_split)
+        self.dev_examples = QueryExamples(queries[: self.dev_size], qrels, *made, self.dev_split)
         start = None if causal else start_token(module.model)
         self.collator = InterlacedCollator(int(tokenizer.pad_token_id), start)
-
-    def _examples(self, queries: list[Query], qrels: Qrels, split: str) -> QueryExamples:
-        return QueryExamples(queries, qrels, self.corpus, self.prompt, self.seed, split)
 
     def beside_model(self) -> dict[str, Any]:
         """The form of input and output, which ``grls prepare pseudo-queries`` reads."""
