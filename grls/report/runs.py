@@ -72,12 +72,6 @@ class Entry:
         """The system in the manifest; empty without a manifest."""
         return "" if self.info is None else self.info.system
 
-    def goes_by(self, name: str) -> bool:
-        """Whether an ensemble may mean this run by ``name``: its label, its name, or its file."""
-        name_of_run = "" if self.info is None else self.info.name
-        file = self.file
-        return name in (self.label, name_of_run, str(file), str(file.with_suffix("")), file.name, file.stem)
-
 
 def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry | None]]:
     """The members of an ensemble by name, each with its run if it is among ``entries``.
@@ -97,8 +91,13 @@ def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry 
         if named is not None and isinstance(named[n], str):  # NAME.trec and NAME.jsonl are one run
             member = info_file(named[n]).resolve()
             same = [other for other in others if info_file(other.file).resolve() == member]
-        alike = same or [other for other in others if other.goes_by(name)]
-        members.append((name, alike[0] if len(alike) == 1 else None))
+        if not same:
+            for other in others:
+                file, called = other.file, "" if other.info is None else other.info.name
+                names = (str(file), str(file.with_suffix("")), file.name, file.stem)
+                if name in (other.label, called, *names):
+                    same.append(other)
+        members.append((name, same[0] if len(same) == 1 else None))
     return members
 
 

@@ -76,22 +76,6 @@ def save_retrieved(
     return f"{files}: {counted(len(queries), 'query')}, score mode {info.score_mode}, {info.seconds:.1f} s"
 
 
-def save_without_texts(output: str | Path, retrieved: Sequence[Retrieved], info: RunInfo) -> str:
-    """Write ``output.trec`` and ``output.info.json``, of a run whose data set is not known.
-
-    Args:
-        output: Path without ending.
-        retrieved: The results.
-        info: The manifest.
-
-    Returns:
-        What was written, in a line.
-    """
-    write_run(f"{output}.trec", ((one.query_id, one.hits) for one in retrieved))
-    write_info(output, info, endings=[".trec"])
-    return f"{output}.trec: {counted(len(retrieved), 'query')}, score mode {info.score_mode}, no texts"
-
-
 def refuse_own_output(output: str, runs: Sequence[str]) -> None:
     """Refuse (ConfigError) an output that would overwrite a run that is read, or that can be no name."""
     refuse_unwritable(output)

@@ -307,7 +307,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
 
     def quality(tried: Fusion) -> tuple[float, float]:
         ids = [[hit.id for hit in rankings(tried, query)] for query in range(len(tuning.dev.queries))]
-        recall, order = tuning.dev.quality(ids, k)
+        recall, order = tuning.dev.at_once().quality(ids, k)
         return recall, order
 
     before = quality(fusion)[0]

@@ -40,6 +40,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from grls.errors import ConfigError, DataError, MismatchError, Option, WriteError
 from grls.io.ending import without_weight_bars
 from grls.io.files import is_write_failure, read_json, refuse_foreign, refuse_unwritable, write_json
+from grls.io.progress import Progress
 from grls.models.biencoder import STAGE, BiEncoderModel
 from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.lora import add_adapters, merge_adapters
@@ -55,7 +56,7 @@ from grls.train.core.clock import TrainingClock
 from grls.train.core.damage import HASHES, folder_damage, write_hashes
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.finite import spoiled
-from grls.train.core.lines import StepLines
+from grls.train.core.lines import step_progress
 from grls.train.core.malloc_trim import SmallHeap
 from grls.train.core.processes import (
     Within,
@@ -67,7 +68,6 @@ from grls.train.core.processes import (
     shard_model,
     whole_weights,
 )
-from grls.train.core.time_limit import StepLimit
 
 log = logging.getLogger(__name__)
 
@@ -118,11 +118,10 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
     ):
         self.weights = weights
         self._clock = clock or TrainingClock("biencoder")
-        quiet = self._clock.meter is not None
         self._lengths = examples.lengths()
         self._batch_size = batch_size
         self._length_pool = length_pool
-        self._lines = StepLines()
+        self._follow = FollowSteps(log, settings, self._clock)
         super().__init__(
             model=encoder.model,
             args=args,
@@ -130,12 +129,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             loss=loss,
             evaluator=evaluator,
             data_collator=PairCollator(encoder, examples),
-            callbacks=[
-                WriteLog(log, settings, shown=not quiet),
-                StepLimit(self._clock),
-                GiveBack(),
-                *([] if quiet else [self._lines]),
-            ],
+            callbacks=[self._follow],
         )
         self.remove_callback(PrinterCallback)
 
@@ -163,7 +157,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
                 f"resume with {Option('resume', True)}."
             ) from error
         finally:
-            self._lines.close()
+            self._follow.close()
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The library's loss, checked at every step and not only at logged steps.
@@ -333,31 +327,59 @@ class EpochBatches(DefaultBatchSampler):
             yield [number for number, _ in batch]
 
 
-# The log of a training: losses, and recall on dev after each epoch; and its memory.
+# The log of a training: losses, and recall on dev after each epoch; its steps, time and memory.
 
 
-class WriteLog(TrainerCallback):
-    """Prints losses and dev recall, and writes them to a JSON file.
+class FollowSteps(TrainerCallback):
+    """Prints steps, losses and dev recall, writes them to a JSON file, and ends the training in time.
+
+    On a CPU it keeps the heap small, too.
 
     Args:
         file: The file.
         settings: The settings of the run, which are written as well.
-        shown: Print them, too.
+        clock: Counts the steps and limits the time; where it reports them, nothing is printed.
     """
 
-    def __init__(self, file: Path, settings: Mapping[str, Any], shown: bool = True):
-        self.shown = shown
+    def __init__(self, file: Path, settings: Mapping[str, Any], clock: TrainingClock):
         self.file = file
         self.settings = dict(settings)
+        self._clock = clock
+        self._heap = SmallHeap()
+        self._progress: Progress | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the settings, with which those of a resumed run are compared."""
+        """Write the settings, with which those of a resumed run are compared, and start the count."""
         self._write(state)
+        self._clock.start(state.global_step, state.max_steps)
+        if self._clock.meter is None:
+            progress = step_progress(state.max_steps, state.global_step, state.is_world_process_zero)
+            self._progress = progress.__enter__()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Count a step; print a line if it is due; return memory, when its tensors are free."""
+        if self._clock.stepped(state.global_step):  # dev is measured and saved at the end of every training
+            control.should_training_stop = True
+        if args.device.type == "cpu":
+            self._heap()
+
+        def note() -> str:
+            losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+            return f"epoch {state.epoch:.2f}" + (f", loss {losses[-1]:.4f}" if losses else "")
+
+        if self._progress is not None:
+            self._progress.update(state.global_step - self._progress.done, note)
+
+    def close(self) -> None:
+        """Close the line of progress."""
+        if self._progress is not None:
+            self._progress.close()
+            self._progress = None
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Print a line."""
         values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
-        if values and self.shown and state.is_world_process_zero:
+        if values and self._clock.meter is None and state.is_world_process_zero:
             print(
                 f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
                 flush=True,
@@ -380,18 +402,6 @@ class WriteLog(TrainerCallback):
             if _measures(entry)
         ]
         write_json(self.file, {"settings": self.settings, "history": history})
-
-
-class GiveBack(TrainerCallback):
-    """Keeps the heap small where the training is on a CPU."""
-
-    def __init__(self) -> None:
-        self._heap = SmallHeap()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Return memory after a step, when its tensors are free."""
-        if args.device.type == "cpu":
-            self._heap()
 
 
 def _measures(logs: Mapping[str, Any]) -> dict[str, float]:
@@ -518,20 +528,6 @@ FILES = "fingerprints"
 
 _FREE = {"device", "log_every", "gradient_checkpointing"}
 """Settings that a resumed run may change, since they do not change the losses."""
-
-
-def begin_anew(folder: Path) -> str | None:
-    """Remove old checkpoints for a new run; returns None, the checkpoint to start from.
-
-    These are the checkpoints of a finished run, and an incomplete one of a run that died while writing.
-
-    Raises:
-        ConfigError: There are checkpoints of a run that has not finished.
-    """
-    refuse_unfinished_run(folder)
-    for checkpoint in _all(folder):
-        shutil.rmtree(checkpoint)
-    return None
 
 
 def refuse_unfinished_run(folder: Path) -> None:
@@ -703,7 +699,16 @@ def fit_biencoder(
     if options.max_steps is not None:
         steps = min(options.max_steps, steps)
     args = _arguments(options, folder, dev is not None, steps)  # joins the processes
-    start = by_first(lambda: checkpoint_to_resume(folder, known) if resume else begin_anew(folder))
+
+    def begin() -> str | None:
+        if resume:
+            return checkpoint_to_resume(folder, known)
+        refuse_unfinished_run(folder)
+        for checkpoint in _all(folder):  # of a finished run, or an incomplete one of a run that was killed
+            shutil.rmtree(checkpoint)
+        return None
+
+    start = by_first(begin)
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     weights = TrainedWeights(encoder.model, options.strategy, options.lora_rank, options.lora_dropout)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from grls.errors import ConfigError, MismatchError, Option, WriteError
 from grls.io.files import atomic_path
-from grls.train.core.damage import refuse_damaged
+from grls.train.core.damage import damage
 from grls.train.core.processes import refuse_damaged_folder
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,19 @@ def read_checkpoint(path: str | Path) -> Any:
     Raises:
         ConfigError: The file is damaged, or not a checkpoint.
     """
-    refuse_damaged(Path(path))
+    what = damage(Path(path))
+    if what is not None:  # name the newest whole checkpoint beside it
+        others = [file for file in Path(path).parent.glob("*.ckpt") if file != Path(path)]
+        newest = sorted(others, key=lambda file: -file.stat().st_mtime)
+        other = next((file for file in newest if damage(file) is None), None)
+        remedy = (
+            "no whole checkpoint is beside it: begin a new run"
+            if other is None
+            else f"take {other}, which is whole"
+        )
+        raise ConfigError(
+            f"{path} cannot be read as a checkpoint ({what}); it is damaged, or not a checkpoint: {remedy}."
+        )
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except _UNREADABLE as error:

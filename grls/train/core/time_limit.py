@@ -11,7 +11,6 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
-from transformers import TrainerCallback
 
 from grls.train.core.clock import TrainingClock
 
@@ -73,23 +72,3 @@ def is_metered(trainer: L.Trainer) -> bool:
     """Whether a meter hears of the steps, so that nothing is printed."""
     limits = [callback for callback in trainer.callbacks if isinstance(callback, TimeLimit)]  # type: ignore[attr-defined]
     return any(limit.clock.meter is not None for limit in limits)
-
-
-class StepLimit(TrainerCallback):
-    """Ends a transformers trainer.
-
-    Args:
-        clock: The clock of the training.
-    """
-
-    def __init__(self, clock: TrainingClock):
-        self.clock = clock
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the count, at the step of a resumed run."""
-        self.clock.start(state.global_step, state.max_steps)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Count an optimizer step. The trainer measures dev and saves at the end of every training."""
-        if self.clock.stepped(state.global_step):
-            control.should_training_stop = True

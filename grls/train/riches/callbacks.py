@@ -64,8 +64,9 @@ class QuoteRecall(L.Callback):
             needed = longest + self.options.max_new_tokens
             if most is not None and not config.is_encoder_decoder and needed > most:
                 raise ConfigError(
-                    f"a dev question and its answer take {needed} tokens, but the model has {most} positions; "
-                    f"lower {Option('quotes.max_new_tokens')} or {Option('data.max_prompt_tokens')}."
+                    f"a dev question and its answer take {needed} tokens, but the model has {most} "
+                    f"positions; lower {Option('quotes.max_new_tokens')} or "
+                    f"{Option('data.max_prompt_tokens')}."
                 )
             measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
             refuse_unmeasured(
