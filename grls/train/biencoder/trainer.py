@@ -9,7 +9,6 @@ import logging
 import math
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -186,7 +185,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             ConfigError: A weight is not finite.
         """
         refuse_broken(self.model, self.state.global_step)
-        with self._clock.measuring(), self.weights.whole():
+        with self._clock.measuring(), whole_weights(self.weights.model, self.weights.within):
             measures: dict[str, float] = super().evaluate(*args, **kwargs)
         return measures
 
@@ -234,8 +233,13 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         if self.weights.within is None and not self.weights.adapted:
             super()._load_from_checkpoint(checkpoint_path)
             return
-        read = None if self.weights.adapted else BiEncoderModel.load(checkpoint_path, device="cpu")
-        self.weights.load(checkpoint_path, None if read is None else read.model.state_dict())
+        known: dict[str, Any]
+        if self.weights.adapted:
+            known = load_file(Path(checkpoint_path) / ADAPTERS)
+        else:
+            known = BiEncoderModel.load(checkpoint_path, device="cpu").model.state_dict()
+        options = StateDictOptions(full_state_dict=True, strict=not self.weights.adapted)
+        set_model_state_dict(self.weights.model, known, options=options)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         """The library's states; those of a sharded run are whole, by names of weights."""
@@ -478,10 +482,6 @@ class TrainedWeights:
         offload = self.strategy == "fsdp_cpu_offload" and device.type != "cpu"
         self.within = shard_model(self.model, mesh, low, offload)
 
-    def whole(self) -> AbstractContextManager[None]:
-        """A context in which each process can use the model on its own."""
-        return whole_weights(self.model, self.within)
-
     def plain(self) -> Any:
         """The model to save, with whole weights and adapters merged; None on other processes than the first.
 
@@ -498,19 +498,6 @@ class TrainedWeights:
             model = deepcopy(model)
             merge_adapters(model)
         return model
-
-    def load(self, checkpoint: str, weights: Mapping[str, Any] | None) -> None:
-        """Read the weights of a checkpoint.
-
-        Args:
-            checkpoint: Its folder.
-            weights: Its weights by name, which have an effect without adapters.
-        """
-        known: dict[str, Any] = (
-            load_file(Path(checkpoint) / ADAPTERS) if self.adapted else dict(weights or {})
-        )
-        options = StateDictOptions(full_state_dict=True, strict=not self.adapted)
-        set_model_state_dict(self.model, known, options=options)
 
 
 # The start of training a bi-encoder: a new run, or the last checkpoint that is whole and undamaged.

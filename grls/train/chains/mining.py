@@ -220,19 +220,6 @@ class Rescore:
     def __post_init__(self) -> None:
         list_texts(self, "retrievers")
 
-    def check(self) -> None:
-        """Refuse options that cannot work.
-
-        Raises:
-            ConfigError: No retriever is named, or a count is below 1.
-        """
-        # Not in the constructor, where jsonargparse would hide the error.
-        counts = {name: value for name, value in vars(self).items() if isinstance(value, int)}
-        if not self.retrievers or min(counts.values()) < 1:
-            raise ConfigError(
-                f"rescore needs retrievers and counts of at least 1, got {self.retrievers} and {counts}."
-            )
-
 
 class Proposals:
     """Draws the passages to rescore.
@@ -261,7 +248,12 @@ class Proposals:
             ConfigError: The options cannot be used, or a folder holds no bi-encoder.
             MismatchError: A bi-encoder is over another corpus.
         """
-        options.check()
+        # Not in the constructor of the options, where jsonargparse would hide the error.
+        counts = {name: value for name, value in vars(options).items() if isinstance(value, int)}
+        if not options.retrievers or min(counts.values()) < 1:
+            raise ConfigError(
+                f"rescore needs retrievers and counts of at least 1, got {options.retrievers} and {counts}."
+            )
         search = SearchOptions(truncate_queries=True)
         sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
         for source in sources:
