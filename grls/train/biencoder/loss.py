@@ -93,7 +93,7 @@ GROUP = 8
 """Texts of a group."""
 
 
-def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int = GROUP) -> Tensor:
+def embed_in_groups(model: nn.Module, features: Mapping[str, Any]) -> Tensor:
     """The embeddings ``[b, d]`` of texts, in their order.
 
     Among several processes a batch stays whole: each pass may wait for the other processes, which would have
@@ -103,17 +103,16 @@ def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int = G
     Args:
         model: A model of sentence-transformers.
         features: What the model reads of the texts, ``attention_mask [b, L]`` among it.
-        size: Texts of a group.
     """
     mask = features.get("attention_mask")
-    if not isinstance(mask, Tensor) or len(mask) <= size or processes() > 1:
+    if not isinstance(mask, Tensor) or len(mask) <= GROUP or processes() > 1:
         return _embedded(model, dict(features))
     if mask.device.type != "cpu" or mask.ndim != 2 or not bool(mask[:, 0].all()):
         return _embedded(model, dict(features))
     lengths = mask.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
     parts = []
-    for rows in order.split(size):
+    for rows in order.split(GROUP):
         part = dict(features)
         for name, value in features.items():
             if isinstance(value, Tensor) and value.shape[:1] == mask.shape[:1]:

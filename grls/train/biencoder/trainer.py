@@ -98,7 +98,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         evaluator: Measures the encoder after each epoch.
         log: JSON file for settings, losses and measures.
         settings: The settings of the run, for the log.
-        clock: Counts the steps and limits the time; its reports replace the lines; None: no limit.
+        clock: Counts the steps and limits the time; its reports replace the lines.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         evaluator: Any | None,
         log: Path,
         settings: Mapping[str, Any],
-        clock: TrainingClock | None = None,
+        clock: TrainingClock,
     ):
         self.weights = weights
-        self._clock = clock or TrainingClock("biencoder")
+        self._clock = clock
         self._lengths = examples.lengths()
         self._batch_size = batch_size
         self._length_pool = length_pool
@@ -445,7 +445,7 @@ class TrainedWeights:
         ConfigError: The model has no layers to shard, or no network that adapters can be added to.
     """
 
-    def __init__(self, model: Any, strategy: Strategy = "ddp", lora_rank: int = 0, lora_dropout: float = 0.0):
+    def __init__(self, model: Any, strategy: Strategy, lora_rank: int, lora_dropout: float):
         self.model = model
         self.strategy = strategy
         self.adapted = lora_rank > 0
@@ -636,10 +636,10 @@ def fit_biencoder(
     dev: Split | None,
     options: BiEncoderOptions,
     output: str | Path,
-    settings: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    files: Mapping[str, str] | None = None,
-    clock: TrainingClock | None = None,
+    settings: Mapping[str, Any],
+    resume: bool,
+    files: Mapping[str, str],
+    clock: TrainingClock,
 ) -> TrainedBiEncoder:
     """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
@@ -655,7 +655,7 @@ def fit_biencoder(
             same.
         resume: Resume from the last whole checkpoint in ``output/checkpoints``.
         files: Fingerprints of the data, by file name; they are logged, and a resumed run must have the same.
-        clock: Counts the steps and limits the time; None: no limit.
+        clock: Counts the steps and limits the time.
 
     Raises:
         ConfigError: There are no weights to train, no negatives or no checkpoint to resume, or loss or
@@ -678,7 +678,7 @@ def fit_biencoder(
         log.warning(
             encoder.cut_notice(cut, len(texts), f"{Option('max_tokens')!s} (of grls train biencoder)")
         )
-    known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
+    known = {**settings, **vars(options), FILES: dict(files)}
     evaluator = (
         None if dev is None else dev_evaluator(encoder, dev, options, examples.options.multistep is True)
     )

@@ -241,11 +241,6 @@ class PassageReader:
         )
 
 
-def content_words(passage: Passage, analyzer: Analyzer = _ENGLISH) -> list[str]:
-    """The content words of a title and text, each once, in order."""
-    return list(_content(passage, analyzer).values())
-
-
 def _content(passage: Passage, analyzer: Analyzer) -> dict[str, str]:
     """Content words: folded -> as written."""
     return analyzer.content(f"{passage.title} {passage.text}")

@@ -350,7 +350,6 @@ def sift(
     corpus: Corpus,
     retriever: Retriever | None,
     k: int = 10,
-    progress: Callable[[int], object] | None = None,
 ) -> Sifted:
     """Drop records without a usable query, then queries that do not lead back to their passage.
 
@@ -362,7 +361,6 @@ def sift(
         corpus: The passages.
         retriever: A retriever over this corpus; None: every query leads back.
         k: Lowest rank at which the passage may be retrieved.
-        progress: Called with the number of queries that were retrieved for.
 
     Raises:
         ConfigError: ``k`` is not positive.
@@ -403,8 +401,6 @@ def sift(
                 if alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
             ]
             bar.update(len(batch))
-            if progress is not None:
-                progress(len(batch))
     if len(kept) < len(queries):
         dropped[ASTRAY] = len(queries) - len(kept)
     return Sifted(kept, dropped, len(queries))
