@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,7 @@ def run_biencoder(
             "dev_split": dev_split, "max_tokens": encoder.max_tokens,
         }  # fmt: skip
         files = {f"the model {source or generator}": begun}
-        for name, split in {train_split: train, **({dev_split: dev} if dev_split and dev else {})}.items():
-            files[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
-            files[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
-            files[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
+        files |= _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
         if negatives != BM25:
             settings["negatives"] = negatives
         if negatives != BM25 and miner is not None:
@@ -131,3 +129,13 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
         raise DataError(f"no such file; give another {option}{without}.", file)
     queries, qrels = read_split(data, split, corpus)
     return Split(queries, qrels, corpus)
+
+
+def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
+    """Fingerprints of the data, by file."""
+    prints = {}
+    for name, split in splits.items():
+        prints[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
+        prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
+        prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
+    return prints

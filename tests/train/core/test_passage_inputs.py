@@ -21,7 +21,6 @@ from grls.train.core.examples import (
     Example,
     PassageInput,
     PassageReader,
-    content_words,
     drawn_words,
     word_weights,
 )
@@ -95,7 +94,7 @@ def test_weights_are_idf_and_function_words_have_none() -> None:
         [Passage("a", "the Mill and a mill", "Mill"), Passage("b", "a mill; a weir")]
     )
     assert word_weights(corpus) == pytest.approx({"mill": math.log(3 / 2), "weir": math.log(3)})
-    assert content_words(corpus[0]) == ["Mill"]
+    assert drawn_words(corpus[0], word_weights(corpus), 9, random.Random(0)) == ["Mill"]
 
 
 def test_function_words_are_those_of_the_corpus_language(codec: Codec) -> None:
