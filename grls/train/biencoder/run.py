@@ -21,7 +21,6 @@ from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BM25, BiEncoderExamples, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-from grls.train.biencoder.trainer import LOGS
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
 
@@ -115,11 +114,7 @@ def run_biencoder(
             files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
         if words := analyzer.settings():
             settings["analyzer"] = words
-        trained = fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
-        return TrainingResult(
-            Path(output) / "model", Path(output) / LOGS, f"recall@{fit.k}", trained.best, trained.steps,
-            len(examples), clock.seconds, clock.time_is_up,
-        )  # fmt: skip
+        return fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import datasets
 import torch
@@ -67,6 +67,7 @@ from grls.train.core.processes import (
     shard_model,
     whole_weights,
 )
+from grls.train.result import TrainingResult
 
 log = logging.getLogger(__name__)
 
@@ -599,23 +600,6 @@ def checkpoint_to_resume(folder: Path, settings: Mapping[str, Any]) -> str:
 # recall is the library's exact evaluation over the whole corpus.
 
 
-_DEV = "dev"
-
-
-class TrainedBiEncoder(NamedTuple):
-    """What a training leaves.
-
-    Attributes:
-        model: The bi-encoder that was written.
-        steps: Optimizer steps of the run.
-        best: Dev recall of the best epoch; None: dev was not measured.
-    """
-
-    model: BiEncoderModel
-    steps: int
-    best: float | None
-
-
 def check_negatives(batch_size: int, hard_negatives: int, examples: int | None = None) -> None:
     """Refuse a training without negatives.
 
@@ -640,7 +624,7 @@ def fit_biencoder(
     resume: bool,
     files: Mapping[str, str],
     clock: TrainingClock,
-) -> TrainedBiEncoder:
+) -> TrainingResult:
     """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
     The losses are a function of the seed; a resumed run has the losses of an uninterrupted one.
@@ -739,7 +723,10 @@ def fit_biencoder(
     trained.learned_done = examples.done
     trained.evidence_words = encoder.evidence_words
     by_first(lambda: trained.save(folder / "model"))
-    return TrainedBiEncoder(trained, trainer.state.global_step, trainer.state.best_metric)
+    return TrainingResult(
+        folder / "model", folder / LOGS, f"recall@{options.k}", trainer.state.best_metric,
+        trainer.state.global_step, len(examples), clock.seconds, clock.time_is_up,
+    )  # fmt: skip
 
 
 def _arguments(
