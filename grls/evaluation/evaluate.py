@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,9 @@ from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.evaluation.ruletaker import problem_of, states_problem
+from grls.evaluation.ruletaker import Problem, problem_of, states_problem
 from grls.runs.comparable import refuse_other_data, refuse_unrelated
-from grls.runs.results import find_passages
+from grls.runs.results import passage_texts
 from grls.runs.run import Run, shared_limit
 from grls.runs.trec import align, without_done
 
@@ -147,7 +147,8 @@ def evaluate_results(
     chains: dict[str, list[Hit]] | None = None  # of every judged query; empty for one without a chain
     if run.chains:
         chains = {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
-    texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
+    retrieved = [*rankings.values(), *(chains or {}).values()]
+    texts = passage_texts(corpus, (hit.id for hits in retrieved for hit in hits))
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
     ranked = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
@@ -174,13 +175,30 @@ def evaluate_results(
     if chains is not None and run.steps == "dynamic":
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
     if chains is not None and ordered:
-        report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
-        report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
+        problems = stated_problems([by_id[q] for q in chains], corpus)
+        proofs = [[texts[hit.id] for hit in chains[q]] for q in problems]
+        readings: dict[str, Reading] = {"graph": "algorithm3", "graph_reuse": "reuse"} if problems else {}
+        for section, reading in readings.items():
+            rates = graph_success(proofs, [*problems.values()], reading)
+            report[section] = {**rates, "queries": len(problems)}
     depth = RunDepth.of(run, len(corpus), gold)
     report = {section: depth.within(values) for section, values in report.items() if values is not None}
     types = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages, hops) or {}
     by_type = {name: depth.within(values) for name, values in types.items()}
     return {**report, **({"by_type": by_type} if by_type else {})}
+
+
+def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Problem]:
+    """Query id -> the RuleTaker-Open problem that the query's metadata state, where they state one.
+
+    Raises:
+        DataError: A start fact is not in the corpus.
+    """
+    stated = {query.id: json.loads(query.metadata) for query in queries}
+    stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
+    texts = passage_texts(corpus, (start for metadata in stated.values() for start in metadata["start"]))
+    problems = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
+    return {query: problem for query, problem in problems.items() if problem is not None}
 
 
 def all_gold(qrels: Qrels) -> set[str]:
@@ -238,32 +256,6 @@ def format_report(report: Report) -> str:
     if not all(depth.tells(metric) for values in sections for metric in values):
         lines += ["", *textwrap.wrap(depth.note(), 100)]
     return "\n".join(lines)
-
-
-def _texts(corpus: Corpus, rankings: Sequence[Sequence[Hit]]) -> dict[str, str]:
-    passages = find_passages(corpus, (hit.id for hits in rankings for hit in hits))
-    return {passage_id: passage.text for passage_id, passage in passages.items()}
-
-
-def _graph(
-    queries: Mapping[str, Query],
-    chains: Mapping[str, list[Hit]],
-    corpus: Corpus,
-    texts: Mapping[str, str],
-    reading: Reading,
-) -> dict[str, float | int] | None:
-    """Graph checks over the queries that state a RuleTaker-Open problem; None if there are none."""
-    stated = {q: json.loads(queries[q].metadata) for q in chains}
-    stated = {q: metadata for q, metadata in stated.items() if states_problem(metadata)}
-    start_ids = [Hit(start, 0.0) for metadata in stated.values() for start in metadata["start"]]
-    start_texts = _texts(corpus, [start_ids])
-    problems = {q: problem_of(metadata, start_texts) for q, metadata in stated.items()}
-    asked = [(chains[q], problem) for q, problem in problems.items() if problem is not None]
-    if not asked:
-        return None
-    retrieved = [[texts[h.id] for h in hits] for hits, _ in asked]
-    values = graph_success(retrieved, [problem for _, problem in asked], reading)
-    return {**values, "queries": len(asked)}
 
 
 def _percent(value: float | None) -> str:

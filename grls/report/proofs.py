@@ -9,21 +9,14 @@ later steps wrong.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from grls.evaluation.evaluate import stated_problems
 from grls.evaluation.graph import GraphErrors, ends_in_goal, graph_errors, passing_choice
-from grls.evaluation.ruletaker import (
-    Fact,
-    Problem,
-    parse_statement,
-    problem_of,
-    render,
-    states_problem,
-)
+from grls.evaluation.ruletaker import Fact, Problem, parse_statement, render
 from grls.report.measure import Measured, MeasuredGroup
-from grls.runs.results import find_passages
+from grls.runs.results import passage_texts
 
 
 class ProofFault(NamedTuple):
@@ -137,14 +130,10 @@ def proof_examples(group: MeasuredGroup, run: Measured, count: int) -> list[Proo
 
     Failures of different kinds come first: a failure with the same failed checks as an earlier one waits.
     """
-    stated = {query.id: json.loads(query.metadata) for query in group.group.queries}
-    stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
-    starts = _texts(group, [i for metadata in stated.values() for i in metadata["start"]])
-    parsed = {query: problem_of(metadata, starts) for query, metadata in stated.items()}
-    problems = {query: problem for query, problem in parsed.items() if problem is not None}
+    problems = stated_problems(group.group.queries, group.group.corpus)
     if run.chains is None or not problems:
         return []
-    texts = _texts(group, [i for ids in run.chains for i in ids])
+    texts = passage_texts(group.group.corpus, (i for ids in run.chains for i in ids))
     queries = {query.id: query.text for query in group.group.queries}
     examples = [
         ProofExample(q, queries[q], explain_chain(problems[q], [texts[i] for i in ids]))
@@ -158,7 +147,3 @@ def proof_examples(group: MeasuredGroup, run: Measured, count: int) -> list[Proo
         first.setdefault(example.proof.errors, example)
     ordered = [*first.values(), *(e for e in bad if first[e.proof.errors] is not e)]
     return [*good[:count], *ordered[:count]]
-
-
-def _texts(group: MeasuredGroup, ids: Sequence[str]) -> Mapping[str, str]:
-    return {i: passage.text for i, passage in find_passages(group.group.corpus, ids).items()}

@@ -148,6 +148,11 @@ def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
     return {passage.id: passage for passage in (corpus.passages(there) if there else [])}
 
 
+def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
+    """Passage id -> text, for all of ``ids``; errors are those of :func:`find_passages`."""
+    return {passage.id: passage.text for passage in find_passages(corpus, ids).values()}
+
+
 def _as_hit(record: Any) -> Hit:
     return Hit(_text(record, "id"), _number(record, "score"))
 
