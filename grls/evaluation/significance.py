@@ -75,7 +75,8 @@ def compare(
             f"{len(second)}."
         )
     differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
-    low = high = None
+    low: float | None = None
+    high: float | None = None
     if len(differences) > 1:
         interval = stats.bootstrap(
             (differences,),

@@ -213,7 +213,7 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
         figure = Figure((_WIDTH, 2.9 + 0.2 * lines), layout="constrained")
         axes = figure.add_subplot()
         for n, (label, curve) in enumerate(zip(labels, curves, strict=True)):
-            look = {  # no two of the first 32 lines are the same
+            look: dict[str, Any] = {  # no two of the first 32 lines are the same
                 "color": COLOURS[n % len(COLOURS)],
                 "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
                 "marker": _MARKERS[n % len(_MARKERS)],

@@ -320,7 +320,8 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     pairs = runs_without_end([run.entry.info for run in group.runs])
     if not pairs:
         return None
-    rows, bounds = [], ""
+    rows: list[tuple[Cell, ...]] = []
+    bounds = ""
     for run, other in ((group.runs[ended], group.runs[whole]) for ended, whole in pairs.items()):
         ended = run.retrieved if run.chains is None else run.chains
         what = what_ends(run.entry.info)
