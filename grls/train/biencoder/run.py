@@ -25,7 +25,7 @@ from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
-    from grls.train.biencoder.trainer import check_negatives, fit_biencoder
+    from grls.train.biencoder.module import check_negatives, fit_biencoder
     from grls.train.core.datamodule import digest
     from grls.train.core.processes import only_training
 
@@ -49,7 +49,7 @@ def run_biencoder(
 ) -> TrainingResult:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
-    Writes ``output/model``, ``output/logs.json`` and ``output/checkpoints``.
+    Writes ``output/model``, ``output/logs`` and ``output/checkpoints``.
 
     Args:
         data: Data set folder.
@@ -77,7 +77,7 @@ def run_biencoder(
     quiet()
     with only_training(output):
         clock = TrainingClock("biencoder", max_seconds, meter)
-        check_negatives(fit.batch_size, fit.hard_negatives)
+        check_negatives(fit)
         refuse_foreign(Path(output) / "model", MODULES)
         corpus = Corpus.read(data)
         train = _split(data, train_split, corpus, "train_split")

@@ -300,38 +300,65 @@ class GeneratorModule(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and its schedule, which advances every optimizer step."""
-        parameters = [p for p in self.parameters() if p.requires_grad]
-        optimizer: torch.optim.Optimizer
-        if self.optimizer == "adafactor":
-            optimizer = Adafactor(
-                parameters,
-                lr=self.learning_rate,
-                weight_decay=self.weight_decay,
-                relative_step=False,
-                scale_parameter=False,
-            )
-        else:
-            # Fused (one pass over memory), unless gradients are scaled (float16).
-            fused = self.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
-            optimizer = torch.optim.AdamW(
-                parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused or None
-            )
-            # It could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
-            optimizer._step_supports_amp_scaling = False
-        total = self.trainer.estimated_stepping_batches
-        if math.isinf(total) and (self.schedule == "linear" or self.warmup > 0):
-            raise ConfigError(
-                "the learning rate's schedule needs the number of steps: set "
-                f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
-                "`constant` with warmup 0."
-            )
-        steps = 0 if math.isinf(total) else int(total)
-        warmup = round(self.warmup * steps)
-        if self.schedule == "linear":
-            scheduler = get_linear_schedule_with_warmup(optimizer, warmup, steps)
-        else:
-            scheduler = get_constant_schedule_with_warmup(optimizer, warmup)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return optimizer_and_schedule(
+            self, self.optimizer, self.learning_rate, self.weight_decay, self.schedule, self.warmup
+        )
+
+
+def optimizer_and_schedule(
+    module: L.LightningModule,
+    name: str,
+    learning_rate: float,
+    weight_decay: float,
+    schedule: str,
+    warmup: float,
+    steps: int | None = None,
+) -> dict[str, Any]:
+    """The optimizer of the weights that are trained, and its schedule, as Lightning takes them.
+
+    Args:
+        module: What is trained.
+        name: ``adafactor`` with a fixed learning rate, or ``adamw``.
+        learning_rate: Peak learning rate.
+        weight_decay: Weight decay.
+        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
+        warmup: Share of all steps in which the learning rate rises.
+        steps: All optimizer steps; None: as many as the trainer makes.
+
+    Raises:
+        ConfigError: The schedule needs the number of steps, and the trainer has no limit.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    optimizer: torch.optim.Optimizer
+    if name == "adafactor":
+        optimizer = Adafactor(
+            parameters,
+            lr=learning_rate,
+            weight_decay=weight_decay,
+            relative_step=False,
+            scale_parameter=False,
+        )
+    else:
+        # Fused (one pass over memory), unless gradients are scaled (float16).
+        fused = module.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
+        optimizer = torch.optim.AdamW(
+            parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused or None
+        )
+        # It could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
+        optimizer._step_supports_amp_scaling = False
+    total = module.trainer.estimated_stepping_batches if steps is None else steps
+    if math.isinf(total) and (schedule == "linear" or warmup > 0):
+        raise ConfigError(
+            "the learning rate's schedule needs the number of steps: set "
+            f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
+            "`constant` with warmup 0."
+        )
+    total = 0 if math.isinf(total) else int(total)
+    if schedule == "linear":
+        scheduler = get_linear_schedule_with_warmup(optimizer, round(warmup * total), total)
+    else:
+        scheduler = get_constant_schedule_with_warmup(optimizer, round(warmup * total))
+    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
 # The loss over the tokens that the constraint index allows.

@@ -20,18 +20,22 @@ class TimeLimit(L.Callback):
 
     Args:
         clock: The clock of the training.
+        steps: Optimizer steps of the whole training; None: as many as the trainer makes.
     """
 
-    def __init__(self, clock: TrainingClock):
+    def __init__(self, clock: TrainingClock, steps: int | None = None):
         self.clock = clock
+        self.steps = steps
         self._step = 0
         self._measuring: AbstractContextManager[None] | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the count, at the step of a resumed run."""
-        steps = trainer.estimated_stepping_batches
+        steps = trainer.estimated_stepping_batches if self.steps is None else self.steps
         self._step = trainer.global_step
         self.clock.start(self._step, int(steps) if math.isfinite(steps) and steps > 0 else None)
+        if self.steps is not None and self._step >= self.steps:  # a run that is done is resumed
+            self._end(trainer)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -43,8 +47,10 @@ class TimeLimit(L.Callback):
         ends = self.clock.stepped(self._step)
         if self.clock.max_seconds is not None and trainer.world_size > 1:
             ends = bool(trainer.strategy.broadcast(ends))
-        if not ends:
-            return
+        if ends or (self.steps is not None and self._step >= self.steps):
+            self._end(trainer)
+
+    def _end(self, trainer: L.Trainer) -> None:
         # End with this batch, after a measurement on dev. The checkpoint to resume from is written within the
         # epoch: at its end, it would count as complete.
         trainer.should_stop = True
