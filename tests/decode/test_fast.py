@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, VOCABULARY, small_bart, small_bert2bert, small_t5
+from models_small import END, VOCABULARY, small_bert2bert, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.errors import ConfigError
@@ -95,44 +94,6 @@ def _ranking(found: Any) -> list[int]:
     return [f.passage for f in sorted(found, key=lambda f: (-round(f.score, 3), f.passage))]
 
 
-def test_more_queries_than_slots_come_back_in_order() -> None:
-    index = index_sequences([np.array([*row, END]) for row in ([3, 4], [3, 5, 6], [4], [5, 3, 3, 3, 4])], END)
-    fast = FastDecoder(trees("t5"), index, beams=4, slots=3)
-    told: list[int] = []
-    inputs = queries(20)
-    together = fast.search(inputs, decided=told.append)
-    assert sum(told) == 20
-    assert len(told) > 1
-    for model_input, found in zip(inputs, together, strict=True):
-        alone = fast.search([model_input])[0]
-        assert [f.passage for f in alone] == [f.passage for f in found]
-        assert [f.score for f in alone] == pytest.approx([f.score for f in found], abs=1e-5)
-
-
-@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
-def test_a_slot_is_given_away_beside_others_at_work(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "_GROUP", 1)
-    rng = np.random.default_rng(5)
-    rows = [[*rng.integers(3, 6, rng.integers(1, 9)).tolist(), END] for _ in range(60)]
-    index = index_sequences([np.array(row) for row in rows], END)
-    decoder = kind(trees("t5"), index, beams=3, slots=4)
-    beside: list[int] = []
-    begin = slots.SlotSearch._begin
-
-    def watched(self: Any, taken: Any, places: Any) -> None:
-        beside.append(int((self.queries >= 0).sum()))
-        begin(self, taken, places)
-
-    monkeypatch.setattr(slots.SlotSearch, "_begin", watched)
-    inputs = queries(30)
-    few = Subset(index.rows, np.arange(2))  # so that every other query is decided sooner
-    allow = [few if n % 2 else None for n in range(len(inputs))]
-    found = decoder.search(inputs, allow=allow)
-    assert any(beside)
-    expected = Decoder(GENERATORS["t5", 0], index, beams=3).search(inputs, allow=allow)
-    assert [_ranking(some) for some in found] == [_ranking(some) for some in expected]
-
-
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
 def test_what_is_not_in_the_index_is_refused(kind: Any) -> None:
     index, other = (index_sequences([np.array([t, END]) for t in range(3, 3 + n)], END) for n in (4, 9))
@@ -161,13 +122,6 @@ def test_a_normalizer_that_is_no_number_is_refused(kind: Any) -> None:
         decoder.search(queries(1))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_models_of_half_precision_have_trees(name: str, dtype: torch.dtype) -> None:
-    for seed in range(3):
-        assert plant(Seq2SeqGenerator(MODELS[name](seed).to(dtype))) is not None
-
-
 def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two passages that part at the first token and again after a long common stretch."""
     stretch = [7] * 30
@@ -185,17 +139,6 @@ def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert fed == [[31, 31]]
 
 
-def test_the_model_is_left_as_it_was() -> None:
-    generator = GENERATORS["t5", 0]
-    config = generator.model.get_decoder().config
-    before = config._attn_implementation
-    FastDecoder(trees("t5"), index_sequences([np.array([3, END]), np.array([4, END])], END)).search(
-        queries(2)
-    )
-    assert config._attn_implementation == before
-    assert not generator.model.training
-
-
 def test_weights_that_change_are_noticed() -> None:
     model = small_t5(3, tie=False)
     generator = Seq2SeqGenerator(model)
@@ -210,10 +153,6 @@ def test_weights_that_change_are_noticed() -> None:
     assert [f.passage for f in after] == [f.passage for f in expected]
     assert [f.score for f in after] == pytest.approx([f.score for f in expected], abs=1e-4)
     assert [f.passage for f in after] != [f.passage for f in before]
-
-
-def test_a_model_that_counts_its_cache_has_no_trees() -> None:
-    assert plant(Seq2SeqGenerator(small_bart())) is None
 
 
 @pytest.mark.parametrize("wrong", [{"beams": 0}, {"slots": 0}, {"mode": "half"}])

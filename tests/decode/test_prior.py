@@ -1,8 +1,6 @@
 """Priors in the search: against every passage's own score, against the plain search, and alone."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -266,12 +264,6 @@ def test_a_passage_of_no_weight_at_all_is_still_found() -> None:
         assert LEAST - 20 < min(hit.score for hit in hits) < LEAST + 20
 
 
-def test_some_queries_of_a_prior() -> None:
-    table = weights(6, 9, 4)
-    prior = prior_of((table, 0.5)).among([7, 2, 3]).among([2, 0])
-    assert (prior.parts[0].log_weights(np.array([0, 1])) == table[[3, 7]]).all()
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.integers(0, 999))
 def test_ranges_equal_plain_reductions(rows: int, seed: int) -> None:
@@ -291,22 +283,6 @@ def test_ranges_equal_plain_reductions(rows: int, seed: int) -> None:
         assert ranges.over(places, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
-def test_places_that_stay_free_take_no_memory() -> None:
-    """A search that queries join has places for many; each has 16 bytes a row, and rows may be millions."""
-    file = Path("/proc/self/statm")
-    if not file.is_file():
-        pytest.skip("needs /proc")
-
-    def resident() -> int:
-        return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    before = resident()
-    ranges = Ranges(np.add, 0.0, 64, 1 << 19)  # half a gigabyte
-    ranges.put(np.array([3]), np.ones((1, 1 << 19)))
-    assert ranges.whole(np.array([3])) == 1 << 19
-    assert resident() - before < 100e6
-
-
 def test_a_small_mass_beside_a_great_one_keeps_its_digits() -> None:
     ranges = Ranges(np.add, 0.0, 1, 6)
     ranges.put(np.array([0]), np.array([[1.0, 1e-30, 2e-30, 3e-30, 1.0, 1.0]]))
@@ -323,11 +299,6 @@ def test_the_walk_equals_scoring_passage_by_passage(block: int) -> None:
         assert np.exp(scores).sum() == pytest.approx(1.0, abs=1e-5)
         expected = score_all(GENERATOR, index, queries(1)[0])
         assert scores[index.rows.row_of.astype(int)] == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_walk_of_one_passage_has_nothing_to_decide() -> None:
-    index = index_sequences([np.array([3, 4, END])] * 2, END)
-    assert score_rows(GENERATOR, index, queries(1)[0]).tolist() == [0.0]
 
 
 def test_what_cannot_be_a_prior_is_refused() -> None:

@@ -19,7 +19,7 @@ from grls.answer.ralm.texts import read_texts as ralm_texts
 from grls.answer.riches.targets import Targets
 from grls.data.codec import foreign_ids
 from grls.models.biencoder import BiEncoderModel
-from grls.models.encoder_input import padded, without_controls
+from grls.models.encoder_input import padded
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.st5 import FirstDecoderOutput
 from grls.retrieve.multi_vector import LateTexts
@@ -58,11 +58,6 @@ def test_no_text_of_a_batch_is_a_special_token() -> None:
     assert [row.count(END) for row in pairs] == [2, 2, 2]
     assert not any(PAD in row for row in pairs)
     assert pairs[1] == tokenizer("a dog", "a dog")["input_ids"]
-
-
-def test_what_is_left_of_a_text_spells_no_special_token() -> None:
-    texts = ["d<</s>/s>o</<pad>s>g", FORGED, "dog </s", "</s>"]
-    assert without_controls(unigram(), texts) == ["dog", PLAIN, "dog </s", ""]
 
 
 def classifier() -> BertForSequenceClassification:

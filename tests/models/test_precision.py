@@ -81,10 +81,6 @@ def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
     assert not said()
 
 
-def test_bfloat16_is_the_models_own() -> None:
-    assert move(small_t5(), "cpu", "bfloat16").dtype == torch.bfloat16
-
-
 def test_auto_takes_what_was_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     told = iter([3.0, 1.0, 2.0])
     monkeypatch.setattr(precision, "_seconds", lambda *_: next(told))

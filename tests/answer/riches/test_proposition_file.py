@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer
+from writing_models import writing_model
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.proposition_file import PropositionFile
@@ -15,7 +15,6 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import DataError, MismatchError, WriteError
-from grls.models.load.build import train_tokenizer
 
 ORIGIN = {"weights": "w", "limit": None, "longest": 300}
 FOUND = [
@@ -96,17 +95,9 @@ PASSAGES = [Passage(f"p{n}", text, "Mill") for n, text in enumerate(TEXTS)]
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("propositions")
     Corpus.from_passages(PASSAGES).write(folder / "data" / "corpus.jsonl")
-    (folder / "data" / "queries.jsonl").write_text('{"_id": "q", "text": "Passage: so - :"}\n')
-    tokenizer = train_tokenizer(folder / "data", 120)
+    (folder / "data" / "queries.jsonl").write_text('{"_id": "q", "text": "so"}\n')
     for name, seed in (("model", 0), ("other", 1)):
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-            num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=2048, bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, initializer_range=0.5,
-        )  # fmt: skip
-        LlamaForCausalLM(config).save_pretrained(folder / name)
-        tokenizer.save_pretrained(folder / name)
+        writing_model(folder / "data", folder / name, 2048, seed)
     return folder
 
 

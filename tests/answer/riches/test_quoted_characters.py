@@ -76,8 +76,7 @@ class Always:
 
 
 @pytest.mark.parametrize("name", list(TOKENIZERS))
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("longest", [1, 4])
+@pytest.mark.parametrize(("whole", "longest"), [(True, 1), (False, 4)])
 def test_quotes_are_whole_characters(name: str, whole: bool, longest: int) -> None:
     _, found = answers(TOKENIZERS[name], whole=whole, max_key_tokens=longest, max_new_tokens=60)
     quotes = [quote for written in found for quote in written.quotes if quote.closed]
@@ -118,11 +117,6 @@ def test_which_tokens_are_characters(name: str) -> None:
             assert not markers.is_text(tokenizer, ids[:-1])
     assert not markers.is_text(tokenizer, tokenizer(" ", add_special_tokens=False)["input_ids"])
     assert not markers.is_text(tokenizer, [])
-
-
-def test_bytes_are_those_of_the_library() -> None:
-    assert set(markers._BYTES) == set(pre_tokenizers.ByteLevel.alphabet())
-    assert sorted(markers._BYTES.values()) == list(range(256))
 
 
 def test_a_cut_character_is_not_shown() -> None:

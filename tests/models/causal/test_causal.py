@@ -13,6 +13,7 @@ from transformers import MistralConfig, MistralForCausalLM
 from grls.decode import Decoder, FastDecoder
 from grls.errors import ConfigError
 from grls.index import index_sequences
+from grls.models.base import cache_argument
 from grls.models.causal import slots as causal
 from grls.models.causal.plain import CausalGenerator
 from grls.models.causal.slots import plant_causal
@@ -95,14 +96,6 @@ def test_long_branches_of_a_deep_tree(name: str, prompt: list[int]) -> None:
         assert torch.allclose(found, expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype: torch.dtype) -> None:
-    for seed in range(3):
-        for make in (small_llama, small_gpt2):
-            for prompt in ([], [7, 8, 9]):
-                plant_causal(make(seed).to(dtype), prompt)
-
-
 @pytest.mark.parametrize("scale", [None, 0.5])
 @pytest.mark.parametrize("cached", [1, 200, 1 << 20])
 def test_grouped_attention_is_attention(
@@ -174,3 +167,15 @@ def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(
     monkeypatch.setattr(CausalGenerator, "_tried", full)
     with pytest.raises(RuntimeError, match="allocate memory"):
         CausalGenerator(MODELS["llama"])
+
+
+def test_a_cache_has_the_name_that_the_forward_method_has_for_it() -> None:
+    class Before(torch.nn.Module):
+        def forward(self, input_ids: Any = None, past_key_values: Any = None) -> None:
+            """As transformers had it before 5.24."""
+
+    class Since(torch.nn.Module):
+        def forward(self, input_ids: Any = None, cache: Any = None) -> None:
+            """As transformers has it since."""
+
+    assert [cache_argument(model) for model in (Before(), Since())] == ["past_key_values", "cache"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from biencoder_helpers import made_place
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
@@ -14,11 +13,6 @@ from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.dev import HopEvaluator, Split, dev_evaluator
 from grls.train.biencoder.options import BiEncoderOptions
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("dev"))
 
 
 def opened(place: Path) -> tuple[BiEncoderModel, Split]:

@@ -11,31 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-from biencoder_helpers import logged, made_place, options, train
+from biencoder_helpers import logged, options, train
 from failing import fails
 from small_data import tiny_bert
 from transformers import TrainerCallback
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.biencoder.dev import Split
-from grls.train.biencoder.run import _fingerprints
 from grls.train.biencoder.trainer import BiEncoderTrainer
 from grls.train.core.damage import HASHES
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("biencoder"))
-
-
-@pytest.fixture(scope="module")
-def trained(place: Path) -> Path:
-    return train(place, place / "trained")
 
 
 class KillAt(TrainerCallback):
@@ -93,7 +80,7 @@ def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(
 
 @pytest.mark.parametrize(
     ("file", "hashed"),
-    [("model.safetensors", True), ("optimizer.pt", False), ("scheduler.pt", False), ("rng_state.pth", False)],
+    [("model.safetensors", True), ("optimizer.pt", False), ("rng_state.pth", False)],
 )
 def test_a_damaged_checkpoint_is_passed_over(
     file: str,
@@ -144,13 +131,6 @@ def test_a_full_disk_is_told_in_one_line(
     train(place, tmp_path / "run", "--fit.max_steps=2")
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_work(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("x")
-    assert "cannot write" in fails(capsys, *options(place, tmp_path / "file" / "run"))
-
-
 def flip(file: Path) -> None:
     """One bit in the middle of a file."""
     content = bytearray(file.read_bytes())
@@ -159,7 +139,6 @@ def flip(file: Path) -> None:
 
 
 def halve(file: Path) -> None:
-    """As a disk that was full leaves it."""
     os.truncate(file, file.stat().st_size // 2)
 
 
@@ -175,45 +154,28 @@ def test_resuming_needs_a_checkpoint_and_the_same_settings(
     train(place, copy, "--resume=true", "--fit.log_every=5")  # what does not decide the losses may change
 
 
-@pytest.mark.parametrize(("file", "old", "new", "changed"), [
-    ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", ["corpus.jsonl"]),
-    ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", ["queries.jsonl (split train)"]),
-    ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', ["queries.jsonl (split train)"]),
-    ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", ["queries.jsonl (split dev)"]),
-    ("queries.jsonl", "is the lynx kind ?", "is the lynx mild ?", []),  # a test query
-    ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", ["qrels/train.tsv"]),
-    ("qrels/dev.tsv", "\t1", "\t2", ["qrels/dev.tsv"]),
-])  # fmt: skip
-def test_fingerprints_are_of_what_a_run_reads(
-    file: str, old: str, new: str, changed: list[str], place: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(place / "data", tmp_path / "data")
-
-    def found() -> dict[str, str]:
-        corpus = Corpus.read(folder)
-        splits = {name: Split(*read_split(folder, name), corpus) for name in ("train", "dev")}
-        return _fingerprints("d", splits)
-
-    before = found()
-    text = (folder / file).read_text()
-    assert old in text
-    (folder / file).write_text(text.replace(old, new))
-    after = found()
-    assert [name for name in before if before[name] != after[name]] == [f"d/{name}" for name in changed]
-
-
 def test_a_run_whose_data_has_changed_is_not_resumed(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = shutil.copytree(place / "data", tmp_path / "data")
     given = (f"--data={data}", "--fit.epochs=1", "--fit.max_steps=2")
     output = train(place, tmp_path / "out", *given)
-    corpus = (data / "corpus.jsonl").read_text()
-    (data / "corpus.jsonl").write_text(corpus.replace("the lynx is calm .", "the lynx is still ."))
-    message = fails(capsys, *options(place, output, *given, "--resume=true"))
-    assert f"{data / 'corpus.jsonl'} has changed since the run in {output} began" in message
-    assert "without --resume" in message
-    (data / "corpus.jsonl").write_text(corpus)
+    for file, old, new, named in (
+        ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
+        ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", "queries.jsonl (split train)"),
+        ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
+        ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", "queries.jsonl (split dev)"),
+        ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", "qrels/train.tsv"),
+    ):
+        text = (data / file).read_text()
+        assert old in text
+        (data / file).write_text(text.replace(old, new))
+        message = fails(capsys, *options(place, output, *given, "--resume=true"))
+        assert f"{data / named} has changed since the run in {output} began" in message
+        assert "without --resume" in message
+        (data / file).write_text(text)
+    text = (data / "queries.jsonl").read_text()
+    (data / "queries.jsonl").write_text(text.replace("is the lynx kind ?", "is the lynx mild ?"))  # of test
     train(place, output, *given, "--resume=true")
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from biencoder_helpers import logged, made_place
+from biencoder_helpers import logged
 
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import BiEncoderModel
@@ -17,11 +17,6 @@ from grls.train.result import TrainingResult
 
 FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, log_every=1, k=1, device="cpu")
 """30 pairs, 4 a batch: 8 steps an epoch."""
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("run-biencoder"))
 
 
 def trained(place: Path, output: Path, fit: BiEncoderOptions = FIT, **more: object) -> TrainingResult:

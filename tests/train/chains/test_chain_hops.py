@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from train_helpers import write_chain_parts
 
 from grls.data.dataset import gold_passages
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -19,11 +18,6 @@ from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
 from grls.train.stages.callbacks import ConstrainedRecall
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chain_parts(tmp_path_factory.mktemp("chain-hops"))
 
 
 def opened(root: Path, **options: Any) -> ChainData:

@@ -1,13 +1,12 @@
 """Training on chains, causal models on trees of tokens: the loss held against the plain way."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from models_small import END, log_probability, small_gpt2, small_llama
-from small_data import passages, queries, scratch, small_tokenizer, write_small
+from models_small import log_probability, small_gpt2, small_llama
+from small_data import scratch, small_tokenizer, write_small
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -263,28 +262,6 @@ def test_a_chain_longer_than_the_input_limit_branches_off(tmp_path: Path) -> Non
         assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
 
 
-def test_on_a_cpu_trees_that_are_short_are_attended_to_plainly(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module, corpus, codec, index, folder = small
-    asked, qrels = read_split(folder, "train", corpus)
-    examples = ChainExamples(asked, qrels, corpus, codec)
-    batch = ChainCollator(0, index, Teaching(index, len(corpus)))([examples.draw(0, 0)])
-    seen: list[str] = []
-    assert module._head.linear  # what setup tries: a pass of its own
-    forward = module.model.forward
-
-    def watched(*args: Any, **named: Any) -> Any:
-        seen.append(module.model.config._attn_implementation)
-        return forward(*args, **named)
-
-    monkeypatch.setattr(module.model, "forward", watched)
-    module.batch_loss(batch)
-    monkeypatch.setattr("grls.models.sessions.memory.SHORT", 1)
-    module.batch_loss(batch)
-    assert seen == ["eager", "sdpa"]
-
-
 def test_the_margin_is_between_right_and_wrong_passages(
     small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
@@ -320,22 +297,6 @@ def test_first_tokens_can_weigh_more(
     assert found.weights.tolist() == pytest.approx((0.5**plain.places).tolist())
 
 
-def test_plain_session_of_inputs_of_unequal_length() -> None:
-    model = small_llama()
-    session = CausalGenerator(model).open([[3, 4, 5], [6]])
-    session.first()
-    session.step(np.array([1, 0, 0]), np.array([7, 8, END]))
-    session.step(np.array([0, 2]), np.array([9, 10]))
-    rows = np.repeat([0, 1], model.config.vocab_size)
-    tokens = np.tile(np.arange(model.config.vocab_size), 2)
-    found = session.logits(rows, tokens).reshape(2, -1)
-    with torch.no_grad():
-        for row, path in enumerate(([6, 7, 9], [3, 4, 5, END, 10])):
-            expected = model(input_ids=torch.tensor([path])).logits[0, -1].numpy()
-            np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-4)
-            assert session.log_normalizer()[row] == pytest.approx(np.logaddexp.reduce(expected), rel=1e-4)
-
-
 class Given(GeneratorSpec):
     """A model that is there, with the tokenizer of the small data set."""
 
@@ -368,8 +329,3 @@ def test_a_model_that_cannot_see_trees_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Mamba"):
         CausalGenerator(recurrent)
     assert not CausalGenerator(Gemma2ForCausalLM(capped)).head.linear  # its own logits are used
-
-
-def test_small_data_is_as_the_tests_think() -> None:
-    assert len(passages()) == 10
-    assert [len(query.evidence) for query in queries()[:4]] == [1, 1, 2, 2]

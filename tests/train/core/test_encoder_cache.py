@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from small_data import scratch, tiny_bert, write_small
+from small_data import scratch, tiny_bert
 from torch.utils._python_dispatch import TorchDispatchMode
-from train_helpers import arguments, train
-from transformers import AutoModelForSeq2SeqLM
+from train_helpers import arguments
 
 from grls.cli import main
 from grls.models.load.build import WarmStart
@@ -77,11 +76,6 @@ def test_states_are_kept_as_bfloat16_where_the_decoder_computes_in_it() -> None:
     assert cache.bytes == 2 * 2 * 2
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return write_small(tmp_path / "data")
-
-
 def batches(data: Path, module: GeneratorModule, kind: type[RetrieveData] = RetrieveData) -> list[Any]:
     """Two batches, the second of which has inputs of the first."""
     made = kind(str(data))
@@ -119,16 +113,7 @@ def test_losses_and_gradients_are_those_without_it(data: Path, tmp_path: Path, k
     assert (calls, fewer) == ((30, 10) if kind == "chains" else (12, 4))
 
 
-def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path: Path) -> None:
-    frozen = ["--model.freeze_encoder=true", "--checkpoint.monitor=null"]
-    with_ = train("retrieve", data, tmp_path / "a", *frozen, "--model.cache_encoder=0.1", dropout=0.0)
-    without = train("retrieve", data, tmp_path / "b", *frozen, dropout=0.0)
-
-    one, other = (
-        AutoModelForSeq2SeqLM.from_pretrained(run / "model").state_dict() for run in (with_, without)
-    )
-    for name, weights in one.items():
-        torch.testing.assert_close(weights, other[name], rtol=1e-2, atol=2e-3, msg=name)
+def test_states_of_other_weights_are_forgotten(data: Path) -> None:
     module = Retrieve(scratch(data), freeze_encoder=True, cache_encoder=0.1)
     assert module._cache is not None
     module._cache(Encoder(), *batch([3]))
@@ -142,7 +127,7 @@ def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path:
         (["--model.cache_encoder=1"], "set freeze_encoder to true"),
         (
             ["--model.cache_encoder=-1", "--model.freeze_encoder=true"],
-            "cache_encoder must be at least 0, got -1",
+            "cache_encoder must be at least 0",
         ),
     ],
 )

@@ -191,9 +191,7 @@ def test_a_run_with_a_mix_goes_on_to_the_same_losses(data: Path, tmp_path: Path)
            "--data.mix.memorise.reads=keywords", "--data.mix.memorise_share=0.1",
            "--model.schedule=constant", "--model.warmup=0"]  # fmt: skip
     whole = logged(train("retrieve", data, tmp_path / "whole", *mix, "--data.workers=1"), "train_loss")
-    plain = logged(train("retrieve", data, tmp_path / "plain", *mix[-2:]), "train_loss")
-    assert sorted(whole) == sorted(plain) == list(range(24))
-    assert whole[0] != pytest.approx(plain[0], abs=1e-6)
+    assert sorted(whole) == list(range(24))
     often = "--last.every_n_train_steps=5"
     halted = train(
         "retrieve", data, tmp_path / "cut", *mix, often, "--trainer.max_epochs=2", "--data.mix.epochs=3"

@@ -20,7 +20,6 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.train.core.examples import (
     Example,
     PassageInput,
-    PassageReader,
     content_words,
     drawn_words,
     word_weights,
@@ -51,15 +50,6 @@ def sources(examples: MemoriseExamples, number: int, epochs: int = 60) -> Counte
 
 def row(codec: Codec, number: int) -> list[int]:
     return codec.passages([CORPUS[number]])[0].tolist()
-
-
-def test_without_a_reading_it_is_the_front(codec: Codec) -> None:
-    plain, named = (
-        MemoriseExamples(CORPUS, codec),
-        MemoriseExamples(CORPUS, codec, reading=PassageInput("front")),
-    )
-    for number in range(len(CORPUS)):
-        assert plain.draw(number, 0) == named.draw(number, 5)
 
 
 def test_the_whole_passage_is_read_and_written(codec: Codec) -> None:
@@ -96,14 +86,6 @@ def test_weights_are_idf_and_function_words_have_none() -> None:
     )
     assert word_weights(corpus) == pytest.approx({"mill": math.log(3 / 2), "weir": math.log(3)})
     assert content_words(corpus[0]) == ["Mill"]
-
-
-def test_function_words_are_those_of_the_corpus_language(codec: Codec) -> None:
-    texts = ["die Mühle steht nicht an dem Bach und ist alt", "der Reiher ist nicht an der Mühle"]
-    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts * 3)])
-    reader = PassageReader(corpus, codec, PassageInput("keywords"), lambda _: [])
-    assert {"mühle", "bach", "reiher"} <= reader._idf.keys()
-    assert not {"die", "nicht", "und", "der", "ist"} & reader._idf.keys()
 
 
 def test_a_neighbour_is_one_of_the_nearest(codec: Codec, near: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from failing import fails
-from small_data import passages, queries, small_retriever, write_small
+from small_data import passages, queries, small_retriever
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.answer.writer import TextWriter
@@ -16,21 +16,15 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries
 from grls.data.neighbours import Neighbours
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.models.load.build import train_tokenizer
 from grls.models.load.language import load_language_model
-from grls.retrieve.bm25 import BM25Retriever
 from grls.train.doc2query import generate
 from grls.train.doc2query.form import FORM, QueryForm, QueryPrompt
 from grls.train.doc2query.generate import Drawing, QueryWriter, Task, sift, tasks
 
 CORPUS = Corpus.from_passages(passages())
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("pseudo") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +116,6 @@ def test_a_query_is_written_for_its_passage(model: Path) -> None:
     assert whole == written(model, some[:5], wild, 2) + written(model, some[5:], wild, 16)
     assert len({one["text"] for one in whole}) > 8
     assert whole != written(model, some, Drawing(temperature=3.0, top_p=1.0, seed=1))
-
-
-def test_a_nucleus_leaves_unlikely_tokens_out(model: Path) -> None:
-    some = [Task((n,), 0) for n in range(8)]
-    narrow = written(model, some, Drawing(temperature=3.0, top_p=0.001))
-    assert [one["text"] for one in narrow] == [q.text for q in queries() if len(q.evidence) == 1]
 
 
 def test_a_chain_is_read_from_its_first_passage_or_whole(model: Path) -> None:
@@ -224,18 +212,6 @@ def test_a_query_must_lead_back_to_its_first_passage() -> None:
         sift(records, CORPUS, finds, k=0)
 
 
-def test_a_copy_of_the_passage_will_do() -> None:
-    corpus = Corpus.from_passages([Passage("a", "pike"), Passage("b", "pike"), Passage("c", "pike", "fish")])
-    for name, kept in ("b", 1), ("c", 0):
-        assert len(sift([record("who ?", "a")], corpus, Finds(name)).kept) == kept
-
-
-def test_bm25_judges_by_words() -> None:
-    records = [record("is the otter calm ?"), record("is the lynx quick ?")]
-    found = sift(records, CORPUS, BM25Retriever(CORPUS), k=1)
-    assert [query.text for query in found.kept] == ["is the otter calm ?"]
-
-
 def options(data: Path, model: Path, output: Path, *more: str) -> list[str]:
     return ["prepare", "pseudo-queries", f"--data={data}", f"--model={model}", f"--output={output}",
             "--device=cpu", "--draw.temperature=0.1", *more]  # fmt: skip
@@ -315,16 +291,6 @@ def test_a_run_that_was_ended_goes_on(
     assert main(options(data, model, cut, *wild)) == 0
     assert calls == [4, 4, 4]
     assert cut.read_text() == whole.read_text()
-
-
-def test_rounded_weights_write_too_and_are_other_settings(
-    data: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "pseudo.jsonl"
-    assert main(options(data, model, output, "--draw.queries=1", "--precision=bfloat16")) == 0
-    assert read_queries(output)
-    line = fails(capsys, *options(data, model, output, "--draw.queries=1"))
-    assert "begun with other settings (precision, weights)" in line
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from small_data import passages, queries, small_tokenizer, write_small
+from small_data import passages, small_tokenizer, write_small
 
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
@@ -151,12 +151,6 @@ def test_each_epoch_draws_one_of_the_equally_good_proofs(codec: Codec) -> None:
     assert len(examples) == 3, "a proof of another length is left out"
     firsts = {tuple(examples.draw(0, epoch).target) for epoch in range(40)}
     assert firsts == {tuple(row(codec, "otter-calm")), tuple(row(codec, "heron-calm"))}
-
-
-def test_all_queries_of_the_small_set(codec: Codec) -> None:
-    examples = RetrieveExamples(queries(), {}, CORPUS, codec)
-    assert len(examples) == len(examples.lengths()) == 40
-    assert sum(examples.draw(n, 0).target == codec.done_sequence.tolist() for n in range(40)) == 16
 
 
 def test_what_cannot_be_learnt_is_refused(codec: Codec) -> None:
