@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models_small import END, PAD, VOCABULARY, small_bart, small_bert2bert, small_t5
+from decode_helpers import queries
+from models_small import END, PAD, small_bart, small_bert2bert, small_t5
 
 from grls.decode import Decoder, PrefixAllowedTokens
 from grls.decode.score_all import score_all
@@ -28,11 +29,6 @@ def corpus(count: int = 60, seed: int = 1) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     rows = [np.append(rng.integers(3, 9, rng.integers(2, 8)), END) for _ in range(count)]
     return [*rows, rows[0], np.append(rows[1][:2], END)]
-
-
-def queries(count: int, seed: int = 2) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
 
 
 def generate(model: Any, index: ConstraintIndex, inputs: list[list[int]], renormalize: bool) -> list[Any]:

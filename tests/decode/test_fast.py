@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decode_helpers import passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, VOCABULARY, small_bert2bert, small_t5
+from models_small import END, small_bert2bert, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+from grls.models.seq2seq.slots import plant
 
 MODELS: dict[str, Callable[[int], Any]] = {
     "t5": lambda seed: small_t5(seed, scale=2.0),
@@ -21,23 +22,7 @@ MODELS: dict[str, Callable[[int], Any]] = {
     "bert2bert": small_bert2bert,
 }
 GENERATORS = {(name, seed): Seq2SeqGenerator(make(seed)) for name, make in MODELS.items() for seed in (0, 1)}
-TREES = {key: plant(generator) for key, generator in GENERATORS.items()}
-
-
-def trees(name: str, seed: int = 0) -> Seq2SeqTrees:
-    found = TREES[name, seed]
-    assert found is not None
-    return found
-
-
-def queries(count: int, seed: int = 2) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
-
-
-def passage(longest: int = 9) -> st.SearchStrategy[list[int]]:
-    """Few tokens, so that prefixes are shared and stretches are forced."""
-    return st.lists(st.integers(3, 6), max_size=longest).map(lambda tokens: [*tokens, END])
+TREES = {key: trees(generator.model) for key, generator in GENERATORS.items()}
 
 
 @st.composite
@@ -78,7 +63,7 @@ def _compare(search: dict[str, Any], kind: Any, backend: str) -> None:
     index = index_sequences([np.array(row) for row in search["rows"]], END, backend)
     how = (index, search["beams"], search["mode"], search["early_stop"])
     plain = Decoder(GENERATORS[search["model"]], *how)
-    fast = kind(trees(*search["model"]), *how, slots=search["slots"])
+    fast = kind(TREES[search["model"]], *how, slots=search["slots"])
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = (search["inputs"], search["k"], search["exclude"], allow)
     with pytest.MonkeyPatch.context() as patch:
@@ -86,18 +71,13 @@ def _compare(search: dict[str, Any], kind: Any, backend: str) -> None:
         outputs = fast.search(*what)
     for expected, found in zip(plain.search(*what), outputs, strict=True):
         assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
-        assert _ranking(found) == _ranking(expected)
-
-
-def _ranking(found: Any) -> list[int]:
-    """The passages, those of (nearly) equal score in order of number."""
-    return [f.passage for f in sorted(found, key=lambda f: (-round(f.score, 3), f.passage))]
+        assert ranking(found) == ranking(expected)
 
 
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
 def test_what_is_not_in_the_index_is_refused(kind: Any) -> None:
     index, other = (index_sequences([np.array([t, END]) for t in range(3, 3 + n)], END) for n in (4, 9))
-    decoder = kind(GENERATORS["t5", 0] if kind is Decoder else trees("t5"), index)
+    decoder = kind(GENERATORS["t5", 0] if kind is Decoder else TREES["t5", 0], index)
     for wrong in (-1, 4):
         with pytest.raises(ValueError, match="has 4 passages"):
             decoder.search(queries(1), exclude=[[wrong]])
@@ -127,7 +107,7 @@ def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     stretch = [7] * 30
     rows = [[3, *stretch, 3], [3, *stretch, 4], [4, *stretch, 5], [4, *stretch, 6]]
     index = index_sequences([np.array([*row, END]) for row in rows], END)
-    fast = FastDecoder(trees("t5"), index, beams=4)
+    fast = FastDecoder(TREES["t5", 0], index, beams=4)
     session = fast.generator.open_trees(1, 9)
     fed: list[list[int]] = []
     feed = type(session).feed
@@ -158,14 +138,14 @@ def test_weights_that_change_are_noticed() -> None:
 @pytest.mark.parametrize("wrong", [{"beams": 0}, {"slots": 0}, {"mode": "half"}])
 def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        FastDecoder(trees("t5"), index_sequences([], END), **wrong)
+        FastDecoder(TREES["t5", 0], index_sequences([], END), **wrong)
 
 
 def test_wrong_k_is_refused() -> None:
     with pytest.raises(ConfigError, match="k must be between 1 and the beam width 5, got 6"):
-        FastDecoder(trees("t5"), index_sequences([], END)).search(queries(1), k=6)
+        FastDecoder(TREES["t5", 0], index_sequences([], END)).search(queries(1), k=6)
 
 
 def test_no_queries_and_no_passages() -> None:
-    assert FastDecoder(trees("t5"), index_sequences([], END)).search([]) == []
-    assert FastDecoder(trees("t5"), index_sequences([], END)).search(queries(2)) == [[], []]
+    assert FastDecoder(TREES["t5", 0], index_sequences([], END)).search([]) == []
+    assert FastDecoder(TREES["t5", 0], index_sequences([], END)).search(queries(2)) == [[], []]

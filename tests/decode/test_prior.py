@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decode_helpers import passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, VOCABULARY, small_t5
+from models_small import END, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.decode.prior import LEAST, Fixed, Prior, Ranges, WeightedPrior
@@ -16,23 +17,11 @@ from grls.decode.score_all import score_all, score_rows
 from grls.errors import ConfigError
 from grls.index import Subset, UnionIndex, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 
 
-def trees() -> Seq2SeqTrees:
-    found = plant(GENERATOR)
-    assert found is not None
-    return found
-
-
-TREES = trees()
-
-
-def queries(count: int, seed: int = 2) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
+TREES = trees(GENERATOR.model)
 
 
 def weights(seed: int, count: int, passages: int, spread: float = 3.0) -> np.ndarray:
@@ -143,8 +132,7 @@ def test_what_may_not_be_found_has_no_mass() -> None:
 
 @st.composite
 def searches(draw: Any) -> dict[str, Any]:
-    tokens = st.lists(st.integers(3, 6), max_size=9).map(lambda row: [*row, END])
-    rows = draw(st.lists(tokens, min_size=1, max_size=30))
+    rows = draw(st.lists(passage(), min_size=1, max_size=30))
     count, beams = draw(st.integers(1, 12)), draw(st.integers(1, 8))
     some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
     return {
@@ -188,11 +176,6 @@ def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) 
     for expected, some in zip(Decoder(GENERATOR, *how).search(*what, prior=prior), found, strict=True):
         assert [f.score for f in some] == pytest.approx([f.score for f in expected], abs=1e-4)
         assert ranking(some) == ranking(expected)
-
-
-def ranking(found: Any) -> list[int]:
-    """The passages, those of (nearly) equal score in order of number."""
-    return [f.passage for f in sorted(found, key=lambda f: (-round(f.score, 3), f.passage))]
 
 
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder])

@@ -4,31 +4,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decode_helpers import passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, VOCABULARY, small_t5
+from models_small import END, small_t5
 
 from grls.decode import Decoder, FastDecoder
 from grls.index import BACKENDS, index_sequences
 from grls.index.subset import NumberSet, Several, Subset
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
-TREES = plant(GENERATOR)
-
-
-def queries(count: int, seed: int = 2) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
-
-
-passage = st.lists(st.integers(3, 6), max_size=7).map(lambda tokens: [*tokens, END])
+TREES = trees(GENERATOR.model)
 
 
 @st.composite
 def searches(draw: Any) -> dict[str, Any]:
-    rows = draw(st.lists(passage, min_size=1, max_size=25))
+    rows = draw(st.lists(passage(7), min_size=1, max_size=25))
     mode = draw(st.sampled_from(["renormalized", "full"]))
     early_stop = draw(st.sampled_from([None, True, False]))
     stops = mode == "renormalized" if early_stop is None else early_stop
@@ -72,15 +64,13 @@ def test_a_filter_finds_what_an_index_of_the_allowed_passages_finds(search: dict
     if search["share"]:
         made = [made[0]] * len(made)
     plain = Decoder(GENERATOR, index, *how)
-    assert TREES is not None
     fast = FastDecoder(TREES, index, *how, slots=search["slots"])
     what = (search["inputs"], search["k"], search["exclude"], made)
     for query, both in enumerate(zip(plain.search(*what), fast.search(*what), strict=True)):
         expected = naive(search, query, how)
         for found in both:
             assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-4)
-            ranked = sorted((-round(hit.score, 3), hit.passage) for hit in found)
-            assert [p for _, p in ranked] == [p for _, p in sorted((-round(s, 3), p) for p, s in expected)]
+            assert ranking(found) == [p for _, p in sorted((-round(s, 3), p) for p, s in expected)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -59,10 +59,6 @@ def sentence(bert: str) -> BiEncoderModel:
     return BiEncoderModel.load(bert, similarity="dot")
 
 
-def parameters(model: torch.nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
 def first_output(loaded: Loaded, text: str) -> np.ndarray:
     """By hand, one text: encoder, then the decoder's stack on its start token."""
     encoded = loaded.tokenizer(text, return_tensors="pt")
@@ -90,16 +86,6 @@ def test_the_embedding_is_the_first_decoder_output(name: str, request: pytest.Fi
     for text, row in zip(TEXTS, found, strict=True):
         assert row == pytest.approx(first_output(loaded, text), abs=1e-5)
     assert found == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
-
-
-def test_gradients_reach_encoder_and_decoder(t5: Loaded) -> None:
-    biencoder = BiEncoderModel.from_generator(t5)
-    t5.model.zero_grad()
-    biencoder.model(biencoder.features(TEXTS, "query"))["sentence_embedding"].sum().backward()
-    named = dict(t5.model.named_parameters())
-    without = {name for name, p in named.items() if p.grad is None}
-    assert without == set()
-    assert sum(float(p.grad.abs().sum()) for n, p in named.items() if n.startswith("decoder.block")) > 0
 
 
 def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoderModel) -> None:
@@ -345,23 +331,6 @@ def test_an_encoder_decoder_compares_by_the_inner_product_unless_it_says_another
     assert _again(BiEncoderModel.from_generator(t5), tmp_path / "usual").similarity == "dot"
     chosen = BiEncoderModel.from_generator(t5, similarity="cosine")
     assert _again(chosen, tmp_path / "chosen").similarity == "cosine"
-
-
-@pytest.mark.parametrize("name", ["sentence", "t5"])
-def test_a_separator_in_a_text_is_text(name: str, request: pytest.FixtureRequest) -> None:
-    given = request.getfixturevalue(name)
-    biencoder = given if isinstance(given, BiEncoderModel) else BiEncoderModel.from_generator(given)
-    tokenizer = biencoder.tokenizer
-    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    text = f"the otter {tokenizer.sep_token or tokenizer.eos_token} is {tokenizer.pad_token} calm"
-    for role in ("query", "passage"):
-        forged, plain = (
-            biencoder.features([some], role)["input_ids"][0].tolist() for some in (text, "the otter is calm")
-        )
-        ours = [token for token in plain if token in special]
-        assert [token for token in forged if token in special] == ours
-        assert plain == tokenizer("the otter is calm", split_special_tokens=False)["input_ids"]
-    assert biencoder.tokens(text) == len(forged)
 
 
 def test_evidence_is_an_excerpt_and_the_folder_says_so(tmp_path: Path) -> None:

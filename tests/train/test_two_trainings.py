@@ -10,7 +10,6 @@ from failing import fails
 from train_helpers import arguments
 
 from grls.errors import WriteError
-from grls.io.resumable import alone_in
 from grls.train.core.processes import only_training
 
 HOLDS = """
@@ -56,23 +55,6 @@ def test_the_lock_of_another_process_ends_with_it(tmp_path: Path) -> None:
         other.kill()
         other.communicate()
     with only_training(tmp_path):
-        pass
-
-
-def test_a_folder_is_held_once(tmp_path: Path) -> None:
-    with alone_in(tmp_path / "new" / "run"):
-        with (
-            pytest.raises(WriteError, match="is being written by another run"),
-            alone_in(tmp_path / "new" / "run"),
-        ):
-            pass
-        with alone_in(tmp_path / "new" / "other"):
-            pass
-    assert not (tmp_path / "new").exists()  # it stayed empty
-    with alone_in(tmp_path / "run"):
-        (tmp_path / "run" / "logs").touch()
-    assert (tmp_path / "run" / "logs").exists()
-    with pytest.raises(WriteError, match="choose another place"), alone_in(tmp_path / "run" / "logs"):
         pass
 
 

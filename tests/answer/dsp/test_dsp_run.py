@@ -16,7 +16,7 @@ from grls.answer.dsp.build import adapter_named, demonstrated, dspy_examples
 from grls.answer.dsp.lines import LinesAdapter
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.patience import APART, Patience
-from grls.answer.dsp.programs import Branch, MultiHop, RetrieveThenRead, Vanilla
+from grls.answer.dsp.programs import MultiHop, RetrieveThenRead, Vanilla
 from grls.answer.dsp.retrieval import Retrieval
 from grls.answer.dsp.run import answer_all, refuse_other, settings
 from grls.answer.dsp.trace import note, recorded_calls
@@ -107,16 +107,6 @@ def test_an_output_that_was_cut_says_so(tmp_path: Path) -> None:
     file = GrowingFile(tmp_path / "y.jsonl", {})
     (record,) = answer_all(Vanilla(), {"q1": ASKED["q1"]}, lm, adapter_named("chat", 1), file, 1)
     assert (record["answer"], record["ended"]) == ("Ada Love", False)
-
-
-def test_an_answer_that_another_branch_wrote_whole_was_not_cut(tmp_path: Path) -> None:
-    said = {1000: ("Ada", "length"), 2000: "Ada"}
-    lm, _ = scripted(lambda asked, config: said[config.seed])
-    asked = {"q": {"question": "who"}}
-    (record,) = answer_all(
-        Branch(Vanilla(), 2), asked, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {}), 1
-    )
-    assert (record["answer"], record["ended"]) == ("Ada", True)
 
 
 def test_a_model_that_fails_is_asked_again_by_dspy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,14 +184,6 @@ def test_nothing_found_is_read_without_a_document_and_counted() -> None:
     assert found.without == sum(not row.passages for row in rows) < len(rows)
 
 
-def test_a_text_shorter_than_a_stride_is_read_without_retrieval() -> None:
-    made = reader(stride=16)
-    text = made.tokens(TEXT)[:5]
-    rows = [row for block in made.score(text) for row in block]
-    assert [(row.first, row.last, row.passages, row.tokens) for row in rows] == [(0, 5, (), 4)]
-    assert rows[0].log_probability == pytest.approx(plain([], [], text), abs=1e-4)
-
-
 def test_an_excluded_passage_is_never_found() -> None:
     made = reader(allow=Numbered(np.array([1, 3])))
     rows = [row for block in made.score(made.tokens(TEXT)[:80]) for row in block]

@@ -329,17 +329,6 @@ def test_another_judge_or_text_under_the_same_name_does_not_go_on(
     assert "c.txt: the text is empty" in capsys.readouterr().err
 
 
-def test_text_that_spells_a_separator_is_text(tmp_path: Path) -> None:
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    seen = []
-    encoder.model.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
-    )
-    encoder.scores(["is [SEP] it", "is it"], ["the [SEP] [CLS] lynx", "the lynx"])
-    separator = encoder.tokenizer.sep_token_id
-    assert [(row == separator).sum() for batch in seen for row in batch] == [2, 2]
-
-
 def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     for weight in encoder.model.parameters():

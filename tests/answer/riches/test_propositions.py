@@ -80,19 +80,6 @@ def test_a_batch_writes_what_each_writes_alone(tokenizer: Any, kind: Any) -> Non
         assert text == writer.prompt.lead + written
 
 
-def test_the_prompt_of_a_causal_model_is_read_once(tokenizer: Any) -> None:
-    writer = Propositionizer(causal(tokenizer), tokenizer, max_new_tokens=3)
-    lengths: list[int] = []
-    writer.model.register_forward_pre_hook(
-        lambda module, args, kwargs: lengths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
-    )
-    writer.write(PASSAGES[:2])
-    writer.write(PASSAGES[:2])
-    head = len(writer._head)
-    assert head > 100
-    assert [length for length in lengths if length >= head] == [head]
-
-
 def test_nothing_usable_gives_sentences_or_nothing(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Propositionizer(causal(tokenizer), tokenizer)
     output = "- Mill:\n- The mill burned in 1999.", True

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -408,14 +407,3 @@ def test_an_answer_is_the_rest_of_its_line() -> None:
         "so answer: no,", "14 sheep", "question: x"
     )  # fmt: skip
     assert split_answer("nothing") is None
-
-
-def test_texts_and_index_out_of_step_are_a_fault(folder: Path) -> None:
-    some = program(folder)
-    tokens = tuple(some.keys.index.tokens(0).tolist())
-    quoted = Interlaced(tokens, (Span(0, len(tokens), (0,), -1.0, True, 1),), -1.0, True)
-    some._read(quoted)
-    texts = some.keys.texts
-    some.keys = replace(some.keys, texts=(texts[1], texts[0], *texts[2:]))
-    with pytest.raises(RuntimeError, match="not in the key"):
-        some._read(quoted)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from decode_helpers import trees
 from models_small import END, PAD, VOCABULARY, small_bert2bert, small_t5
 from torch import Tensor
 from torch._dynamo.utils import counters
@@ -23,7 +24,6 @@ from grls.decode.gpu.step import Replays
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
 
 
 def one_layer() -> T5ForConditionalGeneration:
@@ -34,12 +34,6 @@ def one_layer() -> T5ForConditionalGeneration:
         decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=END,
     )  # fmt: skip
     return T5ForConditionalGeneration(config).eval()
-
-
-def trees(model: Any) -> Seq2SeqTrees:
-    found = plant(Seq2SeqGenerator(model))
-    assert found is not None
-    return found
 
 
 def index_of(longest: int, count: int = 200, tokens: int = 9) -> ArrayIndex:

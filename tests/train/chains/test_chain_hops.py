@@ -28,13 +28,6 @@ def opened(root: Path, **options: Any) -> ChainData:
     return data
 
 
-def test_hops_are_learned_where_a_query_has_several_gold_passages(root: Path) -> None:
-    data = opened(root, multistep=None, train_split="train")
-    queries, qrels = data.read_split("train", data.corpus)
-    assert data.multistep is any(len(gold_passages(query, qrels)) > 1 for query in queries)
-    assert data.multistep
-
-
 def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
     whole, short = opened(root), opened(root, evidence_words=2)
     number = next(

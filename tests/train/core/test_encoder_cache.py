@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from small_data import scratch, tiny_bert
-from torch.utils._python_dispatch import TorchDispatchMode
 from train_helpers import arguments
 
 from grls.cli import main
@@ -16,9 +15,6 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.core.module import GIB, EncoderCache, GeneratorModule
 from grls.train.stages.data import RetrieveData
 from grls.train.stages.module import Retrieve
-
-WIDTH = 32
-"""Of the small T5."""
 
 
 class Encoder(torch.nn.Module):
@@ -136,37 +132,3 @@ def test_a_cache_that_cannot_work_is_refused(
 ) -> None:
     assert main(["train", *arguments("retrieve", data, tmp_path / "run", *given)]) != 0
     assert message in capsys.readouterr().err
-
-
-class Widths(TorchDispatchMode):
-    """Collects the last dimension of everything that is computed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and result.dim() > 1:
-            self.found.add(result.shape[-1])
-        return result
-
-
-@pytest.mark.parametrize("kind", [Retrieve, RetrieveChains])
-def test_the_allowed_loss_computes_no_logits_of_the_whole_vocabulary(
-    data: Path, kind: type[GeneratorModule]
-) -> None:
-    module = kind(scratch(data), loss="allowed")
-    vocabulary = module.model.get_output_embeddings().out_features
-    assert vocabulary not in (WIDTH, 2 * WIDTH)
-    one = batches(data, module, ChainData if kind is RetrieveChains else RetrieveData)[0]
-    assert module._head.linear  # tried before the first step, by logits of the whole vocabulary
-    with Widths() as allowed:
-        module.batch_loss(one).backward()
-    # Weights and their gradients are [V, d]; what has V last would be logits or their gradient. The one
-    # product that is allowed has a weight for each token that some position allows.
-    assert vocabulary not in allowed.found
-    if kind is Retrieve:
-        with Widths() as full:
-            module.batch_loss(one._replace(choices=None)).backward()
-        assert vocabulary in full.found

@@ -3,8 +3,6 @@
 import shutil
 import signal
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +11,7 @@ from train_helpers import arguments, logged, start, train
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.train.core.checkpoints import BestCheckpoint, refuse_unfinished
+from grls.train.core.checkpoints import refuse_unfinished
 
 # 30 examples, 4 a batch: 8 steps an epoch. Killed after step 13, in the middle of the second epoch; the last
 # checkpoint is that of step 10, in the middle of it, too.
@@ -165,26 +163,6 @@ def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> 
     first = losses("a", "--seed_everything=0")
     assert losses("b", "--seed_everything=1") != first
     assert losses("c", "--seed_everything=1", "--model.seed=0", "--data.seed=0") == first
-
-
-def test_of_the_same_recall_the_lower_loss_is_kept(tmp_path: Path) -> None:
-    callback = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
-    kept = []
-    for recall, loss in ((0.5, 3.0), (0.5, 2.0), (0.5, 2.5), (0.4, 1.0), (0.6, 9.0), (0.6, 8.0)):
-        scores = {"dev_recall": torch.tensor(recall), "dev_loss": torch.tensor(loss)}
-        trainer: Any = SimpleNamespace(
-            callback_metrics=scores, strategy=SimpleNamespace(reduce_boolean_decision=bool)
-        )
-        if callback.check_monitor_top_k(trainer, scores["dev_recall"]):
-            kept.append((recall, loss))
-            callback.best_model_score = scores["dev_recall"]
-            callback.best_k_models = {"best": scores["dev_recall"]}
-            callback.kth_best_model_path = "best"
-        again = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
-        again.load_state_dict(callback.state_dict())
-        assert again._loss == kept[-1][1]
-    assert kept == [(0.5, 3), (0.5, 2), (0.6, 9), (0.6, 8)]
-    assert callback.state_key.startswith("ModelCheckpoint{")
 
 
 def test_a_run_that_is_resumed_with_other_options_is_told_of(
