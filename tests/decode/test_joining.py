@@ -118,7 +118,6 @@ def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(run: dict[st
 
 
 def test_a_query_joins_before_the_search_has_ended() -> None:
-    """The second query is answered first: it has fewer tokens to decide."""
     rows = [[3, 4, 5, 6, 3, END], [3, 4, 5, 6, 4, END], [5, END], [6, END]]
     index = index_sequences([np.array(row) for row in rows], END)
     decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=2)

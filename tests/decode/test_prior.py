@@ -75,7 +75,6 @@ def test_a_beam_as_wide_as_the_corpus_equals_the_formula(kind: Any, weight: floa
 
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder])
 def test_a_product_with_a_prior_is_normalized_at_every_token(kind: Any) -> None:
-    """Token by token, from every passage's own probability; and the probabilities of all sum to one."""
     index = index_sequences([np.array(row) for row in ROWS], END)
     inputs, table, weight = queries(4), weights(5, 4, len(ROWS)), 0.7
     decoder = kind(GENERATOR if kind is Decoder else TREES, index, beams=len(ROWS))
@@ -196,7 +195,6 @@ def test_a_score_that_rises_is_not_cut_off(kind: Any) -> None:
 
 
 def test_a_prior_sees_ahead_of_a_narrow_beam() -> None:
-    """What it favours is found by a beam of one, whatever the model prefers at its first token."""
     rng = np.random.default_rng(5)
     rows = [np.append(rng.integers(3, 12, 6), END) for _ in range(80)]
     index = index_sequences(rows, END)

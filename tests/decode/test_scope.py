@@ -76,7 +76,6 @@ def test_a_filter_finds_what_an_index_of_the_allowed_passages_finds(search: dict
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 400), st.data())
 def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> None:
-    """Some sets are sparse, some are not; both answer alike, side by side."""
     some = st.sets(st.integers(0, limit - 1))
     every = [set(range(limit)), {limit - 1}, set(), *data.draw(st.lists(some, max_size=3))]
     sets = [NumberSet(np.array(sorted(one), np.int64), limit) for one in every]

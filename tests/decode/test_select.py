@@ -35,7 +35,6 @@ candidate = st.tuples(
 @pytest.mark.parametrize("above", [0, 4096])
 @given(candidates=st.lists(candidate, max_size=30), beams=st.integers(1, 5))
 def test_small_steps(above, candidates, beams):
-    """With pruning from the first candidate on, and without."""
     candidates.sort(key=lambda c: c[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grls.decode.select, "_PRUNE_ABOVE", above)

@@ -79,7 +79,6 @@ def test_counts_with_a_tokenizer(codec: Codec) -> None:
 
 @pytest.mark.parametrize("markers", [(), CLOSING_MARKERS])
 def test_lengths_are_those_of_what_retrieval_writes(markers: tuple[str, ...], tmp_path: Path) -> None:
-    """With titles, and with markers that close them."""
     tokenizer = small_tokenizer(write_small(tmp_path / "data"))
     add_special_tokens(tokenizer, markers)
     codec = Codec(tokenizer)

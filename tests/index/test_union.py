@@ -66,7 +66,6 @@ def test_a_union_is_an_index_of_both(backend: str, base: Corpus, added: Corpus) 
 @settings(max_examples=100, deadline=None)
 @given(base=corpora, added=corpora, data=st.data())
 def test_merged_equals_rebuilt(backend: str, base: Corpus, added: Corpus, data: Any) -> None:
-    """Whatever is taken out on the way."""
     done = [(DONE, END)]
     index = union(base, added, backend)[0] if added else built(base + done, backend)
     corpus = base + added + done

@@ -230,24 +230,7 @@ def test_positions_that_are_counted_behind_the_padding_are_fewer() -> None:
 def write_sentence_model(folder: Path, **settings: Any) -> Path:
     """A model whose embeddings differ in length, saved by its own library."""
     torch.manual_seed(1)
-    words = [
-        "the",
-        "owl",
-        "hunts",
-        "mice",
-        "at",
-        "night",
-        "bridge",
-        "hangs",
-        "from",
-        "cables",
-        "copper",
-        "query",
-        "passage",
-        ":",
-        "what",
-        "who",
-    ]
+    words = sorted({word for text in (*PASSAGES, "query passage : what who") for word in text.split()})
     (folder / "bert").mkdir(parents=True)
     (folder / "bert" / "vocab.txt").write_text(
         "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
@@ -282,7 +265,6 @@ PASSAGES = ["the owl hunts mice at night", "a bridge hangs from cables", "owl", 
 def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    """The oracle is the library that wrote the folder."""
     source = write_sentence_model(tmp_path, **settings)
     own = SentenceTransformer(str(source), device="cpu")
     assert own.similarity_fn_name == settings["similarity_fn_name"]
@@ -312,7 +294,6 @@ def _again(encoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
 def test_a_similarity_that_was_chosen_is_kept(
     tmp_path: Path, similarity: Similarity, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A plain model names none: the cosine is taken, and a line says so; the option sets another."""
     write_sentence_model(tmp_path)
     plain = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu")
     assert plain.similarity == "cosine"

@@ -103,7 +103,6 @@ def test_gold_without_an_order_is_learned_in_any(root: Path) -> None:
 
 
 def test_changed_evidence_changes_the_order(root: Path) -> None:
-    """Of a first retriever without DONE, and of one with DONE."""
     scorer = PairScorer.load(str(root / "out" / "model"), "cpu")
     assert (scorer.max_tokens, scorer.evidence_words) == (40, 6)
     corpus = Corpus.read(root / "data")
@@ -161,7 +160,6 @@ def test_a_retriever_of_negatives_that_cannot_be_is_refused_by_its_option(root: 
 
 
 def test_a_run_that_failed_goes_on_to_the_same_weights(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each epoch draws other negatives and orders: a run that goes on must draw those of its epoch."""
     three = ["--fit.epochs=3", "--hops.shuffle=true"]
     assert main(command(root, "whole", *three)) == 0
 

@@ -245,7 +245,6 @@ ANSWERS = {1000: "Ada", 2000: "Bo", 3000: "the Bo", 4000: "Cy", 5000: "Di", 6000
     ],
 )  # fmt: skip
 def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> None:
-    """The model reads what question and candidate find, fused; what is no choice leaves the majority."""
 
     def reply(asked: str, config: Any) -> str:
         return said if "Choices:" in asked else ANSWERS[config.seed]

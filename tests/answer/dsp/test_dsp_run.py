@@ -229,7 +229,6 @@ def test_a_model_that_is_never_right_has_no_demonstrations(
 
 
 def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
-    """Two runs on one file; a query that failed before is tried anew."""
     file = GrowingFile(tmp_path / "x.jsonl", {})
     file.add([{"query_id": "a", "failed": "no"}, {"query_id": "b"}, {"query_id": "a"}])
     refuse_other(file, ["a", "b", "c"])

@@ -64,7 +64,6 @@ def outputs(writer: Propositionizer, passages: list[Passage]) -> list[tuple[str,
 
 @pytest.mark.parametrize("kind", [causal, seq2seq])
 def test_a_batch_writes_what_each_writes_alone(tokenizer: Any, kind: Any) -> None:
-    """Neither the padding nor the prompt that is read once changes anything; generate alone is the oracle."""
     writer = Propositionizer(kind(tokenizer), tokenizer, max_new_tokens=12)
     some = [PASSAGES[0], PASSAGES[1], PASSAGES[3]]
     together = outputs(writer, some)

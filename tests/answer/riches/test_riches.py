@@ -104,7 +104,6 @@ SHARED = [
     ],
 )
 def test_passages_of_a_title_are_told_apart(folder: Path, query: str, thought: str, ids: list[str]) -> None:
-    """By what is asked and by what was written before, the quotes included."""
     model, tokenizer = load_language_model(str(folder / "model"), "cpu")
     corpus = Corpus.from_passages(SHARED)
     some = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "title"))

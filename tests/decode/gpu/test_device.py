@@ -71,9 +71,8 @@ def test_a_step_does_not_wait_for_the_device(
     """Filters included, as it is and as it is compiled; the stop test is the one exception, and asks once."""
     monkeypatch.setattr(torch, "compile", lambda work, **how: work)
     index = index_sequences(passages(), END)
-    decoder = DeviceDecoder(
-        trees(small_t5(0, scale=2.0)), index, beams=4, mode=mode, slots=4, compiled=compiled
-    )
+    how: Any = {"beams": 4, "mode": mode, "slots": 4, "compiled": compiled}
+    decoder = DeviceDecoder(trees(small_t5(0, scale=2.0)), index, **how)
     recorder = Recorder()
     search = device_search._Search
     stop, enter, begin = search._stop, search.enter, search._begin

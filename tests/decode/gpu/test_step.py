@@ -160,7 +160,6 @@ def test_a_search_like_the_last_one_captures_nothing(replaying: list[step.Device
 
 
 def test_what_is_captured_is_dropped_when_weights_move(replaying: list[step.DeviceStep]) -> None:
-    """A graph would read where they were."""
     index, model = index_of(longest=20, tokens=5), one_layer()
     decoder = DeviceDecoder(trees(model), index, beams=3, slots=4, compiled=True)
     before = decoder.search(inputs(6))
@@ -173,7 +172,6 @@ def test_what_is_captured_is_dropped_when_weights_move(replaying: list[step.Devi
 
 
 def test_weights_that_are_written_to_are_heeded(replaying: list[step.DeviceStep]) -> None:
-    """Their places stay, and so does what was captured; what was derived from them is made anew."""
     index, model = index_of(longest=20, tokens=5), one_layer()
     decoder = DeviceDecoder(trees(model), index, beams=3, slots=4, compiled=True)
     for _ in range(2):
@@ -249,7 +247,6 @@ def test_a_step_can_be_made_into_kernels() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
 def test_a_gpu_replays_what_the_cpu_finds(mode: Any) -> None:
-    """The second search of a decoder is graphs alone."""
     index = index_of(longest=30, tokens=5)
     how: Any = {"beams": 4, "mode": mode, "early_stop": False}
     plain = Decoder(Seq2SeqGenerator(small_t5(0, scale=2.0)), index, **how)

@@ -75,7 +75,6 @@ def test_the_fast_search_finds_what_the_naive_one_finds(data: Any) -> None:
 @pytest.mark.parametrize("name", sorted(MODELS))
 @pytest.mark.parametrize("prompt", [[], [7, 8, 9]])
 def test_long_branches_of_a_deep_tree(name: str, prompt: list[int]) -> None:
-    """Beyond the room that is made at first, with slots of different lengths, one reloaded."""
     model = MODELS[name]
     trees = plant_causal(model, prompt)
     session = trees.open_trees(3, 50)
@@ -101,7 +100,6 @@ def test_long_branches_of_a_deep_tree(name: str, prompt: list[int]) -> None:
 def test_grouped_attention_is_attention(
     scale: float | None, cached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one slot, of two and of all at a time."""
     monkeypatch.setattr(causal, "_CACHED", cached)
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(5, 3, 6, 8, generator=generator)

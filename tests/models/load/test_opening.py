@@ -36,7 +36,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.entailment import load_entailment
 from grls.models.load.build import Pretrained, WarmStart, read_stages, train_tokenizer
 from grls.models.load.language import PretrainedLM, load_language_model
-from grls.models.load.opening import hub_answers, opening
+from grls.models.load.opening import hub_answers, opening, write_network
 from grls.retrieve.generative.folder import read_limits
 
 ROOT = Path(__file__).parents[3]

@@ -119,7 +119,6 @@ def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> Non
     ],
 )
 def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: Any) -> None:
-    """Of a folder that was made with it, a generator, a bi-encoder and a language model."""
     model = place / "generative" / "model"
     edit(model / "generation_config.json", decoder_start_token_id=...)
     edit(model / name, decoder_start_token_id=value)

@@ -165,7 +165,6 @@ def asked_for(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k
 def test_negatives_of_the_second_hop_come_from_the_evidence_that_it_reads(
     data: Path, encoder: BiEncoderModel, free: str
 ) -> None:
-    """Where another passage may come first, there is a ranking for it, too."""
     corpus = Corpus.read(data)
     known = {"order": {"any_order": True}, "shuffle": {}, "proofs": {"proofs": [["r0", "otter-calm"]]}}
     query = TWO_HOPS._replace(evidence=("otter-calm", "r0"), metadata=json.dumps(known[free]))

@@ -182,7 +182,6 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
 def test_a_run_whose_retriever_of_negatives_has_changed_is_not_resumed(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another retriever under the same path finds other negatives."""
     corpus, folder = Corpus.read(place / "data"), tmp_path / "negatives"
     BM25Retriever(corpus).save_pretrained(folder)
     given = (f"--negatives={folder}", "--fit.hard_negatives=2", "--fit.epochs=1", "--fit.max_steps=2")

@@ -85,7 +85,6 @@ def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tm
 def test_passages_that_are_cut_in_training_are_told_of(
     place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The 12 training queries need 6 facts and 2 rules; the rules are longer than 8 tokens."""
     given = ("--fit.max_steps=1", "--dev_split=null")
     train(place, tmp_path / "cut", *given, "--max_tokens=8")
     assert caplog.text.count("2 of 8 passages are longer than 8 tokens") == 1
@@ -106,7 +105,6 @@ def test_training_ends_with_the_steps_or_with_the_epochs(
 def test_bfloat16_needs_no_gpu_and_rounds(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked for, where it warns, or taken because the processor has it."""
     warned: list[str] = []
     monkeypatch.setattr(biencoder, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
     losses = {}
@@ -242,7 +240,6 @@ def test_hard_negatives_need_words_in_common(
 def test_a_loss_that_is_no_number_ends_the_run(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At its step, though no loss is logged; what an earlier run has written stays."""
     output = train(place, tmp_path / "out", "--fit.max_steps=1", "--dev_split=null")
     before = (output / "model" / "model.safetensors").read_bytes()
     factors = iter([1.0, float("inf")])

@@ -162,7 +162,6 @@ def test_what_is_memorised_is_a_query_to_a_teacher_that_is_asked(root: Path) -> 
 def test_a_fit_beside_a_prior_and_retrieval_with_it(
     root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Dev measures the search beside the prior, and retrieval without it is told of."""
     prior = ["--data.prior.retrievers=[bm25]", "--data.prior.weights=[50]", "--recall.k=2", "--recall.hops=3"]
     assert main(chain_options(root, tmp_path / "run", *prior)) == 0
     corpus, data = root / "data", f"--data={root / 'data'}"

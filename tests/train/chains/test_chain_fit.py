@@ -68,7 +68,6 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
 def test_a_run_whose_retriever_has_changed_is_not_resumed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, changed: str
 ) -> None:
-    """Another retriever under the same path has other opinions."""
     folder, corpus = tmp_path / "bm25", Corpus.read(root / "data")
     BM25Retriever(corpus).save_pretrained(folder)
     given = [option.replace("FOLDER", str(folder)), "--trainer.max_epochs=1"]
@@ -116,7 +115,6 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
 
 
 def test_a_resumed_run_has_the_negatives_of_an_uninterrupted_one(root: Path, tmp_path: Path) -> None:
-    """Resumed in the middle of an epoch, at the end of one, and at its beginning."""
     mined = [
         "--model.margin=1.0", "--mine.passages=2", "--trainer.max_epochs=3", "--last.every_n_train_steps=1",
         "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",
@@ -133,7 +131,6 @@ def test_a_resumed_run_has_the_negatives_of_an_uninterrupted_one(root: Path, tmp
 
 
 def test_what_is_gold_in_any_way_is_no_negative(root: Path) -> None:
-    """Of an ordered chain the later passages, too, and evidence."""
     data = opened(root)
     hops = data.train_examples.draw(2, 0).hops  # type: ignore[attr-defined]
     done = len(data.corpus)

@@ -89,7 +89,6 @@ def test_they_are_drawn_from_the_best_of_each_retriever(root: Path, codec: Codec
 
 
 def test_done_is_read_only_where_a_chain_ends_with_it(root: Path, codec: Codec) -> None:
-    """A pseudo-query tells nothing of when to stop."""
     done = tuple(codec.done_sequence.tolist())
     proposals = proposing(root, codec, hops=5)
     for ends in (True, False):

@@ -72,7 +72,6 @@ def test_keywords_are_drawn_anew_each_epoch(codec: Codec) -> None:
 
 
 def test_words_are_drawn_in_proportion_to_their_weights() -> None:
-    """One of two words: the chance of the first is its share of the weights."""
     passage = Passage("a", "heron pike")
     rng = random.Random(0)
     counts = Counter(drawn_words(passage, {"heron": 3.0, "pike": 1.0}, 1, rng)[0] for _ in range(4000))
@@ -150,7 +149,6 @@ def test_what_cannot_be_read_is_refused(codec: Codec, near: str, tmp_path: Path)
 def test_a_stage_memorises_from_keywords_and_neighbours(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Through the command line: what was learned is found again from other words of the passage."""
     data = write_small(tmp_path / "data")
     near = tmp_path / "near"
     assert main(["prepare", "neighbours", f"--data={data}", f"--output={near}", "--k=3"]) == 0

@@ -105,7 +105,6 @@ def written(model: Path, some: list[Task], drawing: Drawing, batch_size: int = 4
 
 
 def test_a_query_is_written_for_its_passage(model: Path) -> None:
-    """At a low temperature what was learned; what is drawn depends on seed and passage, not on the batch."""
     some = [Task((n,), draw) for n in range(8) for draw in range(2)]
     sure = written(model, some, Drawing(temperature=0.1))
     single = [query.text for query in queries() if len(query.evidence) == 1]

@@ -52,7 +52,6 @@ def options(data: Path, output: Path, *more: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["causal", "t5"])
 def test_a_model_learns_to_write_queries(data: Path, causal: Path, tmp_path: Path, kind: str) -> None:
-    """Measured on what it learned; each animal's trait is asked for by one query of one hop."""
     single = [q for q in queries() if len(q.evidence) == 1]
     folder = tmp_path / "data"
     write_small(folder)

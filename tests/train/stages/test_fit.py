@@ -53,7 +53,6 @@ def test_losses_fall_and_the_corpus_is_memorised(stages: tuple[Path, Path]) -> N
 
 
 def test_the_model_folder_is_the_best_checkpoint(stages: tuple[Path, Path]) -> None:
-    """Of the best dev scores that with the lowest loss: neither the last weights nor another step's."""
     for output in stages:
         best = torch.load(output / "checkpoints" / "best.ckpt", weights_only=True)
         last = torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)
@@ -71,7 +70,6 @@ def test_the_model_folder_is_the_best_checkpoint(stages: tuple[Path, Path]) -> N
 def test_steps_that_dev_never_measured_are_told(
     interval: int, unseen: bool, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Three steps, dev measured after two of them or after all."""
     options = ("--trainer.max_steps=3", "--trainer.limit_train_batches=3")
     with caplog.at_level("WARNING", "grls.train.stages.callbacks"):
         train(

@@ -147,7 +147,6 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
 
 
 def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> None:
-    """Of a model that is read, too: order and dropout."""
 
     def losses(name: str, *more: str) -> list[float]:
         short = ["--trainer.max_epochs=1", "--trainer.limit_val_batches=0", "--model.seed=null", *more]
