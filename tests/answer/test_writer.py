@@ -115,12 +115,6 @@ def test_an_end_token_behind_the_prompt_is_left_out() -> None:
     assert writer.write([]) == []
 
 
-def test_progress_is_told_batch_by_batch() -> None:
-    done: list[int] = []
-    TextWriter(small_llama(), words(), 2, 3).write(PROMPTS, done.append)
-    assert done == [3, 1]
-
-
 def test_what_cannot_be_written_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_new_tokens must be at least 1, got 0"):
         TextWriter(small_llama(), words(), 0)

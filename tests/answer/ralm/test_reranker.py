@@ -295,22 +295,15 @@ def test_a_judge_without_so_many_positions_is_refused(
     assert "has 32 positions" in capsys.readouterr().err
 
 
-def test_another_model_under_the_same_name_does_not_go_on(
+def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [
-        word.replace(str(folder / "model"), str(tmp_path / "model")) for word in options(folder, "named")
-    ]
     write_model(tmp_path / "model")
-    assert main(asked) == 0
+    named = ("--model", str(tmp_path / "model"))
+    assert main(options(folder, "named", *named)) == 0
     write_model(tmp_path / "model", seed=7)
-    assert main(asked) == 1
+    assert main(options(folder, "named", *named)) == 1
     assert "other settings (weights)" in capsys.readouterr().err
-
-
-def test_another_judge_or_text_under_the_same_name_does_not_go_on(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     write_model(tmp_path / "judge", seed=3)
     judged = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(tmp_path / "judge"))
     assert main(options(folder, "judged-by", *judged)) == 0

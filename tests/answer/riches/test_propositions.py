@@ -10,7 +10,6 @@ from grls.answer.riches.propositions import (
     _EXAMPLES,
     Propositionizer,
     PropositionPrompt,
-    _Stopped,
     batches,
     parse_propositions,
 )
@@ -111,25 +110,6 @@ def test_options_that_cannot_work_are_refused(tokenizer: Any) -> None:
         Propositionizer(causal(tokenizer), tokenizer, PropositionPrompt(template="{title}"))
     with pytest.raises(ConfigError, match="no chat template"):
         Propositionizer(causal(tokenizer), tokenizer, PropositionPrompt(chat=True))
-
-
-def test_a_row_ends_with_its_propositions() -> None:
-    class Words:
-        words = ("-", " mill", " barn", "\n", "\n\n", "\n-")
-
-        def decode(self, row: list[int]) -> str:
-            return "".join(self.words[token] for token in row)
-
-    def ended(prompt: PropositionPrompt, row: list[int]) -> bool:
-        stopped = _Stopped(Words(), prompt, 2)
-        return bool(stopped(torch.tensor([[4, 4, *row]]), None)[0])
-
-    told, chat = PropositionPrompt(), PropositionPrompt(chat=True)
-    assert not ended(told, [1, 5, 2, 5, 1])
-    assert ended(told, [1, 5, 2, 5, 1, 3])  # "- mill" again
-    assert ended(told, [1, 4])
-    assert not ended(chat, [0, 1, 4])
-    assert ended(chat, [0, 1, 3, 0, 1, 3])
 
 
 def test_how_a_passage_is_told(tokenizer: Any) -> None:

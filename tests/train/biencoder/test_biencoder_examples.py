@@ -79,13 +79,6 @@ def test_without_hops_every_gold_passage_is_paired_with_the_query_alone(
     ]
 
 
-def test_where_any_order_is_right_it_is_drawn(data: Path, encoder: BiEncoderModel) -> None:
-    free = TWO_HOPS._replace(metadata='{"any_order": true}')
-    qrels: Qrels = {free.id: dict.fromkeys(free.evidence, 1)}
-    made = BiEncoderExamples([free], qrels, Corpus.read(data), encoder, PairOptions())
-    assert len({texts(made, epoch)[0][1] for epoch in range(10)}) == 2
-
-
 def test_a_shuffled_order_is_the_same_for_all_hops_and_another_in_another_epoch(
     data: Path, encoder: BiEncoderModel
 ) -> None:

@@ -11,7 +11,6 @@ from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder import run
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.biencoder.run import run_biencoder
-from grls.train.core import malloc_trim
 from grls.train.core.clock import TrainingClock, TrainingStep
 from grls.train.result import TrainingResult
 
@@ -41,16 +40,6 @@ def test_the_result_and_the_reports(
     assert [(step.stage, step.step, step.of) for step in steps] == [
         ("biencoder", step, 24) for step in range(25)
     ]
-
-
-def test_large_holes_of_the_heap_are_returned_after_each_step(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times: list[bool] = []
-    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.room() + 1)
-    monkeypatch.setattr(malloc_trim, "give_back_freed", lambda: times.append(True))
-    trained(place, tmp_path, replace(FIT, epochs=1))
-    assert len(times) == 8
 
 
 def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(

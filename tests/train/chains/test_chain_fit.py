@@ -130,13 +130,6 @@ def test_a_resumed_run_has_the_negatives_of_an_uninterrupted_one(root: Path, tmp
         assert found == {n: expected[n] for n in range(step, 9)}
 
 
-def test_what_is_gold_in_any_way_is_no_negative(root: Path) -> None:
-    data = opened(root)
-    hops = data.train_examples.draw(2, 0).hops  # type: ignore[attr-defined]
-    done = len(data.corpus)
-    assert [set(hop.known) for hop in hops] == [{*hops[0].gold, *hops[1].gold, done}] * 3
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

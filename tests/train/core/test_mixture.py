@@ -70,17 +70,6 @@ def test_nothing_comes_twice_before_all_have_come_once() -> None:
         assert len(stream) > 2 * count
 
 
-def test_draws_are_a_function_of_seed_and_epoch() -> None:
-    def epoch_of(seed: int, epoch: int) -> list[Example]:
-        return [mixture((7, 0.4), epochs=4, seed=seed).draw(n, epoch) for n in range(10)]
-
-    assert epoch_of(0, 3) == epoch_of(0, 3)
-    assert epoch_of(0, 3) != epoch_of(1, 3)
-    some = mixture((7, 0.4), epochs=4)
-    backwards = {epoch: [some.draw(n, epoch) for n in range(10)] for epoch in (5, 0, 3)}
-    assert backwards[3] == epoch_of(0, 3)
-
-
 def test_lengths_are_those_of_the_epoch_and_batches_go_by_them() -> None:
     some = mixture((7, (0.6, 0.1)), epochs=4)
     for epoch in range(5):

@@ -131,15 +131,6 @@ def test_one_all_or_some_gold_passages_are_read(tokenizer: Any) -> None:
     assert [some.draw(0, e) for e in range(9)] == [examples(tokenizer, "some").draw(0, e) for e in range(9)]
 
 
-def test_without_an_order_of_its_own_a_chain_is_drawn(tokenizer: Any) -> None:
-    query = Query("q", "is the otter kind ?")
-    every = examples(tokenizer, "all", query, qrels={"q": {"otter-calm": 1, "r0": 1}})
-    assert {tuple(read(every, 0, epoch)) for epoch in range(20)} == {
-        ("otter-calm", "r0"),
-        ("r0", "otter-calm"),
-    }
-
-
 def test_the_form_stands_beside_the_model(data: Path, causal: Path, tmp_path: Path) -> None:
     more = [
         *generator("causal", data, causal),

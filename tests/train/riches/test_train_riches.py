@@ -121,15 +121,6 @@ def test_each_epoch_draws_its_order(data: Path, causal: Path) -> None:
     assert len({tuple(mixed.draw(2, epoch).target) for epoch in range(9)}) == 2  # of two hops
 
 
-def test_one_of_several_proofs_is_drawn(data: Path, causal: Path, tmp_path: Path) -> None:
-    folder = write_small(tmp_path / "proofs")
-    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    lines[2]["metadata"]["proofs"] = [lines[2]["evidence"], lines[3]["evidence"]]
-    write_jsonl(folder / "queries.jsonl", lines)
-    examples = drawn(folder, causal).train_examples
-    assert len({tuple(examples.draw(2, epoch).target) for epoch in range(9)}) == 2
-
-
 def test_what_is_too_long_is_counted_and_left_out(
     data: Path, causal: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,22 +157,6 @@ def test_options_that_cannot_work(
 ) -> None:
     assert named in fails(capsys, "train", *options(data, tmp_path / "run", *more, causal=causal))
     assert not (tmp_path / "run" / "model").exists()
-
-
-def test_bad_data_is_refused(causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_small(tmp_path / "data")
-    qrels = folder / "qrels" / "train.tsv"
-    first = queries()[0]
-    kept = qrels.read_text()
-    qrels.write_text(
-        kept.replace(f"{first.id}\t{first.evidence[0]}\t1", f"{first.id}\t{first.evidence[0]}\t0")
-    )
-    run_options = options(folder, tmp_path / "run", causal=causal)
-    assert f"query '{first.id}' has neither evidence nor a qrel above zero" in fails(
-        capsys, "train", *run_options
-    )
-    qrels.write_text(kept + f"{first.id}\tgone\t1\n")
-    assert "'gone' is not in" in fails(capsys, "train", *run_options)
 
 
 def test_quantized_weights_become_plain_ones(

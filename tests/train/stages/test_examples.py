@@ -95,16 +95,6 @@ def test_single_step_learns_every_gold_passage_from_the_query_alone(codec: Codec
     ]
 
 
-def test_evidence_keeps_its_order_unless_it_is_to_be_shuffled(codec: Codec) -> None:
-    def first_hops(**options: Any) -> set[int]:
-        examples = retrieve(codec, TWO_HOPS, **options)
-        firsts = [examples.draw(0, epoch).target for epoch in range(30)]
-        return {[row(codec, "otter-calm"), row(codec, "r0")].index(first) for first in firsts}
-
-    assert first_hops() == {0}
-    assert first_hops(shuffle=True) == {0, 1}
-
-
 @pytest.mark.parametrize(("said", "firsts"), [(True, {0, 1}), (False, {0}), ("true", {0}), (None, {0})])
 def test_evidence_that_any_order_suits_is_drawn_anew(codec: Codec, said: object, firsts: set[int]) -> None:
     """For this query alone: the other one of the same set keeps its order."""
