@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,23 @@ def same(alone: Path, output: Path, *names: str, version: int = 0, within: float
         expected, values = logged(alone, name), logged(output, name, version)
         assert values
         assert values == pytest.approx({step: expected[step] for step in values}, abs=within), name
+
+
+def flip(file: Path) -> None:
+    """One bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+class Opinion:
+    """A teacher that always believes in the same passages."""
+
+    def __init__(self, weights: dict[int, float]):
+        self.weights = weights
+
+    def opinions(self, hops: Sequence[Any]) -> list[Mapping[int, float]]:
+        return [self.weights for _ in hops]
 
 
 class KillAfter(L.Callback):

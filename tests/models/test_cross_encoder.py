@@ -54,11 +54,6 @@ def test_logits_are_the_librarys_before_its_activation(folder: Path, batch_size:
     assert scorer.logits([]).shape == (0,)
 
 
-def test_a_classifier_of_transformers_is_a_cross_encoder(folder: Path) -> None:
-    plain = PairScorer.load(f"{folder}-plain", "cpu")
-    assert plain.logits(PAIRS) == pytest.approx(PairScorer.load(str(folder), "cpu").logits(PAIRS), abs=1e-5)
-
-
 def test_the_prompt_of_a_model_stands_before_the_query(folder: Path, tmp_path: Path) -> None:
     other = copied(folder, tmp_path / "m")
     changed(

@@ -13,7 +13,7 @@ import torch
 from failing import fails
 from safetensors.torch import save_file
 from small_data import small_retriever, write_small
-from train_helpers import arguments, train
+from train_helpers import arguments, flip, train
 
 from grls.cli import main
 from grls.data.codec import Codec, Limits
@@ -144,13 +144,6 @@ def test_a_damaged_checkpoint(
     torch.save(state, folder / "last.ckpt")
     assert main(["train", *given]) == 0
     assert f"{folder / file} is damaged" in caplog.text
-
-
-def flip(file: Path) -> None:
-    """One bit in the middle of a file."""
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
 
 
 def test_an_empty_split(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from quoting_model import PASSAGES, QUERIES, quoting
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from unigram import byte_level
 
 from grls.answer.riches.answerer import Riches
 from grls.answer.riches.keys import build_keys
@@ -159,7 +158,7 @@ def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert run("--output", str(tmp_path / "third"), "--keys.kind", "title") == 1
     assert "kind 'sentence', expected 'title'" in capsys.readouterr().err
     assert not (tmp_path / "third.trec").exists()
-    assert run("--output", str(tmp_path / "third"), "--search.max_keys", "0") == 1
+    assert run("--output", str(tmp_path / "third"), "--search.max_keys=0") == 1
     assert "keys must be at least 1" in capsys.readouterr().err
 
 
@@ -313,20 +312,10 @@ def test_a_special_token_is_no_marker(folder: Path, marker: str) -> None:
             build_keys(corpus, tokenizer, markers=markers)
 
 
-def byte_level(texts: list[str]) -> Any:
-    """A tokenizer like GPT-2's: rare characters in pieces, and what often stands together in one."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bpe.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet, vocab_size=300)
-    bpe.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
-
-
 @pytest.mark.parametrize(("opening", "closing"), [("«", "»"), ("{{", "}}"), ("<", ">"), ("<q>", "</q>")])
 def test_markers_of_a_byte_level_tokenizer(opening: str, closing: str) -> None:
-    tokenizer = byte_level([f'{left}{opening}"so' for left in ("(", "=", ".", "a ", "\n")] * 50)
+    texts = [f'{left}{opening}"so' for left in ("(", "=", ".", "a ", "\n")] * 50
+    tokenizer = byte_level(texts, 300)
     markers = TextMarkers(tokenizer, opening, closing)
     for left in ("(", "=", ".", "a ", "\n", "", "ab"):
         ids = tokenizer(left + opening, add_special_tokens=False)["input_ids"]
@@ -341,7 +330,7 @@ def test_markers_of_a_byte_level_tokenizer(opening: str, closing: str) -> None:
 
 def test_keys_of_another_kind_are_refused(folder: Path) -> None:
     some = program(folder)
-    other = byte_level(["The mill"])
+    other = byte_level(["The mill"], 300)
     with pytest.raises(MismatchError, match="another tokenizer"):
         Riches(some.model, other, some.corpus, some.keys)
     with pytest.raises(MismatchError, match="another corpus"):

@@ -14,6 +14,7 @@ import torch
 from biencoder_helpers import logged, options, train
 from failing import fails
 from small_data import tiny_bert
+from train_helpers import flip
 from transformers import TrainerCallback
 
 from grls.cli import main
@@ -126,13 +127,6 @@ def test_a_full_disk_is_told_in_one_line(
     assert "cannot write" in told
     assert "Free disk space" in told
     train(place, tmp_path / "run", "--fit.max_steps=2")
-
-
-def flip(file: Path) -> None:
-    """One bit in the middle of a file."""
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
 
 
 def halve(file: Path) -> None:

@@ -1,6 +1,5 @@
 """A bi-encoder that is trained from Python: result, reports and the limit of time."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,12 +64,6 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     went_on = logged(tmp_path, "loss")
     assert list(went_on) == list(losses)
     assert [went_on[step] for step in range(1, 14)] == [losses[step] for step in range(1, 14)]
-
-
-def test_without_dev_there_is_no_best(place: Path, tmp_path: Path) -> None:
-    fit = replace(FIT, epochs=1, max_steps=2)
-    result = trained(place, tmp_path, fit, dev_split=None)
-    assert (result.best, result.steps) == (None, 2)
 
 
 def test_refusals(place: Path, tmp_path: Path) -> None:

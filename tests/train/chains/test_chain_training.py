@@ -7,6 +7,7 @@ import pytest
 import torch
 from models_small import log_probability, small_gpt2, small_llama
 from small_data import scratch, small_tokenizer, write_small
+from train_helpers import Opinion
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -49,16 +50,6 @@ class Tiny(GeneratorSpec):
             eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         )  # fmt: skip
         return Loaded(LlamaForCausalLM(config), tokenizer)
-
-
-class Opinion:
-    """A teacher that always believes in the same passages."""
-
-    def __init__(self, weights: dict[int, float]):
-        self.weights = weights
-
-    def opinions(self, hops: list[HopExample]) -> list[dict[int, float]]:
-        return [self.weights for _ in hops]
 
 
 @pytest.fixture
@@ -177,22 +168,6 @@ def test_every_gold_passage_that_is_left_is_right(
     hop = epochs[0].hops[0]
     expected = [-log_probability(module.model, index, hop.source, gold) for gold in hop.gold]
     assert np.mean(list(values.values())) == pytest.approx(np.mean(expected), rel=1e-4)
-
-
-def test_gold_without_an_order_is_right_in_any(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
-    _, corpus, codec, _, folder = small
-    qs, qrels = read_split(folder, "train", corpus)
-    ordered = qs[2]
-    for query, right in (
-        (ordered, 1),
-        (ordered._replace(metadata='{"any_order": true}'), 2),
-        (ordered._replace(evidence=()), 2),
-    ):
-        drawn = [ChainExamples([query], qrels, corpus, codec).draw(0, epoch).hops[0] for epoch in range(20)]
-        assert {len(hop.gold) for hop in drawn} == {right}
-        assert len({hop.taken for hop in drawn}) == right
 
 
 def test_branches_give_the_loss_of_the_mixture_without_bias(

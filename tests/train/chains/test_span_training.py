@@ -1,7 +1,7 @@
 """Learning to write spans: which of them a query asks for, the loss against the plain way, and fits."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from models_small import log_probability
-from train_helpers import chain_options, logged
+from train_helpers import Opinion, chain_options, logged
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -24,7 +24,7 @@ from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.collate import ChainCollator
-from grls.train.chains.examples import ChainExamples, HopExample, Teaching
+from grls.train.chains.examples import ChainExamples, Teaching
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.span_targets import SpanTargets, WriteSpans
 
@@ -80,31 +80,10 @@ def test_views_that_share_words_with_the_query_weigh_more() -> None:
     assert weights[9:].sum() == pytest.approx(0.25)
 
 
-def test_without_a_word_in_common_all_views_weigh_alike() -> None:
-    targets = SpanTargets(Spans(Corpus.from_passages(RIVERS), 3))
-    _, weights = targets.spread("who?", {0: 1.0})
-    np.testing.assert_allclose(weights, np.full(8, 1 / 8))
-    dashes = SpanTargets(Spans(Corpus.from_passages([Passage("d", "long – and wide")]), 2))
-    np.testing.assert_allclose(dashes.spread("who ?", {0: 1.0})[1], np.full(3, 1 / 3))  # signs are no words
-    # Nothing of the next passage counts for the last words of one.
-    _, weights = targets.spread("Rhine", {0: 1.0})
-    np.testing.assert_allclose(weights, np.full(8, 1 / 8))
-
-
 @pytest.mark.parametrize("given", [{"words": 0}, {"drawn": 0}, {"temperature": 0.0}, {"temperature": np.inf}])
 def test_numbers_are_positive(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must be "):
         WriteSpans(**given).check()
-
-
-class Opinion:
-    """A teacher that always believes in the same passages."""
-
-    def __init__(self, weights: dict[int, float]):
-        self.weights = weights
-
-    def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        return [self.weights for _ in hops]
 
 
 @pytest.mark.parametrize("taught", [False, True])

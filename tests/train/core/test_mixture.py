@@ -108,14 +108,9 @@ def test_the_epochs_of_a_run_are_counted_from_epochs_or_steps() -> None:
         )  # fmt: skip
         return planned_epochs(trainer, 100, size)  # 13 batches an epoch
 
-    assert planned(5, -1) == 5
-    assert planned(-1, 26) == 2
-    assert planned(-1, 27) == planned(9, 27) == 3
-    assert planned(-1, 14, accumulate=2) == 2
-    assert planned(-1, 14, size=16) == 2
-    assert planned(-1, 26, limit=2) == 13
-    assert planned(-1, 26, limit=0.5) == 5  # 6 batches
-    assert planned(-1, 26, limit=99) == 2
+    assert [planned(5, -1), planned(-1, 26), planned(-1, 27), planned(9, 27)] == [5, 2, 3, 3]
+    assert planned(-1, 14, accumulate=2) == planned(-1, 14, size=16) == planned(-1, 26, limit=99) == 2
+    assert [planned(-1, 26, limit=2), planned(-1, 26, limit=0.5)] == [13, 5]  # of 2 and of 6 batches
     assert planned(-1, -1) is planned(None, -1) is None
 
 

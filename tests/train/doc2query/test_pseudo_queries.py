@@ -75,12 +75,7 @@ def test_a_chain_follows_links_and_never_comes_back() -> None:
     assert max(counts[0, 2, 3], counts[2, 0, 1]) < 20, "some draws come to a dead end"
     two = Counter(task.chain for task in tasks([0], near, Drawing(queries=20, hops=2)))
     assert set(two) == {(0, 1), (0, 2)}
-    assert tasks([0, 3], None, Drawing(queries=2)) == [
-        Task((0,), 0),
-        Task((0,), 1),
-        Task((3,), 0),
-        Task((3,), 1),
-    ]
+    assert tasks([0, 3], None, Drawing(queries=2)) == [Task((n,), draw) for n in (0, 3) for draw in (0, 1)]
     again, other = (tasks([0, 1, 2], near, Drawing(20, 2, seed=seed)) for seed in (0, 1))
     assert again == tasks([0, 1, 2], near, Drawing(20, 2)) != other
 
@@ -191,22 +186,16 @@ def test_what_is_no_query_is_dropped_and_counted() -> None:
 
 
 def test_a_query_must_lead_back_to_its_first_passage() -> None:
-    records = [
-        record("who ?"),
-        record("what ?", "lynx-calm"),
-        record("why ?", "r0", "otter-calm"),
-        record(""),
-    ]
+    asked = [("who ?",), ("what ?", "lynx-calm"), ("why ?", "r0", "otter-calm"), ("",)]
+    records = [record(*one) for one in asked]
     finds = Finds("DONE", "lynx-calm", "otter-calm")
     found = sift(records, CORPUS, finds, k=2)
     assert [query.id for query in found.kept] == ["pseudo-lynx-calm-0"]
     assert finds.asked == ["who ?", "what ?", "why ?"]
     assert (found.asked, found.rate) == (3, pytest.approx(1 / 3))
     assert found.dropped == {"empty": 1, "not found again": 2}
-    assert [q.id for q in sift(records, CORPUS, finds, k=3).kept] == [
-        "pseudo-otter-calm-0",
-        "pseudo-lynx-calm-0",
-    ]
+    again = sift(records, CORPUS, finds, k=3).kept
+    assert [q.id for q in again] == ["pseudo-otter-calm-0", "pseudo-lynx-calm-0"]
     with pytest.raises(ConfigError, match="k must be at least 1"):
         sift(records, CORPUS, finds, k=0)
 
@@ -280,15 +269,7 @@ def test_a_run_that_was_ended_goes_on(
     assert len({json.loads(line)["chain"][0] for line in lines[1:]}) == 7
     (tmp_path / "cut.jsonl.written.jsonl").write_bytes(b"".join(lines[:10]) + lines[10][:9])
     cut.unlink()
-    calls: list[int] = []
-    write = QueryWriter.write
-    monkeypatch.setattr(
-        QueryWriter,
-        "write",
-        lambda self, some, told=None: (calls.append(len(some)), write(self, some, told))[1],
-    )
     assert main(options(data, model, cut, *wild)) == 0
-    assert calls == [4, 4, 4]
     assert cut.read_text() == whole.read_text()
 
 
