@@ -47,13 +47,13 @@ def searches(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(searches())
 def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
     _compare(search, FastDecoder, search["backend"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(searches())
 def test_the_search_on_the_device_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
     _compare(search, DeviceDecoder, "array")

@@ -50,7 +50,7 @@ def prior_of(search: dict[str, Any]) -> Prior | None:
     return Prior(tuple(parts), search["normalized"]) if parts else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(searches())
 def test_leaves_divide_what_may_be_found_and_its_probability(search: dict[str, Any]) -> None:
     index = index_sequences([np.array(row) for row in search["rows"]], END, "array")

@@ -153,7 +153,7 @@ def searches(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(searches())
 def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
     index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])

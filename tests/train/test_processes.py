@@ -1,5 +1,8 @@
 """Trainings on two and three processes: the losses of one process, and a run that is resumed."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import biencoder_helpers
@@ -75,3 +78,18 @@ def _measure(folder: Path) -> None:
 
 def test_means_over_processes(tmp_path: Path) -> None:
     assert together(2, lambda: _measure(tmp_path)) == [0, 0]
+
+
+def test_torchrun_starts_two_processes(root: Path, tmp_path: Path) -> None:
+    """As the guide says; the number of devices is that of torchrun."""
+    given = arguments("retrieve", root / "data", tmp_path / "out", *GLOBAL, "--trainer.max_steps=2")
+    place = Path(__file__).parents[2]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*torchrun, "train.py", *given],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=place, capture_output=True, text=True, check=False,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "GLOBAL_RANK: 1, MEMBER: 2/2" in done.stderr
+    assert len(logged(tmp_path / "out", "train_loss")) == 2

@@ -54,7 +54,7 @@ titles = [
 
 
 @pytest.mark.parametrize("form", ["whole", "prefixes"])
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(corpus=corpora, size=st.integers(1, 50), memory=st.integers(1, 30 * ROW_BYTES))
 @example(corpus=[], size=1, memory=1)
 @example(corpus=[np.array([END])], size=1, memory=1)

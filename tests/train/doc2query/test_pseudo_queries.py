@@ -269,7 +269,13 @@ def test_a_run_that_was_ended_goes_on(
     assert len({json.loads(line)["chain"][0] for line in lines[1:]}) == 7
     (tmp_path / "cut.jsonl.written.jsonl").write_bytes(b"".join(lines[:10]) + lines[10][:9])
     cut.unlink()
+    calls: list[int] = []
+    write = QueryWriter.write
+    monkeypatch.setattr(
+        QueryWriter, "write", lambda self, some, told=None: calls.append(len(some)) or write(self, some, told)
+    )
     assert main(options(data, model, cut, *wild)) == 0
+    assert calls == [4, 4, 4]
     assert cut.read_text() == whole.read_text()
 
 
@@ -290,11 +296,7 @@ def test_options_of_the_command_that_cannot_work(
 
 
 def test_a_run_that_keeps_nothing_says_so(
-    data: Path,
-    model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr("grls.retrieve.bm25.BM25Retriever", lambda corpus, analyzer: Finds("DONE"))
     line = fails(capsys, *options(data, model, tmp_path / "out.jsonl", "--draw.queries=1"))
