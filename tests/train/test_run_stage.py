@@ -89,11 +89,8 @@ def test_a_run_whose_time_is_up_has_a_model_and_goes_on_to_the_same_losses(
 def test_dev_is_measured_at_the_end_of_the_time_however_rarely_it_is_otherwise(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rarely = {
-        "trainer.check_val_every_n_epoch": 3,
-        "trainer.min_epochs": 2,
-        "trainer.accumulate_grad_batches": 2,
-    }
+    rarely = {"trainer.check_val_every_n_epoch": 3, "trainer.min_epochs": 2}
+    rarely["trainer.accumulate_grad_batches"] = 2
     given = options(data, tmp_path / "run", **rarely)
     ended = run_stage("retrieve", given, max_seconds=3.5, meter=a_second_a_step(monkeypatch))
     assert (ended.steps, ended.time_is_up) == (3, True)

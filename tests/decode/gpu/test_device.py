@@ -20,15 +20,9 @@ from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.models.seq2seq.slots import plant
 
 WAITS = {
-    "item",
-    "is_nonzero",
-    "_local_scalar_dense",
-    "nonzero",
-    "masked_select",
-    "unique",
-    "_unique2",
+    "item", "is_nonzero", "_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2",
     "repeat_interleave",
-}
+}  # fmt: skip
 """Operations after which the host must wait for a GPU, because their result or its shape is needed."""
 
 

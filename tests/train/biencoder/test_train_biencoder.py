@@ -64,12 +64,8 @@ def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tm
     write_dataset(tmp_path / "data", passages(), every, qrels)
     # The rate does not fall, and is so high that later epochs are not simply better; which seed shows it
     # depends on the processor's rounding.
-    changed = (
-        f"--data={tmp_path / 'data'}",
-        "--fit.schedule=constant",
-        "--fit.learning_rate=3e-2",
-        "--fit.k=3",
-    )
+    rate = ("--fit.schedule=constant", "--fit.learning_rate=3e-2")
+    changed = (f"--data={tmp_path / 'data'}", "--fit.k=3", *rate)
     for seed in range(10):
         output = train(place, tmp_path / f"out{seed}", *changed, f"--fit.seed={seed}")
         recalls = list(logged(output, "dev_recall@3").values())

@@ -9,8 +9,6 @@ from models_small import log_probability, small_gpt2, small_llama
 from small_data import scratch, small_tokenizer, write_small
 from train_helpers import Opinion
 from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
     MistralConfig,
@@ -26,6 +24,7 @@ from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.causal.plain import CausalGenerator
 from grls.models.load.build import GeneratorSpec, Loaded
+from grls.models.load.language import CausalLM
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.train.chains.collate import ChainCollator, TokenTree, stack
 from grls.train.chains.decisions import Decisions, walk_paths
@@ -35,31 +34,33 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.chains.targets import PassageTarget
 
 
-class Tiny(GeneratorSpec):
-    """A random Llama for the small data set."""
+class Small(NamedTuple):
+    """A causal model and what it learns from."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def load(self) -> Loaded:
-        tokenizer = small_tokenizer(self.folder)
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-        )  # fmt: skip
-        return Loaded(LlamaForCausalLM(config), tokenizer)
+    module: RetrieveChains
+    corpus: Corpus
+    codec: Codec
+    index: ConstraintIndex
+    folder: Path
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path]:
-    write_small(tmp_path)
-    module = RetrieveChains(Tiny(tmp_path), freeze_embeddings=False)
+def small(root: Path) -> Small:
+    return opened(root, root / "data")
+
+
+def opened(root: Path, folder: Path, **limits: int) -> Small:
+    module = RetrieveChains(CausalLM(str(root / "llama")), freeze_embeddings=False)
     module.model.eval()
-    corpus = Corpus.read(tmp_path)
-    codec = Codec(module.tokenizer, causal=True)
-    return module, corpus, codec, build_index(corpus, codec), tmp_path
+    corpus = Corpus.read(folder)
+    codec = Codec(module.tokenizer, Limits(**limits), causal=True)
+    return Small(module, corpus, codec, build_index(corpus, codec), folder)
+
+
+def mean_loss(small: Small, hops: Sequence[HopExample]) -> Any:
+    """By the definition, approximately."""
+    scores = [log_probability(small.module.model, small.index, hop.source, hop.taken) for hop in hops]
+    return pytest.approx(-np.mean(scores), rel=1e-4)
 
 
 def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
@@ -81,9 +82,7 @@ def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
             torch.testing.assert_close(found[row, node], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_the_loss_of_a_chain_is_the_mean_over_its_hops(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
     drawn = [some.draw(n, 0) for n in (0, 2, 3)]
@@ -91,12 +90,7 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
     batch = ChainCollator(0, index, Teaching(index, len(corpus)))(drawn)
     with torch.no_grad():
         found = float(module.batch_loss(batch))
-    expected = [
-        -log_probability(module.model, index, hop.source, hop.taken)
-        for example in drawn
-        for hop in example.hops
-    ]
-    assert found == pytest.approx(np.mean(expected), rel=1e-4)
+    assert found == mean_loss(small, [hop for example in drawn for hop in example.hops])
     tokens = sum(len(hop.source) for example in drawn for hop in example.hops)
     assert batch.read.visible.shape[1] < tokens / 3  # hops share what they have in common
 
@@ -148,9 +142,7 @@ def scores_of(alone: Decisions, index: ConstraintIndex, scores: np.ndarray, pass
     return values
 
 
-def test_every_gold_passage_that_is_left_is_right(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_every_gold_passage_that_is_left_is_right(small: Small) -> None:
     """Averaged over what is drawn, the loss is the mean over the gold passages."""
     module, corpus, codec, index, folder = small
     qs, qrels = read_split(folder, "train", corpus)
@@ -170,9 +162,7 @@ def test_every_gold_passage_that_is_left_is_right(
     assert np.mean(list(values.values())) == pytest.approx(np.mean(expected), rel=1e-4)
 
 
-def test_branches_give_the_loss_of_the_mixture_without_bias(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_branches_give_the_loss_of_the_mixture_without_bias(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
     hop = some.draw(0, 0).hops[0]
@@ -195,21 +185,18 @@ def test_branches_give_the_loss_of_the_mixture_without_bias(
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_passages_of_equal_texts_and_beginnings_of_others(tmp_path: Path) -> None:
+def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: Path) -> None:
     """Two ids of one text are one answer, one text that begins another is told apart by its end, and DONE."""
     texts = ["the otter is calm .", "the otter is calm .", "the otter is calm . really", "the heron ."]
     some = [Passage(f"p{n}", text) for n, text in enumerate(texts)]
     asked = Query("q", "who ?", ("p1", "p2"))
     write_dataset(tmp_path, some, [asked], {"train": {"q": {"p1": 1, "p2": 1}}})
-    module = RetrieveChains(Tiny(tmp_path))
-    module.model.eval()
-    corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer, causal=True)
-    index = build_index(corpus, codec)
-    chain = ChainExamples([asked], {}, corpus, codec).draw(0, 0)
+    small = opened(root, tmp_path)
+    index = small.index
+    chain = ChainExamples([asked], {}, small.corpus, small.codec).draw(0, 0)
     batch = ChainCollator(0, index, Teaching(index, 4))([chain])
-    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
     with torch.no_grad():
-        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
     both = PassageTarget.of(index, {0: 1.0, 1: 1.0, 3: 2.0})
     found = walk_paths(index, [both], [Walked(0, 0, 1.0), Walked(0, 1, 1.0), Walked(0, 3, 2.0)])
     assert found.weights[found.places == 0].tolist() == [4.0]
@@ -220,24 +207,17 @@ def test_passages_of_equal_texts_and_beginnings_of_others(tmp_path: Path) -> Non
     assert [dict(opinion) for opinion in heard] == [{0: 0.5, 3: 0.5}, {3: 1.0}, {}]
 
 
-def test_a_chain_longer_than_the_input_limit_branches_off(tmp_path: Path) -> None:
-    write_small(tmp_path)
-    module = RetrieveChains(Tiny(tmp_path))
-    module.model.eval()
-    corpus = Corpus.read(tmp_path)
-    codec = Codec(module.tokenizer, Limits(input=20), causal=True)
-    index = build_index(corpus, codec)
-    chain = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec).draw(2, 0)
+def test_a_chain_longer_than_the_input_limit_branches_off(root: Path) -> None:
+    small = opened(root, root / "data", input=20)
+    _, corpus, codec, index, folder = small
+    chain = ChainExamples(*read_split(folder, "train", corpus), corpus, codec).draw(2, 0)
     assert chain.hops[2].source[: len(chain.hops[1].source)] != chain.hops[1].source  # the oldest went first
     batch = ChainCollator(0, index, Teaching(index, len(corpus)))([chain])
-    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
     with torch.no_grad():
-        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
 
 
-def test_the_margin_is_between_right_and_wrong_passages(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_the_margin_is_between_right_and_wrong_passages(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
     hops = some.draw(2, 0).hops[:2]
@@ -259,9 +239,7 @@ def test_the_margin_is_between_right_and_wrong_passages(
     assert expected > 0
 
 
-def test_first_tokens_can_weigh_more(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_first_tokens_can_weigh_more(small: Small) -> None:
     _, _, _, index, _ = small
     target = [PassageTarget.of(index, {0: 1.0})]
     plain = walk_paths(index, target, [Walked(0, 0, 1.0)])

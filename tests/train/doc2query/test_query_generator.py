@@ -132,11 +132,7 @@ def test_one_all_or_some_gold_passages_are_read(tokenizer: Any) -> None:
 
 
 def test_the_form_stands_beside_the_model(data: Path, causal: Path, tmp_path: Path) -> None:
-    more = [
-        *generator("causal", data, causal),
-        "--data.passages=some",
-        "--data.max_passage_tokens=9",
-    ]
+    more = [*generator("causal", data, causal), "--data.passages=some", "--data.max_passage_tokens=9"]
     assert main(["train", *options(data, tmp_path / "run", *more)]) == 0
     assert QueryForm.read(tmp_path / "run" / "model") == QueryForm("some", 9, 64)
     assert PretrainedLM(str(tmp_path / "run" / "model")).stages() == ("writequeries",)
