@@ -1,6 +1,8 @@
 """Training on chains, causal models on trees of tokens: the loss held against the plain way."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
