@@ -9,7 +9,7 @@ import torch
 from failing import fails
 from small_data import ANIMALS, passages, tiny_bert
 
-from grls.answer.ralm.reranker import Reranker, RerankExample
+from grls.answer.ralm.reranker import Reranker
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
@@ -144,25 +144,6 @@ def test_a_retriever_of_negatives_that_cannot_be_is_refused_by_its_option(root: 
     BM25Retriever(Corpus.from_passages(passages()[:4], "other")).save_pretrained(tmp_path / "other")
     with pytest.raises(MismatchError, match=r"negatives: .* over another corpus .*`grls index`"):
         hops(root, negatives=str(tmp_path / "other"))
-
-
-def test_a_run_that_failed_goes_on_to_the_same_weights(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    three = ["--fit.epochs=3", "--hops.shuffle=true"]
-    assert main(command(root, "whole", *three)) == 0
-
-    def failing(examples: RerankHops, number: int) -> RerankExample:
-        if number >= 2 * len(examples):
-            raise OSError("the third epoch fails")
-        return draw(examples, number)
-
-    draw = RerankHops.__getitem__
-    with monkeypatch.context() as patch:
-        patch.setattr(RerankHops, "__getitem__", failing)
-        with pytest.raises(OSError, match="third epoch"):
-            main(command(root, "again", *three))
-    assert main(command(root, "again", *three, "--resume=true")) == 0
-    whole, again = ((root / name / "model" / "model.safetensors").read_bytes() for name in ("whole", "again"))
-    assert whole == again
 
 
 def test_other_negatives_or_tokens_under_the_same_path_are_no_resumed_run(

@@ -208,21 +208,6 @@ def test_training_is_resumed_with_the_same_options_only(
     assert "the options cannot be compared with those of the first run" in caplog.text
 
 
-def test_a_killed_run_goes_on(folder: Path) -> None:
-    assert main(options(folder, "whole", "--retriever", "bm25", "--reader.stride", "2")) == 0
-    lines = (folder / "whole.strides.jsonl").read_text().splitlines(keepends=True)
-    (folder / "cut.strides.jsonl").write_text("".join(lines[:20]) + lines[20][:9])
-    assert main(options(folder, "cut", "--retriever", "bm25", "--reader.stride", "2")) == 0
-    whole, cut = (json.loads((folder / f"{name}.json").read_text()) for name in ("whole", "cut"))
-    assert cut["token"] == pytest.approx(whole["token"], rel=1e-4)
-    assert cut["strides"] == whole["strides"]
-    # What was spent is the sum over both calls; the second has scored no more than what was left.
-    rows = [json.loads(line) for line in (folder / "cut.strides.jsonl").read_text().splitlines()][1:]
-    assert sum(row.get("computed", 0) for row in rows[19:]) < whole["computed"]
-    for name in ("computed", "seconds"):
-        assert cut[name] == pytest.approx(sum(row.get(name, 0) for row in rows))
-
-
 def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
     (folder / "exclude.txt").write_text("mill\nb\n")
     assert (

@@ -10,7 +10,7 @@ from writing_models import writing_model
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.proposition_file import PropositionFile
-from grls.answer.riches.propositions import Propositionizer, Propositions
+from grls.answer.riches.propositions import Propositions
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
@@ -120,30 +120,6 @@ def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.Cap
     assert {p for some in keys.passages for p in some} == {0, 1, 2, 3, 4}
     assert run(place, output) == 0
     assert "in this run" not in capsys.readouterr().out
-
-
-def test_a_run_that_was_ended_goes_on(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, output = tmp_path / "whole.jsonl", tmp_path / "p.jsonl"
-    assert run(place, whole) == 0
-    write = Propositionizer.write
-    asked: list[list[str]] = []
-
-    def once(self: Any, passages: Any) -> Any:
-        asked.append([passage.id for passage in passages])
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return write(self, passages)
-
-    monkeypatch.setattr(Propositionizer, "write", once)
-    assert run(place, output) == 130
-    with output.open("ab") as stream:
-        stream.write(b'{"passage": "p2", "text": "the mi')
-    assert run(place, output) == 0
-    assert asked == [["p4", "p3"], ["p2", "p1"], ["p2", "p1"], ["p0"]]
-    assert output.read_bytes() == whole.read_bytes()
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.entailment import load_entailment
 from grls.models.load.build import Pretrained, WarmStart, read_stages, train_tokenizer
 from grls.models.load.language import PretrainedLM, load_language_model
-from grls.models.load.opening import hub_answers, opening, write_network
+from grls.models.load.opening import hub_answers, opening
 from grls.retrieve.generative.folder import read_limits
 
 ROOT = Path(__file__).parents[3]
@@ -379,28 +379,6 @@ def test_nowhere_may_a_folder_bring_code() -> None:
                 assert words.get("trust_remote_code") == "False", f"{file.name}, line {node.lineno}"
                 asked += 1
     assert asked >= 5
-
-
-def test_no_bar_is_drawn_while_weights_are_read_or_written(
-    models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from transformers.utils import logging as bars
-
-    monkeypatch.setattr(bars, "_tqdm_active", True)
-    gguf: Any = import_module("transformers.modeling_gguf_pytorch_utils")
-    drawn = gguf.tqdm
-    Pretrained(str(models / "t5")).load().model.save_pretrained(tmp_path / "plain")
-    assert "Writing model" in capfd.readouterr().err, "the library draws one"
-    BiEncoderModel.load(str(models / "sentence"), device="cpu").save(tmp_path / "sentence")
-    write_network(Pretrained(str(models / "gpt2")).load().model, tmp_path / "gpt2")
-    with opening("a model", "x", "Give one."):
-        assert list(gguf.tqdm([1], desc="Converting")) == [1]
-        with pytest.raises(ConfigError), opening("another model", "y", "Give one."):
-            raise OSError("damaged")
-        assert not bars.is_progress_bar_enabled()
-    assert capfd.readouterr().err == ""
-    assert bars.is_progress_bar_enabled()
-    assert gguf.tqdm is drawn
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,7 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,52 +12,11 @@ from biencoder_helpers import logged, options, train
 from failing import fails
 from small_data import tiny_bert
 from train_helpers import flip
-from transformers import TrainerCallback
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.biencoder.trainer import BiEncoderTrainer
 from grls.train.core.damage import HASHES
-
-ROOT = Path(__file__).parents[3]
-
-
-class KillAt(TrainerCallback):
-    """Ends the process as a power cut would."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == int(os.environ["KILL_AT"]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def main_that_dies(given: list[str]) -> None:
-    """What the process of the next test runs."""
-    made = BiEncoderTrainer.__init__
-
-    def begin(self: BiEncoderTrainer, *args: Any, **named: Any) -> None:
-        made(self, *args, **named)
-        self.add_callback(KillAt())
-
-    BiEncoderTrainer.__init__ = begin  # type: ignore[method-assign]
-    main(given)
-
-
-def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp_path: Path) -> None:
-    given = options(place, tmp_path / "run")
-    code = f"from test_resume_biencoder import main_that_dies; main_that_dies({given!r})"
-    folders = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests" / "helpers"), str(ROOT)])
-    environment = {**os.environ, "KILL_AT": "12", "OMP_NUM_THREADS": "1", "PYTHONPATH": folders}
-    died = subprocess.run([sys.executable, "-c", code], env=environment, timeout=300, check=False)
-    assert died.returncode == -signal.SIGKILL
-    assert not (tmp_path / "run" / "model").exists()
-    # A checkpoint that was being written when the process died is passed over.
-    torn = tmp_path / "run" / "checkpoints" / "checkpoint-12"
-    torn.mkdir()
-    (torn / "model.safetensors").write_bytes(b"half")
-    train(place, tmp_path / "run", "--resume=true")
-    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
-    assert logged(tmp_path / "run", "dev_recall@1") == logged(trained, "dev_recall@1")
 
 
 def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(

@@ -107,22 +107,6 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
     assert not seeds & again
 
 
-def test_a_resumed_run_has_the_negatives_of_an_uninterrupted_one(root: Path, tmp_path: Path) -> None:
-    mined = [
-        "--model.margin=1.0", "--mine.passages=2", "--trainer.max_epochs=3", "--last.every_n_train_steps=1",
-        "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",
-    ]  # fmt: skip
-    assert main(chain_options(root, tmp_path / "whole", *mined)) == 0
-    expected = logged(tmp_path / "whole", "train_loss")
-    assert len(expected) == 9
-    for step in (4, 6):
-        checkpoint = tmp_path / "whole" / "checkpoints" / f"step={step}.ckpt"
-        again = chain_options(root, tmp_path / f"from-{step}", *mined, f"--ckpt_path={checkpoint}")
-        assert main(again) == 0
-        found = logged(tmp_path / f"from-{step}", "train_loss")
-        assert found == {n: expected[n] for n in range(step, 9)}
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -20,7 +20,6 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.models.load.build import train_tokenizer
 from grls.models.load.language import load_language_model
-from grls.train.doc2query import generate
 from grls.train.doc2query.form import FORM, QueryForm, QueryPrompt
 from grls.train.doc2query.generate import Drawing, QueryWriter, Task, sift, tasks
 
@@ -248,35 +247,6 @@ def test_chains_are_written_for_and_another_filter_needs_no_new_queries(
     assert "round trip: 100.0% of 8 find their passage among the 20 best" in said
     line = fails(capsys, *options(data, model, output, "--draw.queries=1"))
     assert "begun with other settings (hops, links, reads)" in line
-
-
-def test_a_run_that_was_ended_goes_on(
-    data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wild = [
-        "--draw.queries=3",
-        "--draw.temperature=2",
-        "--retriever=null",
-        "--search.batch_size=2",
-        "--limit=7",
-    ]
-    monkeypatch.setattr(generate, "PORTION", 2)
-    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    assert main(options(data, model, whole, *wild)) == 0
-    assert main(options(data, model, cut, *wild)) == 0
-    lines = (tmp_path / "whole.jsonl.written.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(lines) == 1 + 21
-    assert len({json.loads(line)["chain"][0] for line in lines[1:]}) == 7
-    (tmp_path / "cut.jsonl.written.jsonl").write_bytes(b"".join(lines[:10]) + lines[10][:9])
-    cut.unlink()
-    calls: list[int] = []
-    write = QueryWriter.write
-    monkeypatch.setattr(
-        QueryWriter, "write", lambda self, some, told=None: calls.append(len(some)) or write(self, some, told)
-    )
-    assert main(options(data, model, cut, *wild)) == 0
-    assert calls == [4, 4, 4]
-    assert cut.read_text() == whole.read_text()
 
 
 @pytest.mark.parametrize(
