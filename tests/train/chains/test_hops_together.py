@@ -67,8 +67,7 @@ def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: 
     assert read == [hop.source for hop in chain.hops]
 
 
-@pytest.mark.parametrize("name", ["r", "hybrid"])
-@pytest.mark.parametrize("steps", ["ranked", "fixed", "dynamic"])
+@pytest.mark.parametrize(("name", "steps"), [("r", "ranked"), ("hybrid", "fixed"), ("r", "dynamic")])
 def test_hops_are_found_and_rescored(root: Path, name: str, steps: Any) -> None:
     queries, _ = read_split(root / "data", "test")
     scores = {}
