@@ -76,13 +76,6 @@ def test_beam_as_wide_as_the_corpus_equals_exhaustive_scoring(name: str, mode: A
             assert [round(h.score, 3) for h in hits] == pytest.approx([scores[n] for n in exact], abs=2e-3)
 
 
-def test_renormalized_probabilities_of_a_corpus_sum_to_one() -> None:
-    generator = Seq2SeqGenerator(small_t5())
-    distinct = {tuple(row): row for row in corpus(20)}
-    index = index_sequences(list(distinct.values()), END)
-    assert np.exp(score_all(generator, index, queries(1)[0])).sum() == pytest.approx(1.0, abs=1e-5)
-
-
 def test_the_normalizer_of_minus_infinities_is_minus_infinity() -> None:
     values = np.array([-np.inf, -np.inf, 0.0, -np.inf, 1.0])
     found = ragged_logsumexp(values, np.array([0, 2, 2, 4, 5]))

@@ -177,13 +177,6 @@ def test_limits_travel_with_the_model(data: Path, capsys: pytest.CaptureFixture[
         assert read_json(folder / "grls.json")["limits"]["passage"] == limit
 
 
-def test_dev_queries_are_cut_where_training_cuts_them(data: Path) -> None:
-    text = (data / "queries.jsonl").read_text().replace("is the lynx", "is the lynx , the quiet lynx ,")
-    (data / "queries.jsonl").write_text(text)
-    short = ["--data.max_query_tokens=6", "--data.truncate_queries=true", "--recall.hops=2"]
-    train("retrieve", data, data.parent / "run", *short, "--trainer.max_epochs=1")
-
-
 def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
     """The file size limit stands for a full disk; it is lifted again at the end."""
     path = tmp_path / "last.ckpt"

@@ -10,7 +10,6 @@ from grls.answer.riches.propositions import (
     _EXAMPLES,
     Propositionizer,
     PropositionPrompt,
-    batches,
     parse_propositions,
 )
 from grls.data.corpus import Corpus
@@ -167,9 +166,3 @@ def test_what_the_length_limit_cut_is_left_out() -> None:
         {"cut": 1},
     )
     assert parse_propositions('["The mill burned.", "It \\q"', True, MILL) == (("The mill burned.",), {})
-
-
-def test_batches_are_of_like_length() -> None:
-    corpus = Corpus.from_passages(PASSAGES)
-    assert batches(corpus, 4, 2) == [[1, 0], [3, 2]]
-    assert batches(corpus, 3, 2) == [[1, 0], [2]]

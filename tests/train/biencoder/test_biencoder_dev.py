@@ -65,12 +65,6 @@ def test_a_hop_does_not_find_its_evidence_again(chunk: int) -> None:
         assert measures["mrr@k"] == {4: pytest.approx((1 / 2 + 1 + 1 / 2) / 3)}
 
 
-def test_without_hops_in_training_the_query_alone_is_asked(place: Path) -> None:
-    encoder, dev = opened(place)
-    made = dev_evaluator(encoder, dev, BiEncoderOptions(by_hop=True), False)
-    assert made.queries == [query.text for query in dev.queries]
-
-
 def test_a_sample_holds_the_gold_passages(place: Path) -> None:
     encoder, dev = opened(place)
     gold = {name for query in dev.queries[:2] for name in gold_passages(query, dev.qrels)}

@@ -9,7 +9,7 @@ from small_data import tiny_bert
 from torch import Tensor, nn
 
 from grls.models.biencoder import BiEncoderModel
-from grls.train.biencoder.loss import GROUP, MaskedRankingLoss, embed_in_groups
+from grls.train.biencoder.loss import GROUP, embed_in_groups
 
 TEXTS = [" ".join(["otter"] * (1 + 7 * n % 19)) for n in range(2 * GROUP + 3)]
 
@@ -54,14 +54,3 @@ def test_groups_are_the_whole_batch_with_less_padding(encoder: BiEncoderModel) -
     parts = [lengths[i : i + GROUP] for i in range(0, len(lengths), GROUP)]
     assert model.read == [features["input_ids"].numel(), *(len(part) * max(part) for part in parts)]
     assert sum(model.read[1:]) < 0.8 * model.read[0]
-
-
-def test_the_loss_reads_in_groups(encoder: BiEncoderModel) -> None:
-    model = Counted(encoder.model)
-    columns = [encoder.features(TEXTS, "query"), encoder.features(TEXTS[::-1], "passage")]
-    labels = torch.arange(len(TEXTS))[:, None].repeat(1, 2)
-    loss = MaskedRankingLoss(model, similarity_fct=encoder.scores)  # type: ignore[arg-type]
-    found = loss(columns, labels)
-    assert len(model.read) == 2 * -(-len(TEXTS) // GROUP)
-    embedded = [encoder.model(dict(column))["sentence_embedding"] for column in columns]
-    torch.testing.assert_close(found, loss.compute_loss_from_embeddings(embedded, labels))

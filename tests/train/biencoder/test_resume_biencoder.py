@@ -32,39 +32,40 @@ def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(
     assert not torn.exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "hashed"),
-    [("model.safetensors", True), ("optimizer.pt", False), ("rng_state.pth", False)],
-)
-def test_a_damaged_checkpoint_is_passed_over(
-    file: str,
-    hashed: bool,
-    place: Path,
-    trained: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The run goes on from the one before; where none is whole, it says how to begin anew."""
+@pytest.fixture
+def checkpoints(trained: Path, tmp_path: Path) -> list[Path]:
+    """The two checkpoints of a run that wrote no model yet."""
     run = shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(run / "model")
     folders = sorted((run / "checkpoints").glob("checkpoint-*"), key=lambda folder: int(folder.name[11:]))
     assert len(folders) == 2
-    if not hashed:
-        for folder in folders:
+    return folders
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+    checkpoints: list[Path], place: Path, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (checkpoints[1] / HASHES).unlink()
+    halve(checkpoints[1] / "optimizer.pt")
+    train(place, tmp_path / "run", "--resume=true")
+    assert f"{checkpoints[1]} is damaged (optimizer.pt" in caplog.text
+    assert f"resumes from {checkpoints[0]}" in caplog.text
+    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "rng_state.pth"])
+def test_where_no_checkpoint_is_whole_the_run_says_how_to_begin_anew(
+    file: str, checkpoints: list[Path], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in checkpoints:
+        if file == "model.safetensors":
+            flip(folder / file)
+        else:
             (folder / HASHES).unlink()
-    spoil = flip if hashed else halve
-    spoil(folders[1] / file)
-    if file == "optimizer.pt":
-        train(place, run, "--resume=true")
-        assert f"{folders[1]} is damaged ({file}" in caplog.text
-        assert f"resumes from {folders[0]}" in caplog.text
-        assert logged(run, "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
-        return
-    spoil(folders[0] / file)
-    told = fails(capsys, *options(place, run, "--resume=true"))
+            halve(folder / file)
+    told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
     assert f"is damaged ({file}" in told
-    assert f"remove {run / 'checkpoints'} and start anew without --resume" in told
+    assert f"remove {tmp_path / 'run' / 'checkpoints'} and start anew without --resume" in told
 
 
 @pytest.mark.parametrize("limit", [0, 20_000, 50_000])

@@ -65,13 +65,6 @@ def test_a_full_cache_keeps_what_it_has() -> None:
     assert encoder.asked == [[3, 4, 5], [6, 7, 8], [9], [6, 7, 8]]
 
 
-def test_states_are_kept_as_bfloat16_where_the_decoder_computes_in_it() -> None:
-    cache = EncoderCache(1.0)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert cache(Encoder().eval(), *batch([3, 4])).dtype == torch.bfloat16
-    assert cache.bytes == 2 * 2 * 2
-
-
 def batches(data: Path, module: GeneratorModule, kind: type[RetrieveData] = RetrieveData) -> list[Any]:
     """Two batches, the second of which has inputs of the first."""
     made = kind(str(data))

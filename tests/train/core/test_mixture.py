@@ -83,20 +83,14 @@ def test_lengths_are_those_of_the_epoch_and_batches_go_by_them() -> None:
     assert [length for batch in sorted(batches) for length in batch] == sorted(lengths)
 
 
-@pytest.mark.parametrize(
-    ("parts", "options"),
-    [
-        ([(5, 1.2)], {}),
-        ([(5, (0.1, -0.1))], {}),
-        ([(5, (0.5, 0.6)), (5, 0.5)], {}),
-        ([(0, 0.5)], {}),
-        ([(5, 0.5)], {"size": 0}),
-        ([(5, 0.5)], {"epochs": 0}),
-    ],
-)
-def test_a_mix_that_cannot_be_is_refused(parts: Any, options: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="mix"):
-        mixture(*parts, **options)
+def test_a_mix_that_cannot_be_is_refused() -> None:
+    one: tuple[int, Shares] = (5, 0.5)
+    for parts in ([(5, 1.2)], [(5, (0.1, -0.1))], [(5, (0.5, 0.6)), one], [(0, 0.5)]):
+        with pytest.raises(ConfigError, match="mix"):
+            mixture(*parts)  # type: ignore[arg-type]
+    for options in ({"size": 0}, {"epochs": 0}):
+        with pytest.raises(ConfigError, match="mix"):
+            mixture(one, **options)
 
 
 def test_the_epochs_of_a_run_are_counted_from_epochs_or_steps() -> None:

@@ -143,15 +143,6 @@ def test_without_a_terminal_a_line_tells_of_step_loss_and_time(
         assert re.fullmatch(told, line), line
 
 
-def test_bfloat16_is_close(data: Path, tmp_path: Path) -> None:
-    """With clipped gradients, which lightning refuses of optimizers that can unscale them."""
-    clipped = ("--trainer.gradient_clip_val=1.0",)
-    plain = losses(data, tmp_path / "a", *clipped, dropout=0.0)
-    half = losses(data, tmp_path / "b", *clipped, "--trainer.precision=bf16-mixed", dropout=0.0)
-    assert half == pytest.approx(plain, rel=0.1, abs=0.05)
-    assert half != pytest.approx(plain, abs=1e-7)
-
-
 def test_accumulated_gradients_step_less_often(data: Path, tmp_path: Path) -> None:
     """Eight batches of four, two a step: four steps, and the second batch sees the weights of the first."""
     options = ["--trainer.accumulate_grad_batches=2", "--model.learning_rate=0.05", "--model.warmup=0"]
