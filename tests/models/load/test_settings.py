@@ -95,10 +95,8 @@ def test_what_changes_no_result_is_let_pass(place: Path) -> None:
         tokenizer = place / kind / "model" / "tokenizer_config.json"
         edit(tokenizer, transformers_version="9.0", name_or_path="x", model_max_length=10**9)
         for verify in (None, False):
-            assert (
-                load_retriever(place / kind, Opening(device="cpu", verify=verify)).retrieve(QUERIES, 5)
-                == before
-            )
+            opened = load_retriever(place / kind, Opening(device="cpu", verify=verify))
+            assert opened.retrieve(QUERIES, 5) == before
 
 
 def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> None:
