@@ -19,7 +19,7 @@ from grls.cli import main
 from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import Pretrained
-from grls.train.biencoder.trainer import BiEncoderTrainer
+from grls.train.core.processes import FullyShard
 from grls.train.reranker.module import RerankerModule, fit_reranker
 from grls.train.reranker.options import RerankerOptions
 
@@ -101,14 +101,15 @@ def biencoder(root: Path, output: Path, *more: str) -> list[str]:
 
 def ended_after_a_checkpoint(options: list[str]) -> None:
     """A training whose processes are killed when their first checkpoint is written."""
-    save = BiEncoderTrainer._save_checkpoint
+    save = FullyShard.save_checkpoint
 
-    def dying(self: Any, *rest: Any) -> None:
-        save(self, *rest)
-        torch.distributed.barrier()
-        os._exit(9)
+    def dying(self: Any, checkpoint: Any, filepath: Any, *rest: Any) -> None:
+        save(self, checkpoint, filepath, *rest)
+        if Path(filepath).stem == "last":
+            torch.distributed.barrier()
+            os._exit(9)
 
-    BiEncoderTrainer._save_checkpoint = dying  # type: ignore[method-assign]
+    FullyShard.save_checkpoint = dying  # type: ignore[method-assign]
     main(options)
 
 
@@ -121,14 +122,14 @@ def test_a_bi_encoder_in_shards_has_the_losses_of_one_process_and_resumes_on_ano
     shards = ["--fit.strategy=fsdp", "--fit.gradient_checkpointing=true"]
     torch.manual_seed(0)
     assert main(options("one")) == 0
-    expected = biencoder_helpers.logged(tmp_path / "one", "loss")
+    expected = biencoder_helpers.logged(tmp_path / "one", "train_loss")
     assert len(expected) == 2 * 4
     assert together(2, lambda: ended_after_a_checkpoint(options("two", *shards))) == [9, 9]
     assert "--resume true" in fails(capsys, *options("two", *shards))
     assert "had strategy 'fsdp', now it is 'ddp'" in fails(capsys, *options("two", "--resume=true"))
     assert together(3, lambda: main(options("two", *shards, "--resume=true"))) == [0, 0, 0]
-    assert biencoder_helpers.logged(tmp_path / "two", "loss") == pytest.approx(expected, abs=5e-4)
-    recalls = [biencoder_helpers.logged(tmp_path / name, "dev_recall@1") for name in ("one", "two")]
+    assert biencoder_helpers.logged(tmp_path / "two", "train_loss") == pytest.approx(expected, abs=5e-4)
+    recalls = [biencoder_helpers.logged(tmp_path / name, "dev_recall") for name in ("one", "two")]
     assert recalls[0] == recalls[1]
     one, two = (BiEncoderModel.load(str(tmp_path / name / "model"), device="cpu") for name in ("one", "two"))
     for name, weight in two.model.state_dict().items():
@@ -138,7 +139,7 @@ def test_a_bi_encoder_in_shards_has_the_losses_of_one_process_and_resumes_on_ano
 def test_a_bi_encoder_in_bfloat16_shards_without_dev(place: Path, tmp_path: Path) -> None:
     options = biencoder(place, tmp_path / "two", "--fit.strategy=fsdp", "--fit.precision=bfloat16")
     assert together(2, lambda: main([*options, "--dev_split=null", "--fit.epochs=1"])) == [0, 0]
-    losses = biencoder_helpers.logged(tmp_path / "two", "loss")
+    losses = biencoder_helpers.logged(tmp_path / "two", "train_loss")
     assert all(0 < loss < 9 for loss in losses.values())
     BiEncoderModel.load(str(tmp_path / "two" / "model"), device="cpu")
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from grls.models.sessions.memory import plain_attention
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.processes import gathered, processes, weighed
 
 
@@ -57,19 +57,19 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
 
     Args:
         model: The model of sentence-transformers.
-        options: ``mini_batch_size``, ``in_batch_negatives`` and ``matryoshka``.
         scale: The scale s.
-        similarity: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
+        similarity_fct: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
+        options: ``mini_batch_size``, ``in_batch_negatives`` and ``matryoshka``.
     """
 
     def __init__(
         self,
         model: Any,
-        options: BiEncoderOptions,
         scale: float,
-        similarity: Callable[[Tensor, Tensor], Tensor],
+        similarity_fct: Callable[[Tensor, Tensor], Tensor],
+        options: BiEncoderOptions = USUAL_FIT,
     ):
-        super().__init__(model, scale=scale, similarity_fct=similarity)
+        super().__init__(model, scale=scale, similarity_fct=similarity_fct)
         self.options = options
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:

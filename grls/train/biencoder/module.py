@@ -1,6 +1,6 @@
 """Trains a bi-encoder by Lightning with a loss of sentence-transformers, and keeps the best epoch.
 
-A run writes into one folder: ``model/`` (for retrieval), ``logs/`` (losses and dev recall as CSV) and
+A run writes into one folder: ``model/`` (for retrieval), ``logs/`` (settings, losses and dev recall) and
 ``checkpoints/`` (to resume from; they hold pickles, so do not share them). Dev recall is the exact evaluation
 of sentence-transformers over the whole corpus, or a sample of it.
 """
@@ -12,19 +12,20 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers import CSVLogger, Logger
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel
 
-from grls.errors import ConfigError, MismatchError, Option
-from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.errors import ConfigError, MismatchError, Option, WriteError
+from grls.io.files import is_write_failure, refuse_foreign, refuse_unwritable
 from grls.models.biencoder import STAGE, BiEncoderModel
 from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.lora import add_adapters, merge_adapters
@@ -73,7 +74,7 @@ Batch = tuple[list[dict[str, Any]], Tensor]
 
 _SETTINGS, _FILES = "settings", "files"
 """Keys of a checkpoint: options of the run, and fingerprints of what it reads."""
-_FREE = {"device", "log_every", "gradient_checkpointing", "mini_batch_size"}
+_FREE = {"device", "log_every", "gradient_checkpointing", "logger", "mini_batch_size"}
 """Settings that a resumed run may change, since they do not change the losses."""
 
 
@@ -122,7 +123,7 @@ class BiEncoderModule(L.LightningModule):
             normalised = any(isinstance(module, Normalize) for module in modules_of(self.model))
             scale = 20.0 if encoder.similarity == COSINE or normalised else 1.0
         # Tuples: their weights are those of the model.
-        self._loss = (MaskedRankingLoss(self.model, options, scale, encoder.scores),)
+        self._loss = (MaskedRankingLoss(self.model, scale, encoder.scores, options),)
         self._whole: tuple[Within, ...] = ()
         self._plain: tuple[Any, ...] = ()
 
@@ -315,6 +316,12 @@ def fit_biencoder(
     strategy: Any = "auto" if started == (1, 1) else "ddp_find_unused_parameters_true"
     if sharded:
         strategy = FullyShard(cpu_offload="offload" in options.strategy)
+    loggers: list[Any] = [CSVLogger(folder, name="logs")]
+    if options.logger is not None:
+        kind: Any = locate(options.logger)
+        if not (isinstance(kind, type) and issubclass(kind, Logger)):
+            raise ConfigError(f"fit.logger: {options.logger} is no logger of Lightning that is installed.")
+        loggers.append(kind(save_dir=str(folder)))
     checkpoints: dict[str, Any] = {"dirpath": last.parent, "enable_version_counter": False}
     best = BestCheckpoint(
         **checkpoints, filename="best", monitor="dev_recall", mode="max", finer=("dev_ndcg", "max")
@@ -330,12 +337,21 @@ def fit_biencoder(
             *([] if clock.meter else [TrainingLines()]), *([best] if evaluator else []),
             ModelCheckpoint(**checkpoints, filename="last"),
         ],
-        plugins=[] if sharded else [AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
+        plugins=[] if sharded else [AtomicCheckpointIO()], logger=loggers,
         enable_model_summary=False, enable_progress_bar=clock.meter is None,
     )  # fmt: skip
     module = BiEncoderModule(encoder, options, steps, evaluator, kept)
     data = BiEncoderData(examples, encoder, options)
-    trainer.fit(module, datamodule=data, ckpt_path=str(last) if resume else None, weights_only=not sharded)
+    try:
+        for logger in loggers:
+            logger.log_hyperparams(kept[_SETTINGS])
+        trainer.fit(
+            module, datamodule=data, ckpt_path=str(last) if resume else None, weights_only=not sharded
+        )
+    except OSError as error:  # of the log: checkpoints have an error of their own
+        if not is_write_failure(error):
+            raise
+        raise WriteError(f"cannot write under {folder} ({error}). Free disk space.") from error
     if best.best_model_path:
         place = last.parent / Path(best.best_model_path).name  # the folder may have been moved since
         try:

@@ -89,6 +89,8 @@ class BiEncoderOptions(PairOptions):
             trained); otherwise from the query alone.
         k: Cut-off of dev recall.
         log_every: Steps between two logged losses.
+        logger: Class of a logger of Lightning that gets losses and recall beside the file, such as
+            ``lightning.pytorch.loggers.WandbLogger`` or ``MLFlowLogger`` there; null: none.
     """
 
     epochs: int = 1
@@ -118,6 +120,7 @@ class BiEncoderOptions(PairOptions):
     by_hop: bool = False
     k: int = 5
     log_every: int = 10
+    logger: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -58,7 +58,7 @@ class TimeLimit(L.Callback):
         if trainer.check_val_every_n_epoch is not None:
             trainer.check_val_every_n_epoch = 1
         for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and trainer.enable_validation and not callback.monitor:
+            if isinstance(callback, ModelCheckpoint) and trainer.enable_validation:
                 callback._save_on_train_epoch_end = False
                 callback._every_n_epochs = 1
 

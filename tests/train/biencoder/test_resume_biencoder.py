@@ -8,64 +8,33 @@ from pathlib import Path
 
 import pytest
 import torch
-from biencoder_helpers import logged, options, train
+from biencoder_helpers import options, train
 from failing import fails
 from small_data import tiny_bert
-from train_helpers import flip
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.core.damage import HASHES
 
 
-def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(
+def test_a_run_without_a_checkpoint_is_begun_anew(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    torn = tmp_path / "run" / "checkpoints" / "checkpoint-8"
-    torn.mkdir(parents=True)
-    (torn / "model.safetensors").write_bytes(b"half")
     told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
     assert "holds no checkpoint to resume from" in told
     assert "leave out --resume" in told
     train(place, tmp_path / "run", "--fit.max_steps=2")
-    assert not torn.exists()
 
 
-@pytest.fixture
-def checkpoints(trained: Path, tmp_path: Path) -> list[Path]:
-    """The two checkpoints of a run that wrote no model yet."""
+def test_a_damaged_checkpoint_is_named_and_not_resumed(
+    trained: Path, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(run / "model")
-    folders = sorted((run / "checkpoints").glob("checkpoint-*"), key=lambda folder: int(folder.name[11:]))
-    assert len(folders) == 2
-    return folders
-
-
-def test_a_damaged_checkpoint_is_passed_over(
-    checkpoints: list[Path], place: Path, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (checkpoints[1] / HASHES).unlink()
-    halve(checkpoints[1] / "optimizer.pt")
-    train(place, tmp_path / "run", "--resume=true")
-    assert f"{checkpoints[1]} is damaged (optimizer.pt" in caplog.text
-    assert f"resumes from {checkpoints[0]}" in caplog.text
-    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
-
-
-@pytest.mark.parametrize("file", ["model.safetensors", "rng_state.pth"])
-def test_where_no_checkpoint_is_whole_the_run_says_how_to_begin_anew(
-    file: str, checkpoints: list[Path], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder in checkpoints:
-        if file == "model.safetensors":
-            flip(folder / file)
-        else:
-            (folder / HASHES).unlink()
-            halve(folder / file)
-    told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
-    assert f"is damaged ({file}" in told
-    assert f"remove {tmp_path / 'run' / 'checkpoints'} and start anew without --resume" in told
+    halve(run / "checkpoints" / "last.ckpt")
+    told = fails(capsys, *options(place, run, "--resume=true"))
+    assert f"{run / 'checkpoints' / 'last.ckpt'} cannot be read as a checkpoint" in told
+    assert f"take {run / 'checkpoints' / 'best.ckpt'}, which is whole" in told
 
 
 @pytest.mark.parametrize("limit", [0, 20_000, 50_000])
@@ -156,13 +125,13 @@ def test_a_run_whose_first_weights_have_changed_is_not_resumed(
 def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) -> None:
     output = train(place, tmp_path / "out")
     train(place, output, "--fit.max_steps=3")
-    assert [folder.name for folder in (output / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
-    assert list(logged(output, "loss")) == [1, 2, 3]
+    last = output / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["global_step"] == 3
     # Checkpoints of a run that did not finish are not thrown away for want of an option.
     (output / "model" / "modules.json").rename(tmp_path / "modules.json")
     (output / "model").rename(tmp_path / "aside")
     assert main(options(place, output)) == 1
-    assert list((output / "checkpoints").glob("checkpoint-3"))
+    assert last.is_file()
     (tmp_path / "aside").rename(output / "model")
     (tmp_path / "modules.json").rename(output / "model" / "modules.json")
     # A refused run takes nothing away, and a run may go on in another place.
