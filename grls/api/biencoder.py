@@ -130,11 +130,11 @@ class BiEncoder:
         place = HeldFolder(output)
 
         from grls.train.biencoder.run import run_biencoder
-        from grls.train.biencoder.trainer import refuse_unfinished_run
+        from grls.train.core.checkpoints import refuse_unfinished
 
         with place.named("BiEncoder.fit"):
-            if not resume:
-                refuse_unfinished_run(place.path)
+            if not resume:  # before its data are replaced
+                refuse_unfinished(str(place.path), warn=False, model="modules.json")
             made = run_biencoder(
                 data=place_data(data, place.path, resume),
                 output=str(place.path),

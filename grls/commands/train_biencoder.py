@@ -27,7 +27,7 @@ def train_biencoder(
 ) -> None:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
-    Writes OUTPUT/model (for ``grls index``), OUTPUT/logs.json (settings, losses, dev recall) and
+    Writes OUTPUT/model (for ``grls index``), OUTPUT/logs (losses, dev recall) and
     OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them). The model to start from is
     ``source``, or ``generator`` for an encoder-decoder that is not on disk.
 

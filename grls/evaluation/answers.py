@@ -34,7 +34,7 @@ from grls.io.files import atomic_file
 from grls.io.progress import counted
 from grls.io.resumable import read_jsonl, string_of, write_line
 from grls.models.entailment import Entailment
-from grls.runs.manifest import RunInfo, read_info
+from grls.runs.manifest import read_info
 from grls.runs.results import find_passages
 from grls.runs.run import Run
 
@@ -102,7 +102,17 @@ def read_answers(path: str | Path, texts: bool = True) -> dict[str, Answered]:
         if name in answered:
             raise DataError(f"the query id {name!r} is used twice.", file, line)
         try:
-            answered[name] = _answered(record, string_of(record, "answer", file, line, empty=True), texts)
+            answer = string_of(record, "answer", file, line, empty=True)
+            quotes = tuple(
+                Evidence(
+                    _text(quote["text"]) if texts else "", _texts(quote["passages"]), _truth(quote["closed"])
+                )
+                for quote in record["quotes"]
+            )
+            passages = (passage for quote in quotes if quote.closed for passage in quote.passages)
+            retrieved = _texts(record["retrieved"]) if "retrieved" in record else tuple(passages)
+            ended = _truth(record["ended"])
+            answered[name] = Answered(answer, ended, quotes, tuple(dict.fromkeys(retrieved)))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"expected a line as `grls answer` writes it ({error}).", file, line) from None
     if not answered:
@@ -152,8 +162,8 @@ def score_answers(
         )
     missing = sum(query.id not in answered for query in queries)
     if missing:
-        asked = counted(len(queries), "query")
-        log.warning("without a line among the answers: %d of %s; they score 0.", missing, asked)
+        every = counted(len(queries), "query")
+        log.warning("without a line among the answers: %d of %s; they score 0.", missing, every)
     answers = [answered.get(query.id, Answered()) for query in queries]
     quotes = [quote for one in answers for quote in one.evidence]
     scores: Scores = {
@@ -162,12 +172,33 @@ def score_answers(
         "quotes": mean(len(one.evidence) for one in answers),
         "not_closed": mean(not quote.closed for quote in quotes) if quotes else 0.0,
         "not_ended": mean(not one.ended for one in answers),
-        **_retrieval(answers, queries, qrels, ks),
-        **_correctness(answers, queries),
-        "autoais": None,
     }
+    judged = [(one, gold) for one, query in zip(answers, queries, strict=True)
+              if (gold := gold_passages(query, qrels))]  # fmt: skip
+    scores["judged"] = len(judged)
+    if judged:
+        scores |= hits([one.retrieved for one, _ in judged], [gold for _, gold in judged], ks)
+    asked = [(one, query) for one, query in zip(answers, queries, strict=True) if query.answers]
+    scores |= {"asked": len(asked), "exact_match": None, "f1": None}
+    if asked:
+        written, accepted = [one.answer for one, _ in asked], [query.answers for _, query in asked]
+        scores |= answer_f1(written, accepted)
+        try:
+            said = [[*(turn[0] for turn in turns_of(query)), query.text] for _, query in asked]
+        except DataError:  # the set has another meaning for `history`, so it holds no conversations
+            said = []
+        if any(len(questions) > 1 for questions in said):
+            scores |= novel_f1(written, accepted, said)
+    scores["autoais"] = None
     if judge is not None:
-        evidence = [_evidence(one, corpus, premise) for one in answers]
+        evidence = []
+        for one in answers:
+            closed = [quote for quote in one.evidence if quote.closed]
+            if premise == "quotes":
+                evidence.append([quote.text for quote in closed])
+            else:
+                read = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
+                evidence.append([f"{p.title}: {p.text}" if p.title else p.text for p in read.values()])
         follows = attributed([q.text for q in queries], [one.answer for one in answers], evidence, judge)
         scores["autoais"] = mean(follows)
     return depth.within(scores)
@@ -198,16 +229,6 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
     return "\n".join(lines)
 
 
-def _answered(record: dict[str, Any], answer: str, texts: bool) -> Answered:
-    quotes = tuple(
-        Evidence(_text(quote["text"]) if texts else "", _texts(quote["passages"]), _truth(quote["closed"]))
-        for quote in record["quotes"]
-    )
-    passages = (passage for quote in quotes if quote.closed for passage in quote.passages)
-    retrieved = _texts(record["retrieved"]) if "retrieved" in record else tuple(passages)
-    return Answered(answer, _truth(record["ended"]), quotes, tuple(dict.fromkeys(retrieved)))
-
-
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected a string, got {value!r}")
@@ -224,37 +245,6 @@ def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"expected true or false, got {value!r}")
     return value
-
-
-def _retrieval(answers: list[Answered], queries: Sequence[Query], qrels: Qrels, ks: Sequence[int]) -> Scores:
-    judged = [(one, gold) for one, query in zip(answers, queries, strict=True)
-              if (gold := gold_passages(query, qrels))]  # fmt: skip
-    if not judged:
-        return {"judged": 0}
-    return {"judged": len(judged), **hits([one.retrieved for one, _ in judged], [g for _, g in judged], ks)}
-
-
-def _correctness(answers: list[Answered], queries: Sequence[Query]) -> Scores:
-    asked = [(one, query) for one, query in zip(answers, queries, strict=True) if query.answers]
-    if not asked:
-        return {"asked": 0, "exact_match": None, "f1": None}
-    written, accepted = [one.answer for one, _ in asked], [query.answers for _, query in asked]
-    scores: Scores = {"asked": len(asked), **answer_f1(written, accepted)}
-    try:
-        said = [[*(turn[0] for turn in turns_of(query)), query.text] for _, query in asked]
-    except DataError:  # the set has another meaning for `history`, so it holds no conversations
-        return scores
-    if any(len(questions) > 1 for questions in said):
-        scores |= novel_f1(written, accepted, said)
-    return scores
-
-
-def _evidence(one: Answered, corpus: Corpus, premise: PremiseKind) -> list[str]:
-    closed = [quote for quote in one.evidence if quote.closed]
-    if premise == "quotes":
-        return [quote.text for quote in closed]
-    passages = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
-    return [f"{p.title}: {p.text}" if p.title else p.text for p in passages.values()]
 
 
 # Scores files of answers, a row a file, and writes the table.
@@ -298,7 +288,7 @@ def score_file(
     except DataError as error:
         raise DataError(error.text, file) from None
     seconds = None if info is None else info.seconds / len(answered)
-    return {"file": file, "name": _name(run, info), **scores, "seconds": seconds}
+    return {"file": file, "name": Path(run).name if info is None else info.name, **scores, "seconds": seconds}
 
 
 def asked_by(files: list[str], limit: int | None) -> tuple[str, int | None]:
@@ -351,7 +341,3 @@ def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _name(run: str, info: RunInfo | None) -> str:
-    return Path(run).name if info is None else info.name

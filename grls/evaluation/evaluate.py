@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,9 @@ from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.evaluation.ruletaker import problem_of, states_problem
+from grls.evaluation.ruletaker import Problem, problem_of, states_problem
 from grls.runs.comparable import refuse_other_data, refuse_unrelated
-from grls.runs.results import find_passages
+from grls.runs.results import passage_texts
 from grls.runs.run import Run, shared_limit
 from grls.runs.trec import align, without_done
 
@@ -83,7 +83,13 @@ def evaluate_run(
     """
     cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
     loaded = run if isinstance(run, Run) else Run.load(run)
-    split = _split_of(loaded, split)
+    made_for = None if loaded.info is None else loaded.info.split
+    if split is not None and made_for is not None and made_for != split:
+        raise MismatchError(
+            f"{loaded.path} was retrieved for the split {made_for}, and {Option('split')} asks for {split}; "
+            f"leave {Option('split')} out, or give a run of that split."
+        )
+    split = split or made_for or "test"
     corpus = Corpus.read(data) if corpus is None else corpus
     limit = shared_limit([loaded])
     queries, qrels = read_split(data, split, corpus, limit)
@@ -99,17 +105,6 @@ def evaluate_run(
     mode = loaded.score_mode or "unknown"
     part = {} if limit is None else {"limit": limit}
     return {"split": split, **part, "score_mode": mode, "depth": depth.ranks, **report}
-
-
-def _split_of(run: Run, split: str | None) -> str:
-    """``split``, else the split of the manifest, else ``test``; an error if the two differ."""
-    made_for = None if run.info is None else run.info.split
-    if split is not None and made_for is not None and made_for != split:
-        raise MismatchError(
-            f"{run.path} was retrieved for the split {made_for}, and {Option('split')} asks for {split}; "
-            f"leave {Option('split')} out, or give a run of that split."
-        )
-    return split or made_for or "test"
 
 
 def evaluate_results(
@@ -149,33 +144,61 @@ def evaluate_results(
     by_id = {query.id: query for query in queries}
     rankings, coverage = align(run.rankings, qrels, name)
     gold = [gold_passages(by_id[query_id], qrels) for query_id in rankings]
-    chains = _chain_passages(run, qrels) if run.chains else None
-    texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
+    chains: dict[str, list[Hit]] | None = None  # of every judged query; empty for one without a chain
+    if run.chains:
+        chains = {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
+    retrieved = [*rankings.values(), *(chains or {}).values()]
+    texts = passage_texts(corpus, (hit.id for hits in retrieved for hit in hits))
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
     ranked = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
     report["measures"] = mean_values(measures, ranked, qrels) or None
-    report["complete_recall"] = complete_recall(ids, gold, ks) if max(map(len, gold)) > 1 else None
-    report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
+    several = max(map(len, gold)) > 1
+    report["complete_recall"] = complete_recall(ids, gold, ks) if several else None
+    report["answer_recall"] = None
+    if asked := [query_id for query_id in rankings if by_id[query_id].answers]:
+        read = [[texts[hit.id] for hit in rankings[query_id][: max(ks)]] for query_id in asked]
+        values = answer_recall(read, [by_id[query_id].answers for query_id in asked], ks)
+        report["answer_recall"] = {**values, "queries": len(asked)}
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
     passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
     ordered = run.in_hop_order if ordered is None else ordered
     repeats = chains is not None and (run.info is None or run.info.options.get("repeat") is True)
     paths = accepted_paths([by_id[q] for q in rankings], gold, repeats)
     report["path_match"] = matched_paths(passages or ids, paths) if ordered else None
-    report["set"] = _set_scores(ids, passages, gold)
+    if passages is not None:
+        report["set"] = {**set_f1(passages, gold), **known_number(passages, gold)}
+    else:  # of rankings only F1 with the known number, where a query has several passages
+        report["set"] = known_number(ids, gold) if several else None
     hops = found_by_hops(run, ids, passages, gold, paths, ordered)
     report["hops"] = None if hops is None else hops.scores() or None
     if chains is not None and run.steps == "dynamic":
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
     if chains is not None and ordered:
-        report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
-        report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
+        problems = stated_problems([by_id[q] for q in chains], corpus)
+        proofs = [[texts[hit.id] for hit in chains[q]] for q in problems]
+        readings: dict[str, Reading] = {"graph": "algorithm3", "graph_reuse": "reuse"} if problems else {}
+        for section, reading in readings.items():
+            rates = graph_success(proofs, [*problems.values()], reading)
+            report[section] = {**rates, "queries": len(problems)}
     depth = RunDepth.of(run, len(corpus), gold)
     report = {section: depth.within(values) for section, values in report.items() if values is not None}
     types = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages, hops) or {}
     by_type = {name: depth.within(values) for name, values in types.items()}
     return {**report, **({"by_type": by_type} if by_type else {})}
+
+
+def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Problem]:
+    """Query id -> the RuleTaker-Open problem that the query's metadata state, where they state one.
+
+    Raises:
+        DataError: A start fact is not in the corpus.
+    """
+    stated = {query.id: json.loads(query.metadata) for query in queries}
+    stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
+    texts = passage_texts(corpus, (start for metadata in stated.values() for start in metadata["start"]))
+    problems = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
+    return {query: problem for query, problem in problems.items() if problem is not None}
 
 
 def all_gold(qrels: Qrels) -> set[str]:
@@ -190,7 +213,17 @@ def format_report(report: Report) -> str:
     """
     counts = ", ".join(f"{count} {name}" for name, count in report["queries"].items())
     named = [f"{name} {report[name]}" for name in ("split", "limit", "score_mode") if name in report]
-    rows = _recall_rows(report)
+    rows: list[tuple[str, dict[int, float | None]]] = []  # name, cut-off -> value of every recall
+    for section, prefix, name in (
+        ("sequence_recall", "recall@", "sequence recall"),
+        ("seen_unseen", "seen_recall@", "  of seen passages"),
+        ("seen_unseen", "unseen_recall@", "  of unseen passages"),
+        ("complete_recall", "complete_recall@", "complete recall"),
+        ("answer_recall", "answer_recall@", "answer recall"),
+    ):
+        recalls = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}
+        if recalls:
+            rows.append((name, {int(key.removeprefix(prefix)): value for key, value in recalls.items()}))
     ks = sorted({k for _, values in rows for k in values})
     lines = [", ".join([*named, f"queries: {counts}"]), ""]
     lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
@@ -203,20 +236,9 @@ def format_report(report: Report) -> str:
             shown = _percent(value) if name != "queries" else f"{value:>8}"
             keys = [name] if section in (name, "measures", "hops") else [section, name]
             lines.append(f"{measure_label(*keys):<22}{shown}")
-    lines += _type_lines(report, ks)
-    depth = RunDepth(report.get("depth"))
-    sections = [values for values in report.values() if isinstance(values, dict)]
-    if not all(depth.tells(metric) for values in sections for metric in values):
-        lines += ["", *textwrap.wrap(depth.note(), 100)]
-    return "\n".join(lines)
-
-
-def _type_lines(report: Report, ks: Sequence[int]) -> list[str]:
-    """Each type of questions: recall and complete recall, then a table of what else it has."""
     types = report.get("by_type", {})
-    if not types:
-        return []
-    lines = ["", "by type"]
+    if types:  # recall and complete recall, then a table of what else they have
+        lines += ["", "by type"]
     for name, values in types.items():
         for label, prefix in ((name, "recall@"), ("  complete", "complete_recall@")):
             lines.append(f"{label:<22}" + "".join(_percent(values.get(f"{prefix}{k}")) for k in ks))
@@ -229,79 +251,11 @@ def _type_lines(report: Report, ks: Sequence[int]) -> list[str]:
             f"{name:<22}" + "".join(_percent(values.get(n)).rjust(len(head)) for n, head in heads.items())
             for name, values in types.items()
         ]
-    return lines
-
-
-def _chain_passages(run: Run, qrels: Qrels) -> dict[str, list[Hit]]:
-    """The passages of every judged query's chain, in hop order; empty for a query without a chain."""
-    return {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
-
-
-def _texts(corpus: Corpus, rankings: Sequence[Sequence[Hit]]) -> dict[str, str]:
-    passages = find_passages(corpus, (hit.id for hits in rankings for hit in hits))
-    return {passage_id: passage.text for passage_id, passage in passages.items()}
-
-
-def _answer_recall(
-    queries: Mapping[str, Query],
-    rankings: Mapping[str, list[Hit]],
-    texts: Mapping[str, str],
-    ks: Sequence[int],
-) -> dict[str, float | int] | None:
-    """Answer recall over the queries that have accepted answers; None if there are none."""
-    asked = [query_id for query_id in rankings if queries[query_id].answers]
-    if not asked:
-        return None
-    depth = max(ks)
-    retrieved = [[texts[hit.id] for hit in rankings[query_id][:depth]] for query_id in asked]
-    values = answer_recall(retrieved, [queries[query_id].answers for query_id in asked], ks)
-    return {**values, "queries": len(asked)}
-
-
-def _set_scores(
-    ids: Sequence[Sequence[str]], chains: Sequence[Sequence[str]] | None, gold: Sequence[Sequence[str]]
-) -> dict[str, float] | None:
-    """Set scores of chains; of rankings only F1 with the known number, where a query has several passages."""
-    if chains is not None:
-        return {**set_f1(chains, gold), **known_number(chains, gold)}
-    return known_number(ids, gold) if max(map(len, gold)) > 1 else None
-
-
-def _graph(
-    queries: Mapping[str, Query],
-    chains: Mapping[str, list[Hit]],
-    corpus: Corpus,
-    texts: Mapping[str, str],
-    reading: Reading,
-) -> dict[str, float | int] | None:
-    """Graph checks over the queries that state a RuleTaker-Open problem; None if there are none."""
-    stated = {q: json.loads(queries[q].metadata) for q in chains}
-    stated = {q: metadata for q, metadata in stated.items() if states_problem(metadata)}
-    start_ids = [Hit(start, 0.0) for metadata in stated.values() for start in metadata["start"]]
-    start_texts = _texts(corpus, [start_ids])
-    problems = {q: problem_of(metadata, start_texts) for q, metadata in stated.items()}
-    asked = [(chains[q], problem) for q, problem in problems.items() if problem is not None]
-    if not asked:
-        return None
-    retrieved = [[texts[h.id] for h in hits] for hits, _ in asked]
-    values = graph_success(retrieved, [problem for _, problem in asked], reading)
-    return {**values, "queries": len(asked)}
-
-
-def _recall_rows(report: Report) -> list[tuple[str, dict[int, float | None]]]:
-    """(row name, cut-off -> value) of every recall of the report."""
-    rows = []
-    for section, prefix, name in (
-        ("sequence_recall", "recall@", "sequence recall"),
-        ("seen_unseen", "seen_recall@", "  of seen passages"),
-        ("seen_unseen", "unseen_recall@", "  of unseen passages"),
-        ("complete_recall", "complete_recall@", "complete recall"),
-        ("answer_recall", "answer_recall@", "answer recall"),
-    ):
-        recalls = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}
-        if recalls:
-            rows.append((name, {int(key.removeprefix(prefix)): value for key, value in recalls.items()}))
-    return rows
+    depth = RunDepth(report.get("depth"))
+    sections = [values for values in report.values() if isinstance(values, dict)]
+    if not all(depth.tells(metric) for values in sections for metric in values):
+        lines += ["", *textwrap.wrap(depth.note(), 100)]
+    return "\n".join(lines)
 
 
 def _percent(value: float | None) -> str:

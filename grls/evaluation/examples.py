@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, read_split
-from grls.data.types import Hit, Passage, Query
+from grls.data.dataset import gold_passages, read_split
+from grls.data.types import Hit, Query
 from grls.evaluation.graph import graph_errors
 from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.io.option_errors import visible
@@ -72,49 +72,30 @@ def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus:
     """
     loaded = run if isinstance(run, Run) else Run.load(run)
     queries, qrels = read_split(data, split, corpus, shared_limit([loaded]))
-    examples = [_example(query, loaded, qrels) for query in queries]
-    examples = _checked(examples, corpus) if loaded.in_hop_order else examples
+    examples = []
+    for query in queries:
+        chain = loaded.chains.get(query.id) if loaded.steps == "dynamic" else None
+        hits = without_done(chain.hits if chain else loaded.rankings.get(query.id, []))
+        examples.append(_Example(query, hits, gold_passages(query, qrels), chain.done if chain else None))
+    if loaded.in_hop_order:  # failed graph checks, for chains of queries that state a problem
+        stated = {e.query.id: json.loads(e.query.metadata) for e in examples if e.done is not None}
+        stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
+        read = [hit.id for e in examples if e.query.id in stated for hit in e.hits]
+        read += [start for metadata in stated.values() for start in metadata["start"]]
+        words = {i: passage.text for i, passage in find_passages(corpus, read).items()}
+        problems = {query: problem_of(metadata, words) for query, metadata in stated.items()}
+        for n, example in enumerate(examples):
+            problem = problems.get(example.query.id)
+            if problem is not None:
+                errors = graph_errors(problem, [words[hit.id] for hit in example.hits])
+                failed = [name for name, wrong in errors._asdict().items() if wrong]
+                examples[n] = example._replace(problems=failed)
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
     passages = find_passages(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
-    texts = {i: _in_a_line(passage) for i, passage in passages.items()}
+    titled = {i: f"{p.title}: {p.text}" if p.title else p.text for i, p in passages.items()}
+    texts = {i: textwrap.shorten(text, _WIDTH, placeholder=" …") for i, text in titled.items()}
     return "\n\n".join(_format(example, texts) for example in mixed)
-
-
-def _example(query: Query, run: Run, qrels: Qrels) -> _Example:
-    chain = run.chains.get(query.id) if run.steps == "dynamic" else None
-    hits = without_done(chain.hits if chain else run.rankings.get(query.id, []))
-    return _Example(query, hits, gold_passages(query, qrels), chain.done if chain else None)
-
-
-def _checked(examples: Sequence[_Example], corpus: Corpus) -> list[_Example]:
-    """The examples, with failed graph checks for chains of queries that state a problem."""
-    stated = {e.query.id: json.loads(e.query.metadata) for e in examples if e.done is not None}
-    stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
-    asked = [e for e in examples if e.query.id in stated]
-    texts = _texts(
-        corpus, [i for e in asked for i in (*stated[e.query.id]["start"], *(hit.id for hit in e.hits))]
-    )
-    problems = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
-    checked = []
-    for example in examples:
-        problem = problems.get(example.query.id)
-        if problem is not None:
-            errors = graph_errors(problem, [texts[hit.id] for hit in example.hits])
-            failed = [name for name, wrong in errors._asdict().items() if wrong]
-            example = example._replace(problems=failed)
-        checked.append(example)
-    return checked
-
-
-def _texts(corpus: Corpus, ids: Sequence[str]) -> dict[str, str]:
-    return {i: passage.text for i, passage in find_passages(corpus, ids).items()}
-
-
-def _in_a_line(passage: Passage) -> str:
-    """Title and text, shortened."""
-    titled = f"{passage.title}: {passage.text}" if passage.title else passage.text
-    return textwrap.shorten(titled, _WIDTH, placeholder=" …")
 
 
 def _format(example: _Example, texts: Mapping[str, str]) -> str:
@@ -131,16 +112,15 @@ def _format(example: _Example, texts: Mapping[str, str]) -> str:
             lines.append(f"  gold, not found: {passage}: {texts[passage]}")
         elif ranks[passage] > len(shown):
             lines.append(f"  gold, rank {ranks[passage]}: {passage}: {texts[passage]}")
-    lines.append(f"  => {_verdict(example)}")
-    return visible("\n".join(lines))
-
-
-def _verdict(example: _Example) -> str:
     if example.problems is not None:
         failed = ", ".join(name.replace("_", " ") for name in example.problems)
-        return f"proof fails: {failed}" if failed else "proof valid"
-    if not example.gold:
-        return "no gold passage is known"
-    retrieved = len(set(example.gold) & {hit.id for hit in example.hits})
-    depth = "" if example.done is not None else f" in {counted(len(example.hits), 'hit')}"
-    return f"{'all' if example.good else f'{retrieved} of {len(example.gold)}'} gold passages found{depth}"
+        verdict = f"proof fails: {failed}" if failed else "proof valid"
+    elif not example.gold:
+        verdict = "no gold passage is known"
+    else:
+        retrieved = len(set(example.gold) & {hit.id for hit in example.hits})
+        share = "all" if example.good else f"{retrieved} of {len(example.gold)}"
+        depth = "" if example.done is not None else f" in {counted(len(example.hits), 'hit')}"
+        verdict = f"{share} gold passages found{depth}"
+    lines.append(f"  => {verdict}")
+    return visible("\n".join(lines))

@@ -106,12 +106,19 @@ def graph_errors(
         that could lack an edge.
     """
     nodes = [parse_statement(node) if isinstance(node, str) else node for node in chain]
+    facts = [node for node in nodes if isinstance(node, Fact)]
     paper = reading == "algorithm3"
+    if paper:  # a node outside the language always lacks an edge
+        missing = any(node is None for node in nodes) or not passing_choice(problem, nodes).passes
+    else:
+        missing = lacks_edge(problem, nodes)
     return GraphErrors(
         node_number=len(nodes) < 2,
-        start_node=_start_error(problem, nodes),
+        start_node=not nodes
+        or nodes[0] not in problem.start
+        or any(fact not in problem.start for fact in facts),
         end_node=not (ends_in_goal(problem, nodes) if paper else _proves_goal(problem, nodes)),
-        missing_edge=not_an_algorithm3_proof(problem, nodes) if paper else lacks_edge(problem, nodes),
+        missing_edge=missing,
     )
 
 
@@ -121,11 +128,6 @@ def ends_in_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
     return last is not None and last_word(last) == last_word(problem.goal)
 
 
-def not_an_algorithm3_proof(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    """The missing edge by algorithm 3; a node outside the language always lacks one."""
-    return any(node is None for node in nodes) or not passing_choice(problem, nodes).passes
-
-
 def passing_choice(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
     """Algorithm 3 with a choice of subjects that passes, if there is one.
 
@@ -133,7 +135,18 @@ def passing_choice(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
     conclusion then counts as true, so that one wrong step does not make all later steps wrong. A node outside
     the language is skipped.
     """
-    return _passing(problem, nodes) or _nearest(problem, nodes)
+    walk = _passing(problem, nodes)
+    if walk is not None:
+        return walk
+    unused: _Unused = ()
+    edges: list[tuple[int, int]] = []
+    lacking = []
+    for n, node in enumerate(nodes):
+        step = min(_steps(problem, node, n, unused), key=lambda step: len(step.lacking))
+        edges += ((source, n) for source in step.taken)
+        lacking.append(step.lacking)
+        unused = step.unused
+    return _end(problem, nodes, unused, tuple(edges), tuple(lacking))
 
 
 def _passing(problem: Problem, nodes: Sequence[Statement | None]) -> Walk | None:
@@ -162,19 +175,6 @@ def _passing(problem: Problem, nodes: Sequence[Statement | None]) -> Walk | None
         return None
 
     return go(0, (), ())
-
-
-def _nearest(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
-    """One walk through the whole chain, with missing premises noted."""
-    unused: _Unused = ()
-    edges: list[tuple[int, int]] = []
-    lacking = []
-    for n, node in enumerate(nodes):
-        step = min(_steps(problem, node, n, unused), key=lambda step: len(step.lacking))
-        edges += ((source, n) for source in step.taken)
-        lacking.append(step.lacking)
-        unused = step.unused
-    return _end(problem, nodes, unused, tuple(edges), tuple(lacking))
 
 
 def _steps(problem: Problem, node: Statement | None, n: int, unused: _Unused) -> Iterator[_Step]:
@@ -208,11 +208,6 @@ def _end(
     stays = last if last and (last[0] == problem.goal or not right) else None
     left = tuple(n for fact, n in unused if (fact, n) != stays)
     return Walk(lacking, tuple(sorted(set(edges))), left, stays and stays[0])
-
-
-def _start_error(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    facts = [node for node in nodes if isinstance(node, Fact)]
-    return not nodes or nodes[0] not in problem.start or any(fact not in problem.start for fact in facts)
 
 
 def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
@@ -267,16 +262,12 @@ def _cases(nodes: Sequence[Statement | None]) -> list[list[_Case]]:
     derived: set[Fact] = set()
     stated = []
     for node in nodes:
-        cases: list[_Case] = [((), node)] if isinstance(node, Fact) else _fed(node, derived)
+        cases: list[_Case] = []
+        if isinstance(node, Fact):
+            cases = [((), node)]
+        elif isinstance(node, Rule):  # an instance for each subject that satisfies the premises
+            subjects = sorted({fact.subject for fact in derived}) if node.free else [""]
+            cases = [case for case in map(node.of, subjects) if derived.issuperset(case[0])]
         stated.append(cases)
         derived |= {conclusion for _, conclusion in cases}
     return stated
-
-
-def _fed(node: Statement | None, derived: set[Fact]) -> list[_Case]:
-    """The instances of a rule, one for each subject that satisfies its premises."""
-    if not isinstance(node, Rule):
-        return []
-    subjects = sorted({fact.subject for fact in derived}) if node.free else [""]
-    cases = [node.of(subject) for subject in subjects]
-    return [case for case in cases if derived.issuperset(case[0])]

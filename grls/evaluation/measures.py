@@ -9,7 +9,9 @@ passed as numbers: trec_eval is C, and ends an id at a NUL. Recall (``R@k``):
 
 from __future__ import annotations
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -79,22 +81,19 @@ def measure_names(measures: Any) -> list[str]:
     """
     if isinstance(measures, ir_measures.measures.Measure):
         measures = [measures]
-    asked = measures.split() if isinstance(measures, str) else list(measures)
-    return list(dict.fromkeys(map(_named, asked)))
-
-
-def _named(name: Any) -> str:
-    """The name of a measure, as it is written in tables."""
-    if isinstance(name, ir_measures.measures.Measure):
-        name = str(name)
-    if callable(name):
-        raise ConfigError(
-            f"measures: expected names, got the function {getattr(name, '__name__', name)!r}: add it by "
-            "grls.evaluation.measures.register_measure(name, function), and give its name."
-        )
-    if name not in REGISTERED and not _is_standard(name):
-        load_plugins()
-    return name if name in REGISTERED else str(_parsed(name))
+    names = []
+    for name in measures.split() if isinstance(measures, str) else measures:
+        if isinstance(name, ir_measures.measures.Measure):
+            name = str(name)
+        if callable(name):
+            raise ConfigError(
+                f"measures: expected names, got the function {getattr(name, '__name__', name)!r}: add it by "
+                "grls.evaluation.measures.register_measure(name, function), and give its name."
+            )
+        if name not in REGISTERED and not _is_standard(name):
+            load_plugins()
+        names.append(name if name in REGISTERED else str(_parsed(name)))
+    return list(dict.fromkeys(names))
 
 
 def _is_standard(name: str) -> bool:
@@ -134,42 +133,36 @@ def query_values(
                     f"query {query!r} and passage {passage!r} have the grade {grade}; expected one between "
                     f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}."
                 )
-    values = _standard_values([name for name in names if name not in REGISTERED], rankings, qrels)
-    values |= {name: _own_values(name, rankings, qrels) for name in names if name in REGISTERED}
+    values: dict[str, list[float]] = {}
+    standard = [name for name in names if name not in REGISTERED]
+    if standard:
+        number: dict[str, str] = defaultdict(lambda: str(len(number)))  # of a passage; of a query its place
+        judged = [
+            ir_measures.Qrel(str(n), number[passage], grade)
+            for n, grades in enumerate(qrels.values())
+            for passage, grade in grades.items()
+        ]
+        hits = [
+            ir_measures.ScoredDoc(str(n), number[passage], float(-rank))
+            for n, query in enumerate(qrels)
+            for rank, passage in enumerate(rankings.get(query, ()))
+        ]
+        calculated = _PROVIDERS.iter_calc(list(map(_parsed, standard)), judged, hits)
+        by_query = {(m.query_id, str(m.measure)): float(m.value) for m in calculated}
+        for name in standard:
+            values[name] = [by_query.get((str(query), name), 0.0) for query in range(len(qrels))]
+    for name in (name for name in names if name in REGISTERED):
+        values[name] = []
+        for query, grades in qrels.items():
+            value: Any = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
+            try:
+                share = float(value)  # of NumPy or Torch, too
+            except (TypeError, ValueError):
+                share = math.nan
+            if not 0 <= share <= 1:
+                raise DataError(f"the measure {name!r} gave {value!r} for query {query!r}; expected 0 to 1.")
+            values[name].append(share)
     return {name: values[name] for name in names}
-
-
-def _standard_values(
-    measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels
-) -> dict[str, list[float]]:
-    """The values of the measures of ``ir_measures``."""
-    if not measures:
-        return {}
-    judged, hits = _numbered(rankings, qrels)
-    calculated = _PROVIDERS.iter_calc(list(map(_parsed, measures)), judged, hits)
-    values = {(m.query_id, str(m.measure)): float(m.value) for m in calculated}
-    return {name: [values.get((str(query), name), 0.0) for query in range(len(qrels))] for name in measures}
-
-
-def _own_values(name: str, rankings: Mapping[str, Sequence[str]], qrels: Qrels) -> list[float]:
-    """The values of a registered measure."""
-    values = []
-    for query, grades in qrels.items():
-        value = REGISTERED[name](list(rankings.get(query, ())), dict(grades))
-        share = _share(value)
-        if share is None:
-            raise DataError(f"the measure {name!r} gave {value!r} for query {query!r}; expected 0 to 1.")
-        values.append(share)
-    return values
-
-
-def _share(value: Any) -> float | None:
-    """The value as a number, of NumPy or Torch, too; None: it is no number, or not in [0, 1]."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if 0 <= number <= 1 else None
 
 
 def mean_values(
@@ -192,43 +185,27 @@ def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) ->
     return total / max(len(gold), 1)
 
 
-def _numbered(
-    rankings: Mapping[str, Sequence[str]], qrels: Qrels
-) -> tuple[list[ir_measures.Qrel], list[ir_measures.ScoredDoc]]:
-    """Judgements and hits with numbers for ids; the number of a query is its place in ``qrels``."""
-    number: dict[str, str] = {}
-
-    def named(passage: str) -> str:
-        return number.setdefault(passage, str(len(number)))
-
-    judged = [
-        ir_measures.Qrel(str(n), named(passage), grade)
-        for n, grades in enumerate(qrels.values())
-        for passage, grade in grades.items()
-    ]
-    hits = [
-        ir_measures.ScoredDoc(str(n), named(passage), float(-rank))
-        for n, query in enumerate(qrels)
-        for rank, passage in enumerate(rankings.get(query, ()))
-    ]
-    return judged, hits
-
-
 def _parsed(name: str) -> ir_measures.measures.Measure:
     try:
-        mean_values = ir_measures.parse_measure(name)
-        supported = _PROVIDERS.supports(mean_values)
+        measure = ir_measures.parse_measure(name)
+        supported = _PROVIDERS.supports(measure)
     except (NameError, ValueError, AssertionError, TypeError, SyntaxError) as error:
         meant = _meant(name)
         why = f" ({error}); expected names {_HINT}." if meant is None else f"; did you mean {meant!r}?"
         raise ConfigError(f"measures: {name!r} is no measure{why}") from None
-    if not supported or not _in_range(mean_values):
+    gains = (measure.params.get("gains") or {}).items()
+    fits = (  # trec_eval's integers
+        _between(measure.params.get("cutoff"), 1, _DEEPEST)
+        and _between(measure.params.get("rel"), 1, HIGHEST_GRADE)
+        and all(_between(number, 0, HIGHEST_GRADE) for gain in gains for number in gain)
+    )
+    if not supported or not fits:
         raise ConfigError(f"measures: {name!r} cannot be computed here; expected names {_HINT}.")
-    if isinstance(mean_values.aggregator(), ir_measures.measures.SumAgg):
+    if isinstance(measure.aggregator(), ir_measures.measures.SumAgg):
         raise ConfigError(
             f"measures: {name!r} is a count, and measures here are shares of 1; expected names {_HINT}."
         )
-    return mean_values
+    return measure
 
 
 def _meant(name: Any) -> str | None:
@@ -239,16 +216,6 @@ def _meant(name: Any) -> str | None:
         return None
     written = [f"{known}@{spelled[2]}"] if spelled[2] else [known, f"{known}@10"]
     return next((one for one in written if one != name and _is_standard(one)), None)
-
-
-def _in_range(mean_values: ir_measures.measures.Measure) -> bool:
-    """Whether the numbers of a measure fit trec_eval's integers."""
-    gains = (mean_values.params.get("gains") or {}).items()
-    return (
-        _between(mean_values.params.get("cutoff"), 1, _DEEPEST)
-        and _between(mean_values.params.get("rel"), 1, HIGHEST_GRADE)
-        and all(_between(number, 0, HIGHEST_GRADE) for gain in gains for number in gain)
-    )
 
 
 def _between(number: object, low: int, high: int) -> bool:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries, read_split
-from grls.data.types import Hit
 from grls.errors import ConfigError, MismatchError, Option
 from grls.evaluation.evaluate import types_of
 from grls.evaluation.metrics.known_number import known_number_f1
@@ -96,28 +95,20 @@ def price_of_end(
     known = [known_number_f1(ids, wanted) for ids, wanted in zip(unended, gold, strict=True)]
     lengths, sizes = ([len(set(ids)) for ids in lists] for lists in (ended, gold))
     depths = [len(set(ids)) for ids in unended]
-    groups = {}
-    for name, places in {**_by_length(lengths, sizes), **_named(types or {})}.items():
-        parts = [known[n] for n in places], [scores[n] for n in places]
-        groups[name] = PricedQueries(fmean(parts[1]), fmean(parts[0]), compare(*parts, seed=seed))
-    beyond = sum(depth < size for depth, size in zip(depths, sizes, strict=True))
-    return Price(what, groups, fmean(lengths), fmean(sizes), beyond)
-
-
-def _by_length(lengths: Sequence[int], sizes: Sequence[int]) -> dict[str, list[int]]:
-    """All queries, and those whose chains are too short, right and too long; empty groups are left out."""
     more = [length - size for length, size in zip(lengths, sizes, strict=True)]
-    groups = {
-        "all": list(range(len(more))),
+    places_of: dict[str, Sequence[int]] = {
+        "all": range(len(more)),
         "too short": [n for n, extra in enumerate(more) if extra < 0],
         "right length": [n for n, extra in enumerate(more) if extra == 0],
         "too long": [n for n, extra in enumerate(more) if extra > 0],
     }
-    return {name: places for name, places in groups.items() if places}
-
-
-def _named(types: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-    return {f"type {name}": places for name, places in types.items()}
+    places_of = {name: places for name, places in places_of.items() if places}
+    groups = {}
+    for name, places in {**places_of, **{f"type {name}": own for name, own in (types or {}).items()}}.items():
+        parts = [known[n] for n in places], [scores[n] for n in places]
+        groups[name] = PricedQueries(fmean(parts[1]), fmean(parts[0]), compare(*parts, seed=seed))
+    beyond = sum(depth < size for depth, size in zip(depths, sizes, strict=True))
+    return Price(what, groups, fmean(lengths), fmean(sizes), beyond)
 
 
 def runs_without_end(infos: Sequence[RunInfo | None]) -> dict[int, int]:
@@ -130,23 +121,17 @@ def runs_without_end(infos: Sequence[RunInfo | None]) -> dict[int, int]:
     for place, info in enumerate(infos):
         if info is None or info.steps != "dynamic":
             continue
-        others = [n for n, other in enumerate(infos) if other is not None and _same_system(info, other)]
-        if others:
-            pairs[place] = max(others, key=lambda n: _reach(infos[n]))
+        reaches: dict[int, tuple[int, ...]] = {}  # hops and passages of the runs of the same system
+        for n, other in enumerate(infos):
+            if other is None or other.steps == "dynamic":
+                continue
+            same = ("corpus", "queries", "retriever")
+            if all(getattr(info, name) == getattr(other, name) != "" for name in same):
+                counts = (other.options.get("hops"), other.options.get("k"))
+                reaches[n] = tuple(count if isinstance(count, int) else 0 for count in counts)
+        if reaches:
+            pairs[place] = max(reaches, key=lambda n: reaches[n])
     return pairs
-
-
-def _same_system(ended: RunInfo, other: RunInfo) -> bool:
-    same = ("corpus", "queries", "retriever")
-    return other.steps != "dynamic" and all(
-        getattr(ended, name) == getattr(other, name) != "" for name in same
-    )
-
-
-def _reach(info: RunInfo | None) -> tuple[int, ...]:
-    options = {} if info is None else info.options
-    counts = (options.get("hops"), options.get("k"))
-    return tuple(count if isinstance(count, int) else 0 for count in counts)
 
 
 def what_ends(info: RunInfo | None) -> str:
@@ -183,8 +168,12 @@ def price_of_run(
     refuse_unknown_passages(loaded, corpus)
     by_id = {query.id: query for query in queries}
     gold = [gold_passages(by_id[query], qrels) for query in qrels]
-    ended, other = ([_ids(one, query) for query in qrels] for one in loaded)
-    return price_of_end(ended, other, gold, types_of([by_id[q] for q in qrels]), what_ends(loaded[0].info))
+    passages = []
+    for one in loaded:
+        hits = [one.chains[q].hits if q in one.chains else one.rankings.get(q, ()) for q in qrels]
+        passages.append([[hit.id for hit in without_done(own)] for own in hits])
+    types = types_of([by_id[q] for q in qrels])
+    return price_of_end(passages[0], passages[1], gold, types, what_ends(loaded[0].info))
 
 
 def refuse_no_pair(run: Run, unended: Run) -> None:
@@ -211,30 +200,21 @@ def refuse_no_pair(run: Run, unended: Run) -> None:
         )
 
 
-def _ids(run: Run, query: str) -> list[str]:
-    """The passages of a query: those of its chain, where it has one."""
-    hits: Sequence[Hit] = run.chains[query].hits if query in run.chains else run.rankings.get(query, ())
-    return [hit.id for hit in without_done(hits)]
-
-
 def format_price(price: Price, unended: str) -> str:
     """A table: set F1 as ended and with the known number, and the price in points with its interval."""
     lines = [
         f"price of {price.what}: set F1 with the known number of passages less set F1 as ended",
         f"known: the first n passages of {unended}, for n gold passages",
         f"{'':<28}{'queries':>8}{'ended':>8}{'known':>8}{'price':>8}   {CONFIDENCE:.0%} interval",
-        *(_line(name, one) for name, one in price.groups.items()),
-        f"mean length {price.length:.2f}, gold {price.gold:.2f}",
     ]
+    for name, one in price.groups.items():
+        low, high = one.price.low, one.price.high
+        interval = "-" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
+        numbers = f"{one.price.queries:8}{100 * one.ended:8.1f}{100 * one.known:8.1f}"
+        lines.append(f"{name:<28}{numbers}{100 * one.price.difference:+8.1f}   {interval}")
+    lines.append(f"mean length {price.length:.2f}, gold {price.gold:.2f}")
     if price.beyond:
         lines.append(
             f"a lower bound: for {counted(price.beyond, 'query')} {unended} has fewer passages than are gold"
         )
     return "\n".join(lines)
-
-
-def _line(name: str, one: PricedQueries) -> str:
-    low, high = one.price.low, one.price.high
-    interval = "-" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
-    numbers = f"{one.price.queries:8}{100 * one.ended:8.1f}{100 * one.known:8.1f}"
-    return f"{name:<28}{numbers}{100 * one.price.difference:+8.1f}   {interval}"

@@ -102,7 +102,14 @@ def render(statement: Statement) -> str:
         return f"{statement.subject} {_says(statement.predicate)} ."
     premises, conclusion = statement.of(statement.variable)
     said = [f"{premises[0].subject} {_says(premises[0].predicate)}"]
-    said += [_premise(before, fact, statement.variable) for before, fact in pairwise(premises)]
+    for before, fact in pairwise(premises):  # shortened if possible; a variable's word precedes its pronoun
+        same = fact.subject == before.subject
+        if same and not _is_verb(fact) and not _is_verb(before):
+            said.append(fact.predicate)
+        elif not same and fact.subject == statement.variable:
+            said.append(f"{statement.variable} {_says(fact.predicate)}")
+        else:
+            said.append(_clause(fact))
     return f"if {' and '.join(said)} then {_clause(conclusion)} ."
 
 
@@ -136,7 +143,11 @@ def render_query(problem: Problem) -> str:
 def parse_query(text: str) -> Problem | None:
     """The problem of a query text, or None if the text is not in the language."""
     facts, why, question = _plain(text).rpartition("why ")
-    goal = _goal(why + question)
+    goal = None
+    if match := _WHY_IS.fullmatch(why + question):
+        goal = Fact(*match.groups())
+    elif does := _WHY_DOES.fullmatch(why + question):
+        goal = Fact(does.group(1), f"{does.group(2)}s {does.group(3)}")
     sentences = facts.strip().removesuffix(".").split(".")
     start = [parse_statement(sentence) for sentence in sentences]
     start_facts = tuple(fact for fact in start if isinstance(fact, Fact))
@@ -181,13 +192,6 @@ def _says(predicate: str) -> str:
     return predicate if " " in predicate else f"is {predicate}"
 
 
-def _premise(before: Fact, fact: Fact, variable: str) -> str:
-    """A later premise, shortened if possible; the word of a variable comes before its pronoun."""
-    if fact.subject == before.subject:
-        return _clause(fact) if _is_verb(fact) or _is_verb(before) else fact.predicate
-    return f"{variable} {_says(fact.predicate)}" if fact.subject == variable else _clause(fact)
-
-
 def _clause(fact: Fact) -> str:
     """A later clause of a rule, with the pronoun for the variable."""
     pronoun = VARIABLES.get(fact.subject, fact.subject)
@@ -230,13 +234,6 @@ def _parse_clause(text: str, before: str | None) -> Fact | None:
         return None
     subject = match.group(1) if match.group(1) != "it" else before
     return Fact(subject, match.group(2)) if subject else None
-
-
-def _goal(question: str) -> Fact | None:
-    if match := _WHY_IS.fullmatch(question):
-        return Fact(*match.groups())
-    does = _WHY_DOES.fullmatch(question)
-    return Fact(does.group(1), f"{does.group(2)}s {does.group(3)}") if does else None
 
 
 def _plain(text: str) -> str:

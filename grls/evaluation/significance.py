@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -75,8 +75,35 @@ def compare(
             f"{len(second)}."
         )
     differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
-    low, high = _interval(differences, resamples, seed)
-    return Comparison(float(differences.mean()), low, high, _p(differences, resamples, seed), len(first))
+    low: float | None = None
+    high: float | None = None
+    if len(differences) > 1:
+        interval = stats.bootstrap(
+            (differences,),
+            np.mean,
+            confidence_level=CONFIDENCE,
+            method="percentile",  # BCa is undefined if all differences are equal
+            n_resamples=resamples,
+            batch=_BATCH,
+            rng=seed,
+        ).confidence_interval
+        low, high = float(interval.low), float(interval.high)
+    # A query with equal values adds 0 however it is swapped: without it the test gives the same result,
+    # faster, and more often exactly.
+    unequal = differences[differences != 0]
+    p = 1.0  # of fewer than two: both swaps are as extreme as the observed difference
+    if len(unequal) > 1:
+        test = stats.permutation_test(
+            (unequal, np.zeros_like(unequal)),
+            lambda x, y, axis: np.mean(x - y, axis=axis),
+            permutation_type="samples",
+            vectorized=True,
+            n_resamples=resamples,
+            batch=_BATCH,
+            rng=seed,
+        )
+        p = float(test.pvalue)
+    return Comparison(float(differences.mean()), low, high, p, len(first))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -96,41 +123,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def shown_p(p: float) -> str:
     """A p value in a table; it is never 0."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _p(differences: np.ndarray[Any, np.dtype[np.float64]], resamples: int, seed: int) -> float:
-    # A query with equal values adds 0 however it is swapped: without it the test gives the same result,
-    # faster, and more often exactly.
-    unequal = differences[differences != 0]
-    if len(unequal) < 2:
-        return 1.0  # both swaps are as extreme as the observed difference
-    result = stats.permutation_test(
-        (unequal, np.zeros_like(unequal)),
-        lambda x, y, axis: np.mean(x - y, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=resamples,
-        batch=_BATCH,
-        rng=seed,
-    )
-    return float(result.pvalue)
-
-
-def _interval(
-    differences: np.ndarray[Any, np.dtype[np.float64]], resamples: int, seed: int
-) -> tuple[float | None, float | None]:
-    if len(differences) < 2:
-        return None, None
-    result = stats.bootstrap(
-        (differences,),
-        np.mean,
-        confidence_level=CONFIDENCE,
-        method="percentile",  # BCa is undefined if all differences are equal
-        n_resamples=resamples,
-        batch=_BATCH,
-        rng=seed,
-    )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 # Compares two runs of the same queries, measure by measure: the difference, and whether it is chance.

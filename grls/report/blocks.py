@@ -162,12 +162,25 @@ def value_table(
             table.
     """
     cells = [[Cell(printed(v, c.kind)) for v, c in zip(values, columns, strict=True)] for _, values in rows]
+    alike: dict[str, list[int]] = {}  # rows to choose the best of
+    for i, (key, _) in enumerate(rows):
+        alike.setdefault("" if within is None else key[within], []).append(i)
     for n, column in enumerate(columns):
-        for same in _alike([key for key, _ in rows], within):
-            _mark(cells, same, n, [rows[i][1][n] for i in same], column)
+        for same in alike.values():
+            numbers = [v for i in same if isinstance(v := rows[i][1][n], (int, float))]
+            if not column.best or len({printed(number, column.kind) for number in numbers}) < 2:
+                continue  # nothing to choose between
+            best = printed(max(numbers) if column.best == "high" else min(numbers), column.kind)
+            for i in same:
+                if cells[i][n].text == best:
+                    cells[i][n] = Cell(best, True)
+    groups: tuple[ColumnHead, ...] = ()
+    if any(column.group for column in columns):
+        named = groupby(column.group for column in columns)
+        groups = (ColumnHead("", len(stubs)), *(ColumnHead(name, len(list(same))) for name, same in named))
     printed_rows = tuple((*map(Cell, key), *line) for (key, _), line in zip(rows, cells, strict=True))
     heads = (*stubs, *(column.head for column in columns))
-    return Table(name, caption, _groups(len(stubs), columns), heads, len(stubs), printed_rows, note)
+    return Table(name, caption, groups, heads, len(stubs), printed_rows, note)
 
 
 def printed(value: Value, kind: Kind) -> str:
@@ -179,29 +192,3 @@ def printed(value: Value, kind: Kind) -> str:
     if kind == "percent":
         return f"{100 * value:.1f}"
     return f"{value:,.0f}" if kind == "count" else f"{value:,.1f}"
-
-
-def _alike(keys: Sequence[tuple[str, ...]], within: int | None) -> list[list[int]]:
-    groups: dict[str, list[int]] = {}
-    for i, key in enumerate(keys):
-        groups.setdefault("" if within is None else key[within], []).append(i)
-    return list(groups.values())
-
-
-def _mark(
-    cells: list[list[Cell]], rows: Sequence[int], n: int, values: Sequence[Value], column: Column
-) -> None:
-    numbers = [v for v in values if isinstance(v, (int, float))]
-    if not column.best or len({printed(number, column.kind) for number in numbers}) < 2:
-        return  # nothing to choose between
-    best = printed(max(numbers) if column.best == "high" else min(numbers), column.kind)
-    for i in rows:
-        if cells[i][n].text == best:
-            cells[i][n] = Cell(best, True)
-
-
-def _groups(stubs: int, columns: Sequence[Column]) -> tuple[ColumnHead, ...]:
-    if not any(column.group for column in columns):
-        return ()
-    named = [ColumnHead(name, len(list(same))) for name, same in groupby(column.group for column in columns)]
-    return (ColumnHead("", stubs), *named)

@@ -14,13 +14,14 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.io.ending import needing
 from grls.report.blocks import INK, NONE, Picture
-from grls.report.measure import Measured, MeasuredGroup
-from grls.report.proofs import Proof, ProofFault, ProofStep
+from grls.report.measure import MeasuredGroup
+from grls.report.proofs import Proof, ProofFault
 from grls.report.tables import steps
 
 FAULT = "#d8504a"  # missing or wrong
@@ -60,20 +61,54 @@ def draw_proof(proof: Proof, name: str) -> str:
         proof: The proof.
         name: Prefix of the ids inside, unique on the page.
     """
-    items = _items(proof)
-    links = _links(proof)
+    items: list[_Item] = []
+
+    def add(texts: Sequence[str], faults: Sequence[ProofFault], end: bool = False) -> None:
+        top = items[-1].bottom + _GAP if items else 8
+        lines = tuple(line for text in texts for line in _wrapped(text))
+        wrong = tuple((line, LEFT if f.left else FAULT) for f in faults for line in _wrapped(f"✗ {f.reason}"))
+        height = _LINE * (len(lines) + len(wrong)) + 2 * _PAD
+        items.append(_Item(top, height, lines, wrong, end))
+
+    add([f"Start: {fact}" for fact in proof.start], [], end=True)
+    for n, step in enumerate(proof.steps, 1):
+        add([f"{n}. {step.text}"], step.faults)
+    add([f"Goal: {proof.goal}"], proof.faults, end=True)
+
+    # Arrows between boxes: box 0 is the start, the last one the goal.
+    links = [(0, n + 1) for n in proof.given] + [(i + 1, j + 1) for i, j in proof.edges]
+    if proof.steps and not proof.errors.end_node:
+        links.append((len(proof.steps), len(proof.steps) + 1))
     arcs = [link for link in links if link[1] - link[0] > 1]
     lanes = _lanes(arcs)
     left = 8 + _LANE * (1 + max(lanes.values())) if lanes else 8
     width, height = left + _BOX + 8, items[-1].bottom + 8
-    parts = [_markers(name)]
-    parts += [_arc(items, link, left - _LANE * (lanes[link] + 1), left, name) for link in arcs]
-    for n in range(len(items) - 1):
-        x = left + _BOX / 2
+    tip = f"{escape(name)}-tip"
+    parts = [
+        f'<defs><marker id="{tip}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
+        f'markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>'
+    ]
+    for i, j in arcs:
+        top, bottom, lane = items[i].middle, items[j].middle, left - _LANE * (lanes[i, j] + 1)
+        parts.append(
+            f'<path d="M{left} {top:g}H{lane + 5:g}Q{lane:g} {top:g} {lane:g} {top + 5:g}V{bottom - 5:g}'
+            f'Q{lane:g} {bottom:g} {lane + 5:g} {bottom:g}H{left - 1}" stroke="{INK}" stroke-width="1.5" '
+            f'fill="none" marker-end="url(#{tip})"/>'
+        )
+    x = left + _BOX / 2
+    for n, (item, after) in enumerate(pairwise(items)):
         if (n, n + 1) in links:
-            parts.append(_arrow(x, items[n].bottom, items[n + 1].top - 2, name))
-        elif _unled(items, links, n + 1):
-            parts.append(_broken(x, items[n].bottom, items[n + 1].top))
+            parts.append(
+                f'<path d="M{x:g} {item.bottom}V{after.top - 2}" stroke="{INK}" stroke-width="1.5" '
+                f'fill="none" marker-end="url(#{tip})"/>'
+            )
+        elif any(colour == FAULT for _, colour in after.reasons) and all(j != n + 1 for _, j in links):
+            middle = (item.bottom + after.top) / 2  # a box that needs an arrow has none
+            parts.append(
+                f'<path d="M{x:g} {item.bottom}V{after.top}" stroke="{FAULT}" stroke-width="1.5" '
+                'stroke-dasharray="3 3"/>'
+                f'<path d="M{x - 5:g} {middle - 5:g}l10 10m0 -10l-10 10" stroke="{FAULT}" stroke-width="2"/>'
+            )
     parts += [_box(item, left) for item in items]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -87,49 +122,10 @@ def describe_proof(proof: Proof) -> str:
     for n, step in enumerate(proof.steps, 1):
         sources = [str(i + 1) for i, j in proof.edges if j == n - 1]
         led = f" (from {', '.join(sources)})" if sources else ""
-        said.append(f"Step {n}: {step.text}{led}{_wrong(step)}")
+        wrong = "".join(f" Wrong: {fault.reason}." for fault in step.faults)
+        said.append(f"Step {n}: {step.text}{led}{wrong}")
     said.append(f"Goal: {proof.goal}" + "".join(f" Wrong: {fault.reason}." for fault in proof.faults))
     return " ".join(said)
-
-
-def _wrong(step: ProofStep) -> str:
-    return "".join(f" Wrong: {fault.reason}." for fault in step.faults)
-
-
-def _items(proof: Proof) -> list[_Item]:
-    items: list[_Item] = []
-
-    def add(texts: Sequence[str], faults: Sequence[ProofFault], end: bool = False) -> None:
-        top = items[-1].bottom + _GAP if items else 8
-        lines = tuple(line for text in texts for line in _wrapped(text))
-        wrong = tuple((line, _colour(f)) for f in faults for line in _wrapped(f"✗ {f.reason}"))
-        height = _LINE * (len(lines) + len(wrong)) + 2 * _PAD
-        items.append(_Item(top, height, lines, wrong, end))
-
-    add([f"Start: {fact}" for fact in proof.start], [], end=True)
-    for n, step in enumerate(proof.steps, 1):
-        add([f"{n}. {step.text}"], step.faults)
-    add([f"Goal: {proof.goal}"], proof.faults, end=True)
-    return items
-
-
-def _colour(fault: ProofFault) -> str:
-    return LEFT if fault.left else FAULT
-
-
-def _links(proof: Proof) -> list[tuple[int, int]]:
-    """Arrows between boxes: box 0 is the start, the last one the goal."""
-    links = [(0, n + 1) for n in proof.given]
-    links += [(i + 1, j + 1) for i, j in proof.edges]
-    if proof.steps and not proof.errors.end_node:
-        links.append((len(proof.steps), len(proof.steps) + 1))
-    return links
-
-
-def _unled(items: Sequence[_Item], links: Sequence[tuple[int, int]], n: int) -> bool:
-    """Whether a box that needs an arrow has none."""
-    wrong = any(colour == FAULT for _, colour in items[n].reasons)
-    return wrong and all(j != n for _, j in links)
 
 
 def _lanes(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
@@ -144,37 +140,6 @@ def _lanes(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
 def _wrapped(text: str) -> list[str]:
     short = textwrap.shorten(text, _LONGEST, placeholder=" …")
     return textwrap.wrap(short.replace(" .", "\u00a0."), _CHARACTERS) or [""]  # no full stop on its own line
-
-
-def _markers(name: str) -> str:
-    return (
-        f'<defs><marker id="{escape(name)}-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
-        f'markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>'
-    )
-
-
-def _arrow(x: float, top: float, bottom: float, name: str) -> str:
-    return (
-        f'<path d="M{x:g} {top}V{bottom}" stroke="{INK}" stroke-width="1.5" fill="none" '
-        f'marker-end="url(#{escape(name)}-tip)"/>'
-    )
-
-
-def _arc(items: Sequence[_Item], link: tuple[int, int], lane: float, left: int, name: str) -> str:
-    top, bottom = items[link[0]].middle, items[link[1]].middle
-    return (
-        f'<path d="M{left} {top:g}H{lane + 5:g}Q{lane:g} {top:g} {lane:g} {top + 5:g}V{bottom - 5:g}'
-        f'Q{lane:g} {bottom:g} {lane + 5:g} {bottom:g}H{left - 1}" stroke="{INK}" stroke-width="1.5" '
-        f'fill="none" marker-end="url(#{escape(name)}-tip)"/>'
-    )
-
-
-def _broken(x: float, top: float, bottom: float) -> str:
-    middle = (top + bottom) / 2
-    return (
-        f'<path d="M{x:g} {top}V{bottom}" stroke="{FAULT}" stroke-width="1.5" stroke-dasharray="3 3"/>'
-        f'<path d="M{x - 5:g} {middle - 5:g}l10 10m0 -10l-10 10" stroke="{FAULT}" stroke-width="2"/>'
-    )
 
 
 def _box(item: _Item, left: int) -> str:
@@ -232,24 +197,28 @@ _STYLE: dict[Any, Any] = {
 def recall_curves(group: MeasuredGroup) -> list[Picture]:
     """Recall at every cut-off, all runs in one picture; a curve ends where its lists end."""
     runs = [run for run in group.runs if run.depth]
-    return [_recall_picture(group, runs)] if runs else []
-
-
-def length_histograms(group: MeasuredGroup) -> list[Picture]:
-    """Lengths of retrieved and of gold chains, one picture for each dynamic run."""
-    dynamic = [run for run in group.runs if run.chains is not None and run.entry.steps == "dynamic"]
-    return [_length_picture(group, run, n) for n, run in enumerate(dynamic, 1)]
-
-
-def _recall_picture(group: MeasuredGroup, runs: Sequence[Measured]) -> Picture:
-    curves = [_curve(group, run) for run in runs]
+    if not runs:
+        return []
+    curves = []
+    for run in runs:
+        ks = range(1, min(_DEPTH, run.depth) + 1)
+        curves.append([*sequence_recall(run.retrieved, group.gold, ks).values()])
     with matplotlib.rc_context(_STYLE):
-        labels = ["\n".join(textwrap.wrap(_named(run), _LABEL)) for run in runs]
+        names = [
+            run.label if steps(run) == NONE or steps(run) in run.label else f"{run.label}, {steps(run)}"
+            for run in runs
+        ]
+        labels = ["\n".join(textwrap.wrap(name, _LABEL)) for name in names]
         lines = sum(label.count("\n") + 1 for label in labels)
         figure = Figure((_WIDTH, 2.9 + 0.2 * lines), layout="constrained")
         axes = figure.add_subplot()
         for n, (label, curve) in enumerate(zip(labels, curves, strict=True)):
-            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, **_line(n))
+            look: dict[str, Any] = {  # no two of the first 32 lines are the same
+                "color": COLOURS[n % len(COLOURS)],
+                "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
+                "marker": _MARKERS[n % len(_MARKERS)],
+            }
+            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, **look)
         axes.set_xlabel("k")
         axes.set_ylabel("recall@k (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -261,59 +230,39 @@ def _recall_picture(group: MeasuredGroup, runs: Sequence[Measured]) -> Picture:
         f"{run.label}: {100 * c[0]:.1f} at 1, {100 * c[-1]:.1f} at {len(c)}"
         for run, c in zip(runs, curves, strict=True)
     )
-    return Picture(name, "Recall@k by k, every run", svg, f"Curves of recall (%) by cut-off. {ends}.")
+    return [Picture(name, "Recall@k by k, every run", svg, f"Curves of recall (%) by cut-off. {ends}.")]
 
 
-def _named(run: Measured) -> str:
-    """The name of a run in the legend, with its steps if they are known."""
-    complete = steps(run) == NONE or steps(run) in run.label
-    return run.label if complete else f"{run.label}, {steps(run)}"
-
-
-def _curve(group: MeasuredGroup, run: Measured) -> list[float]:
-    ks = range(1, min(_DEPTH, run.depth) + 1)
-    values = sequence_recall(run.retrieved, group.gold, ks)
-    return [values[f"recall@{k}"] for k in ks]
-
-
-def _length_picture(group: MeasuredGroup, run: Measured, number: int) -> Picture:
-    predicted, gold = Counter(map(len, run.chains or [])), Counter(map(len, group.gold))
-    longest = max(*predicted, *gold, 1)
-    lengths = range(longest + 1)
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure((_WIDTH, 2.9), layout="constrained")
-        axes = figure.add_subplot()
-        places = [n - 0.2 for n in lengths]
-        axes.bar(places, [predicted[n] for n in lengths], 0.4, label="retrieved", color=COLOURS[0])
-        places = [n + 0.2 for n in lengths]
-        look: dict[str, Any] = {"color": "none", "edgecolor": COLOURS[1], "hatch": "////"}
-        axes.bar(places, [gold[n] for n in lengths], 0.4, label="gold", **look)
-        axes.set_xlabel("passages in the chain")
-        axes.set_ylabel("queries")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.legend(loc="outside lower left", frameon=False, ncols=2)
-        name = f"{group.group.name}-lengths-{number}"
-        svg = _svg(figure, name)
-    return Picture(
-        name,
-        f"Lengths of chains: {run.label}",
-        svg,
-        f"Histogram of chain lengths, queries by length. Retrieved: {_said(predicted)}. Gold: {_said(gold)}.",
-    )
+def length_histograms(group: MeasuredGroup) -> list[Picture]:
+    """Lengths of retrieved and of gold chains, one picture for each dynamic run."""
+    dynamic = [run for run in group.runs if run.chains is not None and run.entry.steps == "dynamic"]
+    shown = []
+    for number, run in enumerate(dynamic, 1):
+        predicted, gold = Counter(map(len, run.chains or [])), Counter(map(len, group.gold))
+        lengths = range(max(*predicted, *gold, 1) + 1)
+        with matplotlib.rc_context(_STYLE):
+            figure = Figure((_WIDTH, 2.9), layout="constrained")
+            axes = figure.add_subplot()
+            places = [n - 0.2 for n in lengths]
+            axes.bar(places, [predicted[n] for n in lengths], 0.4, label="retrieved", color=COLOURS[0])
+            places = [n + 0.2 for n in lengths]
+            look: dict[str, Any] = {"color": "none", "edgecolor": COLOURS[1], "hatch": "////"}
+            axes.bar(places, [gold[n] for n in lengths], 0.4, label="gold", **look)
+            axes.set_xlabel("passages in the chain")
+            axes.set_ylabel("queries")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+            figure.legend(loc="outside lower left", frameon=False, ncols=2)
+            name = f"{group.group.name}-lengths-{number}"
+            svg = _svg(figure, name)
+        alt = f"Retrieved: {_said(predicted)}. Gold: {_said(gold)}."
+        caption = f"Lengths of chains: {run.label}"
+        shown.append(Picture(name, caption, svg, f"Histogram of chain lengths, queries by length. {alt}"))
+    return shown
 
 
 def _said(counts: Counter[int]) -> str:
     return ", ".join(f"{counts[n]} of {n}" for n in sorted(counts))
-
-
-def _line(n: int) -> dict[str, Any]:
-    """The look of line n: no two of the first 32 are the same."""
-    return {
-        "color": COLOURS[n % len(COLOURS)],
-        "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
-        "marker": _MARKERS[n % len(_MARKERS)],
-    }
 
 
 def _svg(figure: Figure, name: str) -> str:

@@ -20,7 +20,6 @@ from grls.evaluation.measures import MEASURES, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.report.runs import DataGroup, Entry
-from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 
@@ -103,8 +102,27 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
     """
     by_id = {query.id: query for query in group.queries}
     gold = [gold_passages(by_id[query_id], group.qrels) for query_id in group.qrels]
-    runs = [_measure(group, entry, gold, ks, measures) for entry in group.entries]
-    return MeasuredGroup(group, gold, runs)
+    measured = []
+    for entry in group.entries:
+        # Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. As chains
+        # they have a set F1 and a proof, but they do not say whether the model wrote DONE.
+        run = entry.run
+        ordered = not run.chains and not run.is_ranking
+        if ordered:
+            hops = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in run.rankings.items()}
+            run = replace(run, chains=hops)
+        given = (group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures)
+        report = evaluate_results(run, *given, ordered=entry.run.in_hop_order)
+        if ordered:
+            report.pop("done_missing", None)
+        rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
+        chains = None
+        if run.chains:
+            walks = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
+            chains = [[hit.id for hit in without_done(hits)] for hits in walks]
+        depth = RunDepth.of(entry.run, len(group.corpus), gold)
+        measured.append(Measured(entry, report, rankings, chains, depth))
+    return MeasuredGroup(group, gold, measured)
 
 
 def refuse_untold(groups: Sequence[MeasuredGroup], metrics: Sequence[str]) -> None:
@@ -116,32 +134,3 @@ def refuse_untold(groups: Sequence[MeasuredGroup], metrics: Sequence[str]) -> No
     reaches = [run.reach for group in groups for run in group.runs]
     untold = [metric for metric in metrics if not any(reach.tells(metric) for reach in reaches)]
     max(reaches, key=lambda reach: reach.ranks or 0).refuse(untold)
-
-
-def _measure(
-    group: DataGroup, entry: Entry, gold: Sequence[list[str]], ks: Sequence[int], measures: Sequence[str]
-) -> Measured:
-    run, ordered = _with_chains(entry)
-    given = (group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures)
-    report = evaluate_results(run, *given, ordered=entry.run.in_hop_order)
-    if ordered:
-        report.pop("done_missing", None)
-    rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
-    chains = None
-    if run.chains:
-        hops = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
-        chains = [[hit.id for hit in without_done(hits)] for hits in hops]
-    return Measured(entry, report, rankings, chains, RunDepth.of(entry.run, len(group.corpus), gold))
-
-
-def _with_chains(entry: Entry) -> tuple[Run, bool]:
-    """The run, and whether its chains are read from rankings.
-
-    Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. As chains they
-    have a set F1 and a proof, but they do not say whether the model wrote DONE.
-    """
-    run = entry.run
-    if run.chains or run.is_ranking:
-        return run, False
-    chains = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in run.rankings.items()}
-    return replace(run, chains=chains), True

@@ -38,7 +38,7 @@ from grls.report.blocks import (
 )
 from grls.report.drawing import describe_proof, draw_proof, length_histograms, recall_curves
 from grls.report.measure import Measured, MeasuredGroup
-from grls.report.proofs import ProofExample, proof_examples
+from grls.report.proofs import proof_examples
 from grls.report.tables import (
     IDENTITY,
     REACH,
@@ -93,7 +93,32 @@ def build_page(
         raise ConfigError(f"the baseline {baseline!r} is none of the runs; expected one of {labels}.")
     at_least(0, proofs=proofs)
     ks, k = cutoffs(ks), cutoffs([k])[0]
-    sections = [_data_section(group, ks, k, baseline, proofs, seed, tested) for group in groups]
+    sections = []
+    for group in groups:
+        recall, *rest = _common_parts([group], ks, k)
+        lead = (*_headline(group, k), *_warnings([group]))
+        parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(recall_curves(group))))]
+        price = price_table(group, seed)
+        more = (*([] if price is None else [price]), *_gallery(length_histograms(group)))
+        parts += [
+            part._replace(blocks=(*part.blocks, *more)) if "steps" in part.title else part for part in rest
+        ]
+        # Tests of every run against the reference run: recall, the tested measures, and set F1.
+        reaches = [run.reach for run in group.runs]
+        values: dict[str, Callable[[Measured], list[float] | None]] = {
+            f"R@{k}": partial(group.recalls, k=k),
+            **{shared_name(name, reaches): partial(group.values, measure=name) for name in tested},
+            "set F1": group.set_f1s,
+        }
+        tests = [significance_table(group, what, of, baseline, seed) for what, of in values.items()]
+        others: dict[str, Sequence[Block]] = {
+            "Other metrics": [table for _, table in section_tables([group], _ELSEWHERE)],
+            "Proof graphs": _graph_blocks(group, proofs),
+            "Significance": [table for table in tests if table is not None],
+            "Similarity of predictions": similarity_tables(group, k),
+        }
+        parts += [Subsection(title, tuple(blocks)) for title, blocks in others.items() if blocks]
+        sections.append(Section(f"{group.group.name}, {group.group.split}", tuple(parts)))
     if len(groups) > 1:
         sections.insert(0, Section("All data sets", _common_parts(groups, ks, k)))
     sections.append(
@@ -120,51 +145,6 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) ->
     return tuple(Subsection(title, (table,)) for title, table in tables if table is not None)
 
 
-def _data_section(
-    group: MeasuredGroup,
-    ks: Sequence[int],
-    k: int,
-    baseline: str | None,
-    proofs: int,
-    seed: int,
-    tested: Sequence[str],
-) -> Section:
-    recall, *rest = _common_parts([group], ks, k)
-    curves = recall_curves(group)
-    lead = (*_headline(group, k), *_warnings([group]))
-    parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(curves)))]
-    price = price_table(group, seed)
-    more = (*([] if price is None else [price]), *_gallery(length_histograms(group)))
-    parts += [part._replace(blocks=(*part.blocks, *more)) if "steps" in part.title else part for part in rest]
-    others = [table for _, table in section_tables([group], _ELSEWHERE)]
-    if others:
-        parts.append(Subsection("Other metrics", tuple(others)))
-    graphs = _graph_blocks(group, proofs)
-    if graphs:
-        parts.append(Subsection("Proof graphs", graphs))
-    tests = _significance(group, k, baseline, seed, tested)
-    if tests:
-        parts.append(Subsection("Significance", tests))
-    alike = similarity_tables(group, k)
-    if alike:
-        parts.append(Subsection("Similarity of predictions", tuple(alike)))
-    return Section(f"{group.group.name}, {group.group.split}", tuple(parts))
-
-
-def _significance(
-    group: MeasuredGroup, k: int, baseline: str | None, seed: int, tested: Sequence[str]
-) -> tuple[Block, ...]:
-    """Tests of every run against the reference run: recall, the tested measures, and set F1."""
-    reaches = [run.reach for run in group.runs]
-    values: dict[str, Callable[[Measured], list[float] | None]] = {
-        f"R@{k}": lambda run: group.recalls(run, k),
-        **{shared_name(name, reaches): partial(group.values, measure=name) for name in tested},
-        "set F1": group.set_f1s,
-    }
-    tables = (significance_table(group, what, of, baseline, seed) for what, of in values.items())
-    return tuple(table for table in tables if table is not None)
-
-
 def _headline(group: MeasuredGroup, k: int) -> list[Block]:
     """A sentence on the run with the best recall; empty for fewer than two runs with recall."""
     recalls = [
@@ -188,30 +168,27 @@ def _gallery(pictures: Sequence[Picture]) -> list[Block]:
     return [Gallery(tuple(pictures))] if pictures else []
 
 
-def _graph_blocks(group: MeasuredGroup, count: int) -> tuple[Block, ...]:
+def _graph_blocks(group: MeasuredGroup, count: int) -> list[Block]:
     """Error rates (the form of table 10), and proofs: those of the best run open, the others folded away."""
     checked = [run for run in group.runs if "graph" in run.report]
     if not checked:
-        return ()
+        return []
     others = [s for run in group.runs for s in run.report if not s.startswith("graph")]
     blocks: list[Block] = [table for _, table in section_tables([group], others)]
     ranked = sorted(checked, key=lambda run: -run.report["graph"]["success"])
     for n, run in enumerate(ranked):
-        shown = proof_examples(group, run, count)
-        if shown:
-            number = group.runs.index(run) + 1
-            pictures = tuple(_proof(group, run, e, f"{number}-{m}") for m, e in enumerate(shown, 1))
-            blocks.append(Gallery(pictures, f"Proofs of {run.label}" if n else ""))
-    return tuple(blocks)
-
-
-def _proof(group: MeasuredGroup, run: Measured, example: ProofExample, number: str) -> Picture:
-    name = f"{group.group.name}-proof-{number}"
-    errors = example.proof.errors
-    failed = ", ".join(check.replace("_", " ") for check, wrong in errors._asdict().items() if wrong)
-    verdict = "success" if errors.success else f"failure ({failed})"
-    caption = f"{run.label}, query {example.query_id}, {verdict}: {example.query}"
-    return Picture(name, caption, draw_proof(example.proof, name), describe_proof(example.proof))
+        drawn = []
+        for m, example in enumerate(proof_examples(group, run, count), 1):
+            name = f"{group.group.name}-proof-{group.runs.index(run) + 1}-{m}"
+            errors = example.proof.errors
+            failed = ", ".join(check.replace("_", " ") for check, wrong in errors._asdict().items() if wrong)
+            verdict = "success" if errors.success else f"failure ({failed})"
+            caption = f"{run.label}, query {example.query_id}, {verdict}: {example.query}"
+            svg, alt = draw_proof(example.proof, name), describe_proof(example.proof)
+            drawn.append(Picture(name, caption, svg, alt))
+        if drawn:
+            blocks.append(Gallery(tuple(drawn), f"Proofs of {run.label}" if n else ""))
+    return blocks
 
 
 def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
@@ -257,8 +234,44 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
         left_out: Sections to leave out, because the page shows them elsewhere.
     """
     names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
-    tables = ((name, _section_table(groups, name)) for name in names if name not in left_out)
-    return [(name, table) for name, table in tables if table is not None]
+    tables = []
+    for name in names:
+        sections = [run.report[name] for group in groups for run in group.runs if name in run.report]
+        if name in left_out or not all(isinstance(values, dict) for values in sections):
+            continue  # the latter is not a section of metrics
+        typed = name == "by_type"
+        if typed:
+            sections = [values for section in sections for values in section.values()]
+        columns = {}
+        for metric in dict.fromkeys(metric for values in sections for metric in values):
+            if metric == "queries" or metric.endswith("_queries"):
+                columns[metric] = Column(spoken(metric), "count", "")
+            else:
+                head = spoken(metric).replace("recall@", "R@")
+                columns[metric] = Column(head, "percent", "low" if metric in _ERRORS else "high")
+
+        def rows(group: MeasuredGroup, name: str = name, typed: bool = typed) -> Rows:
+            if not typed:
+                return {identity(run): _shown(run.report.get(name, {})) for run in group.runs}
+            return {
+                (*identity(run), kind): _shown(values, ("",) if values["queries"] < _FEW else ())
+                for run in group.runs
+                for kind, values in run.report.get(name, {}).items()
+            }
+
+        table = across(
+            name.replace("_", "-"),
+            f"{spoken(name).capitalize()} (%)",
+            (*IDENTITY, "type") if typed else IDENTITY,
+            groups,
+            rows,
+            [*columns.items()],
+            _NOTES.get(name, ""),
+            within=len(IDENTITY) if typed else None,
+        )
+        if table is not None:
+            tables.append((name, table))
+    return tables
 
 
 def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) -> Table:
@@ -272,11 +285,25 @@ def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) 
         Column(h, "count" if h in counts else "number" if h in ("seconds", "queries/s") else "text", "")
         for h in heads
     ]
-    rows: list[Row] = [
-        ((*identity(run), group.group.name, group.group.split), _facts(run, place))
-        for group in groups
-        for run in group.runs
-    ]
+    rows: list[Row] = []
+    for data, run in ((group.group, run) for group in groups for run in group.runs):
+        info, mode, file = run.entry.info, run.entry.run.score_mode, run.entry.file
+        if place is not None and file.is_relative_to(place):
+            file = file.relative_to(place)
+        queries = [run.report["queries"][kind] for kind in ("judged", "unanswered", "unjudged")]
+        facts: list[Value] = [None, None, mode, None, None, *queries, "no manifest", str(file)]
+        if info is not None:
+            facts = [
+                " + ".join(info.stages),
+                " + ".join(info.members),
+                info.score_mode,
+                info.seconds or None,
+                len(run.entry.run.rankings) / info.seconds if info.seconds else None,
+                *queries,
+                ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None),
+                str(file),
+            ]
+        rows.append(((*identity(run), data.name, data.split), facts))
     return value_table(
         "runs",
         "Every run, with the facts of its manifest",
@@ -285,59 +312,6 @@ def run_table(groups: Sequence[MeasuredGroup], place: str | Path | None = None) 
         rows,
         "Judged: queries of the split that have judgements. Unanswered: those for which the run has no "
         "passage; they score 0. Not judged: queries of the run outside the split; they are left out.",
-    )
-
-
-def _facts(run: Measured, place: str | Path | None) -> list[Value]:
-    file = run.entry.file
-    if place is not None and file.is_relative_to(place):
-        file = file.relative_to(place)
-    info, counts = run.entry.info, run.report["queries"]
-    rest: list[Value] = [counts["judged"], counts["unanswered"], counts["unjudged"]]
-    mode = run.entry.run.score_mode
-    if info is None:
-        return [None, None, mode, None, None, *rest, "no manifest", str(file)]
-    asked = len(run.entry.run.rankings)
-    options = ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None)
-    return [
-        " + ".join(info.stages),
-        " + ".join(info.members),
-        info.score_mode,
-        info.seconds or None,
-        asked / info.seconds if info.seconds else None,
-        *rest,
-        options,
-        str(file),
-    ]
-
-
-def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
-    sections = [run.report[name] for group in groups for run in group.runs if name in run.report]
-    if not all(isinstance(values, dict) for values in sections):
-        return None  # not a section of metrics
-    typed = name == "by_type"
-    if typed:
-        sections = [values for section in sections for values in section.values()]
-    metrics = list(dict.fromkeys(metric for values in sections for metric in values))
-
-    def rows(group: MeasuredGroup) -> Rows:
-        if not typed:
-            return {identity(run): _shown(run.report.get(name, {})) for run in group.runs}
-        return {
-            (*identity(run), kind): _shown(values, ("",) if values["queries"] < _FEW else ())
-            for run in group.runs
-            for kind, values in run.report.get(name, {}).items()
-        }
-
-    return across(
-        name.replace("_", "-"),
-        f"{spoken(name).capitalize()} (%)",
-        (*IDENTITY, "type") if typed else IDENTITY,
-        groups,
-        rows,
-        [(metric, _column(metric)) for metric in metrics],
-        _NOTES.get(name, ""),
-        within=len(IDENTITY) if typed else None,
     )
 
 
@@ -369,13 +343,6 @@ def spoken(name: str) -> str:
         "graph_reuse": "success and error rates of proof graphs, statements used again",
         "by_type": "scores by the type of a question",
     }.get(name) or measure_label(name)
-
-
-def _column(metric: str) -> Column:
-    if metric == "queries" or metric.endswith("_queries"):
-        return Column(spoken(metric), "count", "")
-    head = spoken(metric).replace("recall@", "R@")
-    return Column(head, "percent", "low" if metric in _ERRORS else "high")
 
 
 # Writes a page as one HTML file, with its pictures beside it.

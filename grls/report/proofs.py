@@ -9,22 +9,14 @@ later steps wrong.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from grls.evaluation.graph import GraphErrors, Walk, ends_in_goal, graph_errors, passing_choice
-from grls.evaluation.ruletaker import (
-    Fact,
-    Problem,
-    Statement,
-    parse_statement,
-    problem_of,
-    render,
-    states_problem,
-)
+from grls.evaluation.evaluate import stated_problems
+from grls.evaluation.graph import GraphErrors, ends_in_goal, graph_errors, passing_choice
+from grls.evaluation.ruletaker import Fact, Problem, parse_statement, render
 from grls.report.measure import Measured, MeasuredGroup
-from grls.runs.results import find_passages
+from grls.runs.results import passage_texts
 
 
 class ProofFault(NamedTuple):
@@ -93,14 +85,42 @@ def explain_chain(problem: Problem, texts: Sequence[str]) -> Proof:
     """
     nodes = [parse_statement(text) for text in texts]
     walked = passing_choice(problem, nodes)
-    steps = [
-        ProofStep(text, (*_start_faults(problem, n, node), *_edge_faults(problem, nodes, n, walked)))
-        for n, (text, node) in enumerate(zip(texts, nodes, strict=True))
-    ]
+    steps = []
+    for n, (text, node) in enumerate(zip(texts, nodes, strict=True)):
+        faults = []
+        if n == 0 and node not in problem.start:
+            faults.append(ProofFault("start_node", "a proof begins with a start fact, and this is none"))
+        elif isinstance(node, Fact) and node not in problem.start:
+            faults.append(ProofFault("start_node", "this fact is none of the start facts"))
+        if node is None:
+            reason = "neither a fact nor a rule: nothing leads to it or from it"
+            faults.append(ProofFault("missing_edge", reason))
+        else:
+            if walked.lacking[n]:
+                said = " and ".join(render(fact).removesuffix(" .") for fact in walked.lacking[n])
+                faults.append(ProofFault("missing_edge", f"missing before it: {said}"))
+            if n in walked.left and n == len(nodes) - 1:
+                reason = f"left over: it ends in the goal's last word, but not in {render(problem.goal)}"
+                faults.append(ProofFault("missing_edge", reason, left=True))
+            elif n in walked.left:
+                faults.append(ProofFault("missing_edge", "left over: no later rule uses it", left=True))
+        steps.append(ProofStep(text, tuple(faults)))
+    whole = []
+    if not nodes:
+        whole = [
+            ProofFault("node_number", "nothing was retrieved"),
+            ProofFault("start_node", "there is no first step"),
+            ProofFault("end_node", "there is no last step"),
+        ]
+    else:
+        if len(nodes) < 2:
+            whole.append(ProofFault("node_number", "a proof has at least two steps"))
+        if not ends_in_goal(problem, nodes):
+            whole.append(ProofFault("end_node", "the last step does not conclude the goal"))
     given = tuple(n for n, node in enumerate(nodes) if isinstance(node, Fact) and node in problem.start)
     start = tuple(render(fact) for fact in problem.start)
     return Proof(
-        start, render(problem.goal), tuple(steps), walked.edges, given, _whole(problem, nodes),
+        start, render(problem.goal), tuple(steps), walked.edges, given, tuple(whole),
         graph_errors(problem, nodes),
     )  # fmt: skip
 
@@ -110,10 +130,10 @@ def proof_examples(group: MeasuredGroup, run: Measured, count: int) -> list[Proo
 
     Failures of different kinds come first: a failure with the same failed checks as an earlier one waits.
     """
-    problems = _problems(group)
+    problems = stated_problems(group.group.queries, group.group.corpus)
     if run.chains is None or not problems:
         return []
-    texts = _texts(group, [i for ids in run.chains for i in ids])
+    texts = passage_texts(group.group.corpus, (i for ids in run.chains for i in ids))
     queries = {query.id: query.text for query in group.group.queries}
     examples = [
         ProofExample(q, queries[q], explain_chain(problems[q], [texts[i] for i in ids]))
@@ -127,55 +147,3 @@ def proof_examples(group: MeasuredGroup, run: Measured, count: int) -> list[Proo
         first.setdefault(example.proof.errors, example)
     ordered = [*first.values(), *(e for e in bad if first[e.proof.errors] is not e)]
     return [*good[:count], *ordered[:count]]
-
-
-def _problems(group: MeasuredGroup) -> dict[str, Problem]:
-    stated = {query.id: json.loads(query.metadata) for query in group.group.queries}
-    stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
-    texts = _texts(group, [i for metadata in stated.values() for i in metadata["start"]])
-    parsed = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
-    return {query: problem for query, problem in parsed.items() if problem is not None}
-
-
-def _texts(group: MeasuredGroup, ids: Sequence[str]) -> Mapping[str, str]:
-    return {i: passage.text for i, passage in find_passages(group.group.corpus, ids).items()}
-
-
-def _start_faults(problem: Problem, n: int, node: Statement | None) -> list[ProofFault]:
-    if n == 0 and node not in problem.start:
-        return [ProofFault("start_node", "a proof begins with a start fact, and this is none")]
-    if isinstance(node, Fact) and node not in problem.start:
-        return [ProofFault("start_node", "this fact is none of the start facts")]
-    return []
-
-
-def _edge_faults(
-    problem: Problem, nodes: Sequence[Statement | None], n: int, walked: Walk
-) -> list[ProofFault]:
-    if nodes[n] is None:
-        return [ProofFault("missing_edge", "neither a fact nor a rule: nothing leads to it or from it")]
-    faults = []
-    if walked.lacking[n]:
-        said = " and ".join(render(fact).removesuffix(" .") for fact in walked.lacking[n])
-        faults.append(ProofFault("missing_edge", f"missing before it: {said}"))
-    if n in walked.left and n == len(nodes) - 1:
-        reason = f"left over: it ends in the goal's last word, but not in {render(problem.goal)}"
-        faults.append(ProofFault("missing_edge", reason, left=True))
-    elif n in walked.left:
-        faults.append(ProofFault("missing_edge", "left over: no later rule uses it", left=True))
-    return faults
-
-
-def _whole(problem: Problem, nodes: Sequence[Statement | None]) -> tuple[ProofFault, ...]:
-    faults = []
-    if not nodes:
-        faults += [
-            ProofFault("node_number", "nothing was retrieved"),
-            ProofFault("start_node", "there is no first step"),
-        ]
-        return (*faults, ProofFault("end_node", "there is no last step"))
-    if len(nodes) < 2:
-        faults.append(ProofFault("node_number", "a proof has at least two steps"))
-    if not ends_in_goal(problem, nodes):
-        faults.append(ProofFault("end_node", "the last step does not conclude the goal"))
-    return tuple(faults)

@@ -8,10 +8,10 @@ set; its ids, and in JSONL its query texts, are checked against the data set.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
@@ -72,12 +72,6 @@ class Entry:
         """The system in the manifest; empty without a manifest."""
         return "" if self.info is None else self.info.system
 
-    def goes_by(self, name: str) -> bool:
-        """Whether an ensemble may mean this run by ``name``: its label, its name, or its file."""
-        name_of_run = "" if self.info is None else self.info.name
-        file = self.file
-        return name in (self.label, name_of_run, str(file), str(file.with_suffix("")), file.name, file.stem)
-
 
 def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry | None]]:
     """The members of an ensemble by name, each with its run if it is among ``entries``.
@@ -93,15 +87,18 @@ def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry 
     others = [other for other in entries if other is not entry]  # no ensemble is its own member
     members: list[tuple[str, Entry | None]] = []
     for n, name in enumerate(entry.info.members):
-        same = [] if named is None else [o for o in others if _is_file(o, named[n])]
-        alike = same or [other for other in others if other.goes_by(name)]
-        members.append((name, alike[0] if len(alike) == 1 else None))
+        same: list[Entry] = []
+        if named is not None and isinstance(named[n], str):  # NAME.trec and NAME.jsonl are one run
+            member = info_file(named[n]).resolve()
+            same = [other for other in others if info_file(other.file).resolve() == member]
+        if not same:
+            for other in others:
+                file, called = other.file, "" if other.info is None else other.info.name
+                names = (str(file), str(file.with_suffix("")), file.name, file.stem)
+                if name in (other.label, called, *names):
+                    same.append(other)
+        members.append((name, same[0] if len(same) == 1 else None))
     return members
-
-
-def _is_file(entry: Entry, file: object) -> bool:
-    """Whether a run belongs to a file (NAME.trec and NAME.jsonl are one run)."""
-    return isinstance(file, str) and info_file(file).resolve() == info_file(entry.file).resolve()
 
 
 def place_of(value: str | None, known: Sequence[str]) -> int:
@@ -132,13 +129,6 @@ class DataGroup:
     entries: tuple[Entry, ...]
 
 
-class _Placed(NamedTuple):
-    """A run and the folder of its data set."""
-
-    run: Run
-    folder: Path
-
-
 def load_groups(files: Sequence[str], data: str | None = None, split: str | None = None) -> list[DataGroup]:
     """Read runs and their data sets.
 
@@ -163,86 +153,88 @@ def load_groups(files: Sequence[str], data: str | None = None, split: str | None
         same = first.setdefault(info_file(path).resolve(), path)  # NAME.trec and NAME.jsonl are one run
         if same is not path:
             raise ConfigError(f"{same} and {path} are the same run; give each run once.")
-    by_name: dict[str, list[_Placed]] = {}
+    by_name: dict[str, list[tuple[Run, Path]]] = {}
     for path in paths:
         if not path.is_file():
             raise DataError("no such file; expected a run in JSONL or TREC form.", path)
         run = Run.load(path)
-        folder = _folder(run, data)
-        by_name.setdefault(folder.resolve().name, []).append(_Placed(run, folder))
+        info = run.info
+        if info is not None and info.data and Path(info.data).is_dir():
+            folder = Path(info.data)
+        elif data is not None:
+            folder = Path(data)
+            if not folder.is_dir():
+                raise DataError(f"no such folder; {Option('data')} names a data set folder.", data)
+        else:
+            why = "it has no manifest"
+            if info is not None:
+                why = f"its manifest names {info.data!r}, which is no folder here"
+            raise ConfigError(
+                f"{run.path}: which data set is this run of? {why}; give {Option('data', 'FOLDER')}."
+            )
+        by_name.setdefault(folder.resolve().name, []).append((run, folder))
     return [_group(name, placed, split) for name, placed in by_name.items()]
 
 
-def _folder(run: Run, data: str | None) -> Path:
-    info = run.info
-    if info is not None and info.data and Path(info.data).is_dir():
-        return Path(info.data)
-    if data is not None:
-        if not Path(data).is_dir():
-            raise DataError(f"no such folder; {Option('data')} names a data set folder.", data)
-        return Path(data)
-    why = (
-        "it has no manifest" if info is None else f"its manifest names {info.data!r}, which is no folder here"
-    )
-    raise ConfigError(f"{run.path}: which data set is this run of? {why}; give {Option('data', 'FOLDER')}.")
-
-
-def _group(name: str, placed: Sequence[_Placed], split: str | None) -> DataGroup:
+def _group(name: str, placed: Sequence[tuple[Run, Path]], split: str | None) -> DataGroup:
+    """The runs of one data set, each given with its folder."""
     stated = [(Path(run.path), run.info) for run, _ in placed if run.info is not None]
-    _refuse_different(name, stated)
-    folder = placed[0].folder
-    for run, other in placed:
-        if run.info is None and other.resolve() != folder.resolve():
-            raise MismatchError(
-                f"{run.path} is scored on {other}, {placed[0].run.path} on {folder}: two data sets of one "
-                "name. Report on them apart, or rename one."
-            )
-    split = _split(stated, split)
-    corpus = Corpus.read(folder)
-    limit = shared_limit(run for run, _ in placed)
-    queries, qrels = read_split(folder, split, corpus, limit)
-    every = read_queries(folder)
-    for run, _ in placed:
-        refuse_other_data(run, folder, corpus, (queries, every))
-    entries = [_entry(run, corpus, every, folder) for run, _ in placed]
-    train = folder / "qrels" / "train.tsv"
-    seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
-    entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
-    part = split if limit is None else f"{split}, the first {limit:,}"
-    return DataGroup(name, part, corpus, queries, qrels, seen, _labelled(entries))
-
-
-def _refuse_different(name: str, stated: Sequence[tuple[Path, RunInfo]]) -> None:
     for path, info in stated[1:]:
         first, other = stated[0]
         what = difference(info, other)
-        if what is None or (what != "corpus" and info.split != other.split):  # splits: see _split
+        if what is None or (what != "corpus" and info.split != other.split):  # splits: see below
             continue
         plural = "corpora" if what == "corpus" else "sets of queries"
         raise MismatchError(
             f"{first} and {path} are both of {name}, but over different {plural}, so they cannot be "
             "compared; retrieve again for one of them, or report on them apart."
         )
-
-
-def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
-    """The split of all runs (a run over all queries fits every split)."""
+    folder = placed[0][1]
+    for run, elsewhere in placed:
+        if run.info is None and elsewhere.resolve() != folder.resolve():
+            raise MismatchError(
+                f"{run.path} is scored on {elsewhere}, {placed[0][0].path} on {folder}: two data sets of one "
+                "name. Report on them apart, or rename one."
+            )
+    # A run over all queries fits every split.
     splits = {info.split: path for path, info in reversed(stated) if info.split is not None}
     if len(splits) > 1:
-        (one, first), (other, second) = list(splits.items())[:2]
-        raise MismatchError(f"{first} is of the split {one}, {second} of {other}; report on them apart.")
+        (one, first), (another, second) = list(splits.items())[:2]
+        raise MismatchError(f"{first} is of the split {one}, {second} of {another}; report on them apart.")
     only = next(iter(splits), None)
-    if asked is not None and only not in (None, asked):
-        raise MismatchError(f"{splits[only]} is of the split {only}, and {Option('split')} asks for {asked}.")
-    return asked or only or "test"
+    if split is not None and only not in (None, split):
+        raise MismatchError(f"{splits[only]} is of the split {only}, and {Option('split')} asks for {split}.")
+    split = split or only or "test"
+    corpus = Corpus.read(folder)
+    limit = shared_limit(run for run, _ in placed)
+    queries, qrels = read_split(folder, split, corpus, limit)
+    every = read_queries(folder)
+    for run, _ in placed:
+        refuse_other_data(run, folder, corpus, (queries, every))
+    texts = {query.id: query.text for query in every}
+    for run, _ in placed:
+        _refuse_unlike(run, corpus, texts, folder)
+    # The file is added to equal names.
+    counts = Counter(run.name for run, _ in placed)
+    paths = [Path(run.path) for run, _ in placed]
+    names = [run.name for run, _ in placed]
+    labels = [n if counts[n] == 1 else f"{n} ({path.stem})" for n, path in zip(names, paths, strict=True)]
+    if len(set(labels)) < len(labels):
+        labels = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
+    entries = [Entry(run, label) for (run, _), label in zip(placed, labels, strict=True)]
+    entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
+    train = folder / "qrels" / "train.tsv"
+    seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
+    part = split if limit is None else f"{split}, the first {limit:,}"
+    return DataGroup(name, part, corpus, queries, qrels, seen, tuple(entries))
 
 
-def _entry(run: Run, corpus: Corpus, every: Sequence[Query], folder: Path) -> Entry:
+def _refuse_unlike(run: Run, corpus: Corpus, texts: Mapping[str, str], folder: Path) -> None:
+    """Refuse a run with ids, or query texts, that its data set does not have."""
     path = Path(run.path)
     if not run.rankings:
         raise DataError("the run has no line; retrieve again.", path)
     hits = [*run.rankings.values(), *(chain.hits for chain in run.chains.values())]
-    texts = {query.id: query.text for query in every}
     try:
         refuse_unknown(run.rankings, texts, "query", str(folder / "queries.jsonl"))
         find_passages(corpus, {hit.id for ranked in hits for hit in ranked if hit.id != DONE_ID})
@@ -259,13 +251,3 @@ def _entry(run: Run, corpus: Corpus, every: Sequence[Query], folder: Path) -> En
                     path,
                     line,
                 )
-    return Entry(run, run.name)
-
-
-def _labelled(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries with unique labels: the file is added to equal names."""
-    counts = Counter(entry.label for entry in entries)
-    named = [e.label if counts[e.label] == 1 else f"{e.label} ({e.file.stem})" for e in entries]
-    if len(set(named)) < len(named):
-        named = [e.label if counts[e.label] == 1 else f"{e.label} ({e.file})" for e in entries]
-    return tuple(replace(entry, label=label) for entry, label in zip(entries, named, strict=True))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from grls.evaluation.depth import shared_name
-from grls.evaluation.price import Price, price_of_end, runs_without_end, what_ends
+from grls.evaluation.price import price_of_end, runs_without_end, what_ends
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm, shown_p
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Column, Table, Value, value_table
@@ -39,24 +39,22 @@ def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
     names = dict.fromkeys(name for g in groups for run in g.runs for name in run.report.get("measures", {}))
     if not names:
         return None
+    best: dict[str, Literal["high", ""]] = {}
+    for name in names:  # in some no run is best: they say nothing of quality, or read runs to various depths
+        shared = [shared_name(name, [run.reach for run in group.runs]) for group in groups]
+        best[name] = "" if name.startswith("Judged") or any(other != name for other in shared) else "high"
     return across(
         "measures",
         "Standard measures (%) of every run",
         IDENTITY,
         groups,
         lambda group: {identity(run): run.report["measures"] for run in group.runs},
-        [(name, Column(name, best="" if _is_beyond_compare(name, groups) else "high")) for name in names],
+        [(name, Column(name, best=best[name])) for name in names],
         "By ir_measures, with the grades of the qrels, as trec_eval counts: nDCG: normalized discounted "
         "cumulative gain; RR: reciprocal rank; AP: average precision; P: precision; Judged: share of the "
         "first k that the qrels judge. RR and AP read all that a run holds, so no run is marked as the best "
         "where runs were cut off at various depths.",
     )
-
-
-def _is_beyond_compare(measure: str, groups: Sequence[MeasuredGroup]) -> bool:
-    """Whether no run is best in a measure: it says nothing of quality, or reads runs to various depths."""
-    deep = [[run.reach for run in group.runs] for group in groups]
-    return measure.startswith("Judged") or any(shared_name(measure, reaches) != measure for reaches in deep)
 
 
 def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
@@ -71,7 +69,8 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
             info = run.entry.info
             if info is not None and info in _generators(group):
                 memorised = "memorised" if "memorise" in info.stages else "not memorised"
-                values[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": _f1(run)}
+                f1 = run.report.get("set", {}).get("f1")
+                values[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": f1}
         return values
 
     return across(
@@ -92,9 +91,15 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
     def rows(group: MeasuredGroup) -> Rows:
         if all(run.chains is None for run in group.runs):
             return {}
-        values = {identity(r): _chain_values(r) for r in group.runs if r.chains is not None or _by_hops(r)}
-        gold: dict[str, Value] = {"length": fmean(map(len, group.gold))}
-        return {**values, ("gold", NONE, NONE): gold}
+        values: dict[Key, Mapping[str, Value]] = {}
+        for run in group.runs:
+            if run.chains is not None:
+                done = run.report.get("done_missing", {}) if run.entry.steps == "dynamic" else {}
+                length = fmean(map(len, run.chains))
+                values[identity(run)] = {**run.report["set"], **done, "length": length}
+            elif run.entry.steps in ("fixed", "dynamic"):
+                values[identity(run)] = run.report.get("set", {})
+        return {**values, ("gold", NONE, NONE): {"length": fmean(map(len, group.gold))}}
 
     columns = [
         ("precision", Column("precision")),
@@ -138,23 +143,6 @@ def _generators(group: MeasuredGroup) -> list[RunInfo]:
     """The manifests of runs by a generator alone."""
     infos = [run.entry.info for run in group.runs]
     return [info for info in infos if info is not None and info.system == "generator"]
-
-
-def _f1(run: Measured) -> Value:
-    value: Value = run.report.get("set", {}).get("f1")
-    return value
-
-
-def _by_hops(run: Measured) -> bool:
-    return run.entry.steps in ("fixed", "dynamic")
-
-
-def _chain_values(run: Measured) -> dict[str, Value]:
-    if run.chains is None:
-        known: dict[str, Value] = run.report.get("set", {})
-        return known
-    done = run.report.get("done_missing", {}) if run.entry.steps == "dynamic" else {}
-    return {**run.report["set"], **done, "length": fmean(map(len, run.chains))}
 
 
 def _ensembles(group: MeasuredGroup) -> Rows:
@@ -230,31 +218,9 @@ def across(
     rows_by_group = [rows_of(group) for group in groups]
     groups = [group for group, rows in zip(groups, rows_by_group, strict=True) if rows]
     rows_by_group = [rows for rows in rows_by_group if rows]
-    keys = sorted(dict.fromkeys(key for rows in rows_by_group for key in rows), key=_place(stubs, within))
-    if not keys:
-        return None
-    if by is not None:
-        keys.sort(key=lambda key: -_mean_of([rows.get(key, {}).get(by) for rows in rows_by_group]))
-    several = len(groups) > 1
-    columns = [c._replace(group=g.group.name if several else "") for g in groups for _, c in metrics]
-    table = [
-        (key, [rows.get(key, {}).get(metric) for rows in rows_by_group for metric, _ in metrics])
-        for key in keys
-    ]
-    suffix = "all" if several else groups[0].group.name
-    return value_table(f"{name}-{suffix}", caption, stubs, columns, table, note, within)
-
-
-def _mean_of(values: Sequence[Value]) -> float:
-    """The mean of the numbers; -1, below every measure, if there is none."""
-    numbers = [value for value in values if isinstance(value, int | float)]
-    return fmean(numbers) if numbers else -1.0
-
-
-def _place(stubs: Sequence[str], within: int | None) -> Callable[[Key], tuple[Any, ...]]:
-    """The order of rows: by system and steps as in the paper, else in the order of the runs."""
 
     def place(key: Key) -> tuple[Any, ...]:
+        """The order of rows: by system and steps as in the paper, else in the order of the runs."""
         named = dict(zip(stubs, key, strict=True))
         if "ensemble" in named:
             return (0,)
@@ -265,7 +231,24 @@ def _place(stubs: Sequence[str], within: int | None) -> Callable[[Key], tuple[An
             named.get("corpus", ""),
         )
 
-    return place
+    keys = sorted(dict.fromkeys(key for rows in rows_by_group for key in rows), key=place)
+    if not keys:
+        return None
+    if by is not None:
+        means = {}
+        for key in keys:
+            values = [rows.get(key, {}).get(by) for rows in rows_by_group]
+            numbers = [value for value in values if isinstance(value, int | float)]
+            means[key] = fmean(numbers) if numbers else -1.0  # below every measure
+        keys.sort(key=lambda key: -means[key])
+    several = len(groups) > 1
+    columns = [c._replace(group=g.group.name if several else "") for g in groups for _, c in metrics]
+    table = [
+        (key, [rows.get(key, {}).get(metric) for rows in rows_by_group for metric, _ in metrics])
+        for key in keys
+    ]
+    suffix = "all" if several else groups[0].group.name
+    return value_table(f"{name}-{suffix}", caption, stubs, columns, table, note, within)
 
 
 # Tables over pairs of runs of one data set: is the difference chance, and do they retrieve the same?
@@ -337,8 +320,30 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
     pairs = runs_without_end([run.entry.info for run in group.runs])
     if not pairs:
         return None
-    runs = [(group.runs[ended], group.runs[other]) for ended, other in pairs.items()]
-    prices = [_price(group, ended, other, seed) for ended, other in runs]
+    rows: list[tuple[Cell, ...]] = []
+    bounds = ""
+    for run, other in ((group.runs[ended], group.runs[whole]) for ended, whole in pairs.items()):
+        ended = run.retrieved if run.chains is None else run.chains
+        what = what_ends(run.entry.info)
+        price = price_of_end(ended, other.retrieved, group.gold, what=what, seed=seed)
+        every = price.groups["all"]
+        lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
+        rows.append(
+            (
+                Cell(run.label),
+                Cell(other.label),
+                Cell(price.what),
+                Cell(f"{100 * every.ended:.1f}"),
+                Cell(f"{100 * every.known:.1f}"),
+                *_compared(every.price, every.price.p)[:3],
+                *(Cell("0" if length is None else f"{length.price.queries:,}") for length in lengths),
+            )
+        )
+        if price.beyond:
+            bounds += (
+                f"The price of {run.label} is a lower bound: for {counted(price.beyond, 'query')} "
+                f"{other.label} has fewer passages than are gold. "
+            )
     heads = ("run", "beside", "ended by", "set F1 (%)", "set F1, known number (%)")
     tests = ("price", f"{CONFIDENCE:.0%} interval", "p", "too short", "right length", "too long")
     return Table(
@@ -347,40 +352,11 @@ def price_table(group: MeasuredGroup, seed: int = 0) -> Table | None:
         (),
         (*heads, *tests),
         3,
-        tuple(_priced(*pair, price) for pair, price in zip(runs, prices, strict=True)),
+        tuple(rows),
         "Known number: the first n passages of the run beside it, which is of the same system and does not "
         "end, for n gold passages. Price: that F1 less set F1 as the run ended, in points, with interval and "
         'p as below "Significance". Too short, right length, too long: queries whose chain has fewer '
-        f"passages than are gold, as many, or more. {_bounds(runs, prices)}Seed {seed}.",
-    )
-
-
-def _price(group: MeasuredGroup, run: Measured, other: Measured, seed: int) -> Price:
-    ended = run.retrieved if run.chains is None else run.chains
-    return price_of_end(ended, other.retrieved, group.gold, what=what_ends(run.entry.info), seed=seed)
-
-
-def _bounds(runs: Sequence[tuple[Measured, Measured]], prices: Sequence[Price]) -> str:
-    """Which prices are lower bounds, and why; empty where none is."""
-    return "".join(
-        f"The price of {run.label} is a lower bound: for {counted(price.beyond, 'query')} {other.label} has "
-        "fewer passages than are gold. "
-        for (run, other), price in zip(runs, prices, strict=True)
-        if price.beyond
-    )
-
-
-def _priced(run: Measured, other: Measured, price: Price) -> tuple[Cell, ...]:
-    every = price.groups["all"]
-    lengths = [price.groups.get(name) for name in ("too short", "right length", "too long")]
-    return (
-        Cell(run.label),
-        Cell(other.label),
-        Cell(price.what),
-        Cell(f"{100 * every.ended:.1f}"),
-        Cell(f"{100 * every.known:.1f}"),
-        *_compared(every.price, every.price.p)[:3],
-        *(Cell("0" if one is None else f"{one.price.queries:,}") for one in lengths),
+        f"passages than are gold, as many, or more. {bounds}Seed {seed}.",
     )
 
 

@@ -6,7 +6,7 @@ cut) is saved with what they were asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -80,29 +80,23 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
         queries = read_split(data, split, corpus, limit)[0]
     elif info is not None:
         queries = read_queries(data)
-    asked = QuerySet(data, split, corpus, queries, limit)
-    _refuse_other_data(runs, asked)
-    refuse_unknown_passages(runs, corpus)
-    return asked
-
-
-def _refuse_other_data(runs: Iterable[Run], asked: QuerySet) -> None:
-    """Refuse runs whose manifests name another corpus, or other queries."""
-    print_of_queries = "" if asked.queries is None else fingerprint_queries(asked.queries)
+    print_of_queries = "" if queries is None else fingerprint_queries(queries)
     for run in runs:
         if run.info is None:
             continue
-        if differ(run.info.corpus, asked.corpus.fingerprint):
+        if differ(run.info.corpus, corpus.fingerprint):
             raise MismatchError(
-                f"{run.path} is a run over another corpus (of {run.info.data}) than {asked.data} has; give "
+                f"{run.path} is a run over another corpus (of {run.info.data}) than {data} has; give "
                 "the data set that was retrieved from, or retrieve again."
             )
         if differ(run.info.queries, print_of_queries):
             raise MismatchError(
-                f"{run.path} ({run.info.asked}) answers other queries than {asked.data}, "
-                f"{which_queries(asked.split, asked.limit)}, holds; give the split that was retrieved for, "
-                "or retrieve again."
+                f"{run.path} ({run.info.asked}) answers other queries than {data}, "
+                f"{which_queries(split, limit)}, holds; give the split that was retrieved for, or retrieve "
+                "again."
             )
+    refuse_unknown_passages(runs, corpus)
+    return QuerySet(data, split, corpus, queries, limit)
 
 
 def save_for(run: Run, output: str, asked: QuerySet | None) -> str:
@@ -118,7 +112,11 @@ def save_for(run: Run, output: str, asked: QuerySet | None) -> str:
     """
     if asked is None or run.info is None:
         return run.save(output)
-    queries = asked.queries if asked.queries is not None else _answered_queries(asked.data, run)
+    queries = asked.queries
+    if queries is None:  # only the run says which were answered
+        every = read_queries(asked.data)
+        refuse_unknown(run.rankings, [query.id for query in every], "query", f"{asked.data}/queries.jsonl")
+        queries = [query for query in every if query.id in run.rankings]
     info = replace(
         run.info,
         corpus=asked.corpus.fingerprint,
@@ -128,13 +126,6 @@ def save_for(run: Run, output: str, asked: QuerySet | None) -> str:
         limit=asked.limit,
     )
     return replace(run, info=info).save(output, queries, asked.corpus)
-
-
-def _answered_queries(data: str, run: Run) -> list[Query]:
-    """The queries that were answered, where only the run says which."""
-    every = read_queries(data)
-    refuse_unknown(run.rankings, [query.id for query in every], "query", f"{data}/queries.jsonl")
-    return [query for query in every if query.id in run.rankings]
 
 
 def refuse_to_replace(output: str, runs: Sequence[str], asked: QuerySet | None) -> None:

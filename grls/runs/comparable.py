@@ -142,39 +142,32 @@ def complete_runs(runs: Sequence[Run], asked: Sequence[str] | None, missing: Mis
         MismatchError: The runs do not answer the same queries, and ``missing`` is ``refuse``.
     """
     if asked is None:
-        asked = _answered(runs, missing)
-    return [_complete(run, asked) for run in runs]
-
-
-def _answered(runs: Sequence[Run], missing: Missing) -> list[str]:
-    """The queries that the runs answer, in the order of their first appearance."""
-    for other in runs[1:]:
-        if missing == "refuse" and (difference := runs[0].unlike(other)):
-            raise MismatchError(
-                f"{runs[0].path} and {other.path} do not answer the same queries: {difference}. Say which "
-                f"queries were asked ({Option('data', 'DIR')} {Option('split', 'S')}), or "
-                f"{Option('missing', 'empty')} to take what a run lacks as no hits."
+        for other in runs[1:]:
+            if missing == "refuse" and (difference := runs[0].unlike(other)):
+                raise MismatchError(
+                    f"{runs[0].path} and {other.path} do not answer the same queries: {difference}. Say "
+                    f"which queries were asked ({Option('data', 'DIR')} {Option('split', 'S')}), or "
+                    f"{Option('missing', 'empty')} to take what a run lacks as no hits."
+                )
+        asked = list(dict.fromkeys(query for run in runs for query in run.rankings))
+    whole = []
+    for run in runs:
+        unknown = run.rankings.keys() - set(asked)
+        if unknown:
+            raise DataError(
+                f"{first_ids(unknown)} ({len(unknown)} in all) are not among the "
+                f"{counted(len(asked), 'query')} asked; "
+                "give the split that was retrieved for.",
+                run.path,
             )
-    return list(dict.fromkeys(query for run in runs for query in run.rankings))
-
-
-def _complete(run: Run, asked: Sequence[str]) -> Run:
-    rankings, chains = run.rankings, run.chains
-    unknown = rankings.keys() - set(asked)
-    if unknown:
-        raise DataError(
-            f"{first_ids(unknown)} ({len(unknown)} in all) are not among the "
-            f"{counted(len(asked), 'query')} asked; "
-            "give the split that was retrieved for.",
-            run.path,
-        )
-    lacking = [query for query in asked if query not in rankings]
-    if lacking:
-        log.warning(
-            "%s lacks %d of %s (%s); they count as answered with nothing.",
-            run.path, len(lacking), counted(len(asked), "query"), first_ids(lacking),
-        )  # fmt: skip
-    every: dict[str, list[Hit]] = {query: rankings.get(query, []) for query in asked}
-    none = Chain((), 0.0, False)
-    chained = {query: chains.get(query, none) for query in asked} if chains else {}
-    return replace(run, rankings=every, chains=chained)
+        lacking = [query for query in asked if query not in run.rankings]
+        if lacking:
+            log.warning(
+                "%s lacks %d of %s (%s); they count as answered with nothing.",
+                run.path, len(lacking), counted(len(asked), "query"), first_ids(lacking),
+            )  # fmt: skip
+        rankings: dict[str, list[Hit]] = {query: run.rankings.get(query, []) for query in asked}
+        none = Chain((), 0.0, False)
+        chains = {query: run.chains.get(query, none) for query in asked} if run.chains else {}
+        whole.append(replace(run, rankings=rankings, chains=chains))
+    return whole

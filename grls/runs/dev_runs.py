@@ -56,7 +56,15 @@ class DevRuns:
             )
         runs = load_runs(paths)
         for member, run in zip(members, runs, strict=True):
-            _refuse_other_system(member, run)
+            if member.steps != run.steps or (
+                member.info is not None
+                and run.info is not None
+                and (member.info.system, member.info.stages) != (run.info.system, run.info.stages)
+            ):
+                raise MismatchError(
+                    f"{run.path} ({_described(run)}) is to tune the weight of {member.path} "
+                    f"({_described(member)}); tune on runs of the same systems, in the same order."
+                )
         stated = any(run.info is not None for run in runs)
         dev = find_asked(runs, asked.data, split if split is not None or stated else "dev")
         if dev is None or dev.split is None or dev.queries is None:
@@ -73,19 +81,6 @@ class DevRuns:
                 f"{first_ids(shared)} ({len(shared)} in all) are queries of the runs to tune on and of what "
                 "is given, too; tune on other queries than those reported."
             )
-
-
-def _refuse_other_system(member: Run, dev: Run) -> None:
-    """Refuse runs for tuning that are not of the system whose weight they tune, where manifests tell."""
-    if member.steps != dev.steps or (
-        member.info is not None
-        and dev.info is not None
-        and (member.info.system, member.info.stages) != (dev.info.system, dev.info.stages)
-    ):
-        raise MismatchError(
-            f"{dev.path} ({_described(dev)}) is to tune the weight of {member.path} ({_described(member)}); "
-            "tune on runs of the same systems, in the same order."
-        )
 
 
 def _described(run: Run) -> str:

@@ -136,7 +136,27 @@ def read_info(run: str | Path) -> RunInfo | None:
         if record.pop("format") != FORMAT:
             raise ValueError("unknown format")
         info = RunInfo(**{**record, "stages": tuple(record["stages"]), "members": tuple(record["members"])})
-        _check(info)
+        # JSON says nothing of types.
+        if info.steps not in get_args(Steps):
+            raise ValueError(f"unknown steps {info.steps!r}")
+        texts = [
+            info.system,
+            info.name,
+            info.corpus,
+            info.queries,
+            info.data,
+            info.score_mode,
+            info.retriever,
+        ]
+        texts += [*info.stages, *info.members]
+        if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
+            raise ValueError("a text is none")
+        if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):
+            raise ValueError(f"seconds are {info.seconds!r}")
+        if info.limit is not None and (type(info.limit) is not int or info.limit < 1):
+            raise ValueError(f"the limit is {info.limit!r}")
+        if not isinstance(info.options, dict) or not isinstance(info.files, dict):
+            raise ValueError("options or files are no object")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"expected the manifest of a run ({error}); make the run again, or remove this file.", file
@@ -149,28 +169,3 @@ def read_info(run: str | Path) -> RunInfo | None:
             file,
         )
     return info
-
-
-def _check(info: RunInfo) -> None:
-    """Raise ValueError where a field is not of its kind; JSON says nothing of types."""
-    if info.steps not in get_args(Steps):
-        raise ValueError(f"unknown steps {info.steps!r}")
-    texts = (
-        info.system,
-        info.name,
-        info.corpus,
-        info.queries,
-        info.data,
-        info.score_mode,
-        info.retriever,
-        *info.stages,
-        *info.members,
-    )
-    if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
-        raise ValueError("a text is none")
-    if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):
-        raise ValueError(f"seconds are {info.seconds!r}")
-    if info.limit is not None and (type(info.limit) is not int or info.limit < 1):
-        raise ValueError(f"the limit is {info.limit!r}")
-    if not isinstance(info.options, dict) or not isinstance(info.files, dict):
-        raise ValueError("options or files are no object")

@@ -153,13 +153,11 @@ def _record(one: Retrieved) -> Record:
 def _retrieved(query_id: str, record: Record) -> Retrieved:
     hits = _hits(record["hits"]) if "hits" in record else None
     if "chain" in record:
-        return Retrieved.chained(query_id, _chain(record["chain"]), hits)
+        said = record["chain"]
+        chain = Chain(tuple(_hits(said["hops"])), said["score"], said["done"])
+        return Retrieved.chained(query_id, chain, hits)
     return Retrieved.ranked(query_id, hits or ())
 
 
 def _hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
     return [Hit(name, score) for name, score in pairs]
-
-
-def _chain(record: Record) -> Chain:
-    return Chain(tuple(_hits(record["hops"])), record["score"], record["done"])

@@ -81,20 +81,24 @@ def write_results(
         while pairs := list(islice(rest, _AT_ONCE)):
             passages = find_passages(corpus, (hit.id for _, one in pairs for hit in one.hits))
             for query, one in pairs:
-                record = _result_record(query, one, score_mode, passages)
+                assert query.id == one.query_id, (
+                    f"results of {one.query_id!r} where those of {query.id!r} are due"
+                )
+                check_ranking(query.id, one.hits)
+                record: dict[str, Any] = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
+                record["hits"] = []
+                for n, hit in enumerate(one.hits, 1):
+                    passage = passages[hit.id]
+                    texts = {"title": passage.title, "text": passage.text}
+                    record["hits"].append({"rank": n, "id": hit.id, "score": hit.score, **texts})
+                if (chain := one.chain) is not None:
+                    if not all(
+                        math.isfinite(score) for score in (chain.score, *(hit.score for hit in chain.hits))
+                    ):
+                        raise DataError(f"query {query.id!r}: expected finite chain scores, got {chain}.")
+                    hops = [{"id": hit.id, "score": hit.score} for hit in chain.hits]
+                    record["chain"] = {"done": chain.done, "score": chain.score, "hops": hops}
                 stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _result_record(
-    query: Query, one: Retrieved, score_mode: str, passages: dict[str, Passage]
-) -> dict[str, Any]:
-    assert query.id == one.query_id, f"results of {one.query_id!r} where those of {query.id!r} are due"
-    check_ranking(query.id, one.hits)
-    record: dict[str, Any] = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
-    record["hits"] = [_hit_record(n, hit, passages[hit.id]) for n, hit in enumerate(one.hits, 1)]
-    if one.chain is not None:
-        record["chain"] = _chain_record(query.id, one.chain)
-    return record
 
 
 def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
@@ -108,18 +112,25 @@ def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
     first = ""
     for line, record in read_jsonl(file):
         try:
-            mode, one = _text(record, "score_mode"), _as_retrieved(record)
+            mode, query_id = _text(record, "score_mode"), _text(record, "query_id")
+            hits, chain = [_as_hit(hit) for hit in _list(record, "hits")], None
+            if "chain" in record:
+                said = record["chain"]
+                hops = tuple(_as_hit(hit) for hit in _list(said, "hops"))
+                if not isinstance(said.get("done"), bool):
+                    raise ValueError(f"expected 'done' to be true or false, got {said.get('done')!r}")
+                chain = Chain(hops, _number(said, "score"), said["done"])
         except (ValueError, OverflowError) as error:
             raise DataError(
                 f"expected a result line as grls retrieve writes it: {error}.", file, line
             ) from None
-        if one.query_id in known:
-            raise DataError(f"the query id {one.query_id!r} is used twice.", file, line)
+        if query_id in known:
+            raise DataError(f"the query id {query_id!r} is used twice.", file, line)
         if first not in ("", mode):
             raise DataError(f"score mode {mode!r} after {first!r}; one file holds one mode.", file, line)
-        known.add(one.query_id)
+        known.add(query_id)
         first = mode
-        yield mode, one
+        yield mode, Retrieved(query_id, without_done(hits), chain)
 
 
 def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
@@ -137,36 +148,13 @@ def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
     return {passage.id: passage for passage in (corpus.passages(there) if there else [])}
 
 
-def _hit_record(rank: int, hit: Hit, passage: Passage) -> dict[str, Any]:
-    return {"rank": rank, "id": hit.id, "score": hit.score, "title": passage.title, "text": passage.text}
-
-
-def _chain_record(query_id: str, chain: Chain) -> dict[str, Any]:
-    if not all(math.isfinite(score) for score in (chain.score, *(hit.score for hit in chain.hits))):
-        raise DataError(f"query {query_id!r}: expected finite chain scores, got {chain}.")
-    return {
-        "done": chain.done,
-        "score": chain.score,
-        "hops": [{"id": hit.id, "score": hit.score} for hit in chain.hits],
-    }
-
-
-def _as_retrieved(record: Any) -> Retrieved:
-    query_id = _text(record, "query_id")
-    hits = [_as_hit(hit) for hit in _list(record, "hits")]
-    chain = _as_chain(record["chain"]) if "chain" in record else None
-    return Retrieved(query_id, without_done(hits), chain)
+def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
+    """Passage id -> text, for all of ``ids``; errors are those of :func:`find_passages`."""
+    return {passage.id: passage.text for passage in find_passages(corpus, ids).values()}
 
 
 def _as_hit(record: Any) -> Hit:
     return Hit(_text(record, "id"), _number(record, "score"))
-
-
-def _as_chain(record: Any) -> Chain:
-    hops = tuple(_as_hit(hit) for hit in _list(record, "hops"))
-    if not isinstance(record.get("done"), bool):
-        raise ValueError(f"expected 'done' to be true or false, got {record.get('done')!r}")
-    return Chain(hops, _number(record, "score"), record["done"])
 
 
 def _text(record: Any, key: str) -> str:

@@ -13,10 +13,11 @@ from pathlib import Path
 from grls.data.corpus import Corpus
 from grls.data.types import RANKINGS, Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
-from grls.runs.manifest import RunInfo, Steps, difference, read_info
+from grls.io.progress import counted
+from grls.runs.manifest import RunInfo, Steps, difference, read_info, write_info
 from grls.runs.results import Retrieved, read_results
-from grls.runs.save import save_retrieved, save_without_texts
-from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done
+from grls.runs.save import save_retrieved
+from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done, write_run
 
 SETS = ("expected-f1", "cut")
 """Last part of the score mode of runs whose chains are sets."""
@@ -166,7 +167,10 @@ class Run:
         if self.info is None:
             raise ConfigError("a run is saved with its manifest, and this one has none: give it `info`.")
         if queries is None or corpus is None:
-            return save_without_texts(output, list(self.retrieved(self.rankings)), self.info)
+            write_run(f"{output}.trec", self.rankings)
+            write_info(output, self.info, endings=[".trec"])
+            count = counted(len(self.rankings), "query")
+            return f"{output}.trec: {count}, score mode {self.info.score_mode}, no texts"
         ids = [query.id for query in queries]
         refuse_unknown(self.rankings, set(ids), "query", "the queries given")
         return save_retrieved(output, queries, corpus, list(self.retrieved(ids)), self.info)

@@ -51,7 +51,19 @@ def save_retrieved(
     written = retrieved if chained else (one._replace(chain=None) for one in retrieved)
     write_results(f"{output}.jsonl", queries, corpus, info.score_mode, written)
     if dynamic:
-        _warn_of_missing_done([one.chain.done for one in retrieved if one.chain is not None])
+        done = [one.chain.done for one in retrieved if one.chain is not None]
+        missing = len(done) - sum(done)
+        if missing > len(done) / 2:  # most chains were ended by the limit of hops
+            log.warning(
+                "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
+                "with it (%s; a bi-encoder with %s)? If it was, let `grls tune` find %s, or raise %s.",
+                missing,
+                len(done),
+                Option("data.done", True),
+                Option("fit.done", True),
+                Option("hops.done_bias"),
+                Option("hops.max"),
+            )
     unfit = next((why for one in retrieved if (why := unfit_for_trec({one.query_id: one.hits}))), None)
     if unfit is None:
         write_run(f"{output}.trec", ((one.query_id, one.hits) for one in retrieved))
@@ -64,22 +76,6 @@ def save_retrieved(
     return f"{files}: {counted(len(queries), 'query')}, score mode {info.score_mode}, {info.seconds:.1f} s"
 
 
-def save_without_texts(output: str | Path, retrieved: Sequence[Retrieved], info: RunInfo) -> str:
-    """Write ``output.trec`` and ``output.info.json``, of a run whose data set is not known.
-
-    Args:
-        output: Path without ending.
-        retrieved: The results.
-        info: The manifest.
-
-    Returns:
-        What was written, in a line.
-    """
-    write_run(f"{output}.trec", ((one.query_id, one.hits) for one in retrieved))
-    write_info(output, info, endings=[".trec"])
-    return f"{output}.trec: {counted(len(retrieved), 'query')}, score mode {info.score_mode}, no texts"
-
-
 def refuse_own_output(output: str, runs: Sequence[str]) -> None:
     """Refuse (ConfigError) an output that would overwrite a run that is read, or that can be no name."""
     refuse_unwritable(output)
@@ -88,19 +84,3 @@ def refuse_own_output(output: str, runs: Sequence[str]) -> None:
             raise ConfigError(
                 f"{Option('output', output)} would replace {run}, which is read; choose another name."
             )
-
-
-def _warn_of_missing_done(done: Sequence[bool]) -> None:
-    """Warn where most chains were ended by the limit of hops: the model may never have learned DONE."""
-    missing = len(done) - sum(done)
-    if missing > len(done) / 2:
-        log.warning(
-            "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
-            "with it (%s; a bi-encoder with %s)? If it was, let `grls tune` find %s, or raise %s.",
-            missing,
-            len(done),
-            Option("data.done", True),
-            Option("fit.done", True),
-            Option("hops.done_bias"),
-            Option("hops.max"),
-        )

@@ -111,13 +111,25 @@ def read_run(path: str | Path) -> dict[str, list[Hit]]:
     scores: dict[str, dict[str, float]] = {}
     for line, text in text_lines(file):
         if text.strip():
-            query_id, passage_id, score = _run_line(text, file, line)
+            try:
+                query_id, _, passage_id, _, column, _ = text.split()
+                score = finite(float(column))
+            except ValueError:
+                raise DataError(
+                    "expected six columns, query Q0 passage rank score tag, the score a finite number, "
+                    f"got {text.rstrip()!r}.",
+                    file,
+                    line,
+                ) from None
             hits = scores.setdefault(query_id, {})
             if passage_id in hits:
                 raise DataError(f"passage {passage_id!r} is listed twice for query {query_id!r}.", file, line)
             hits[passage_id] = score
     return {
-        query_id: [Hit(*pair) for pair in sorted(hits.items(), key=_trec_order, reverse=True)]
+        query_id: [
+            Hit(*pair)
+            for pair in sorted(hits.items(), key=lambda hit: (_single(hit[1]), hit[0]), reverse=True)
+        ]
         for query_id, hits in scores.items()
     }
 
@@ -166,23 +178,6 @@ def _single(score: float) -> float:
     """The score in single precision; infinite where it is too large."""
     with np.errstate(over="ignore"):
         return float(np.float32(score))
-
-
-def _trec_order(hit: tuple[str, float]) -> tuple[float, str]:
-    return _single(hit[1]), hit[0]
-
-
-def _run_line(text: str, file: Path, line: int) -> tuple[str, str, float]:
-    try:
-        query_id, _, passage_id, _, score, _ = text.split()
-        return query_id, passage_id, finite(float(score))
-    except ValueError:
-        raise DataError(
-            "expected six columns, query Q0 passage rank score tag, the score a finite number, "
-            f"got {text.rstrip()!r}.",
-            file,
-            line,
-        ) from None
 
 
 def finite(score: float) -> float:

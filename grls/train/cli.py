@@ -186,15 +186,26 @@ class TrainCLI(LightningCLI):
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
         if config.resume:
-            _go_on(config)
-        _seed_all(config)
+            if config.get("ckpt_path") is not None:
+                raise ConfigError(
+                    f"{Option('resume')} takes the last checkpoint in {Option('output')}, and "
+                    f"{Option('ckpt_path')} names a checkpoint: give only one of the two."
+                )
+            config.ckpt_path = str(last_checkpoint(config.output))
+        if not isinstance(config.seed_everything, bool) and config.seed_everything is not None:
+            for part in (config.model, config.data):
+                if "seed" in part.init_args and part.init_args.seed is None:
+                    part.init_args.seed = config.seed_everything
         refuse_unwritable(_checkpoints(config.output), folder=True)
         refuse_foreign(_model(config.output), "config.json")
         self._held.enter_context(only_training(config.output))
         if config.get("ckpt_path") is None:
             refuse_unfinished(config.output)
         else:
-            check_checkpoint(config.ckpt_path, config.output, _shards(config.trainer.strategy))
+            strategy = config.trainer.strategy
+            named = strategy if isinstance(strategy, str) else getattr(strategy, "class_path", "")
+            sharded = named in _SHARDED or named.rpartition(".")[2] == FullyShard.__name__
+            check_checkpoint(config.ckpt_path, config.output, sharded)
             stage = self._subcommand_parsers[self.config["subcommand"]]
             tell_changed(config.ckpt_path, config.output, stage.dump(config, skip_none=False))
 
@@ -221,35 +232,6 @@ class TrainCLI(LightningCLI):
         if config.trainer.plugins is None:
             kwargs["plugins"] = [AtomicCheckpointIO()]
         return super().instantiate_trainer(**kwargs)
-
-
-def _go_on(config: Any) -> None:
-    """Set the checkpoint of ``--resume``.
-
-    Raises:
-        ConfigError: ``--ckpt_path`` names another one.
-    """
-    if config.get("ckpt_path") is not None:
-        raise ConfigError(
-            f"{Option('resume')} takes the last checkpoint in {Option('output')}, and {Option('ckpt_path')} "
-            "names a checkpoint: give only one of the two."
-        )
-    config.ckpt_path = str(last_checkpoint(config.output))
-
-
-def _seed_all(config: Any) -> None:
-    """Use ``--seed_everything`` for the seeds of model and data that the options leave out."""
-    if isinstance(config.seed_everything, bool) or config.seed_everything is None:
-        return
-    for part in (config.model, config.data):
-        if "seed" in part.init_args and part.init_args.seed is None:
-            part.init_args.seed = config.seed_everything
-
-
-def _shards(strategy: Any) -> bool:
-    """Whether an option names the sharded strategy."""
-    named = strategy if isinstance(strategy, str) else getattr(strategy, "class_path", "")
-    return named in _SHARDED or named.rpartition(".")[2] == FullyShard.__name__
 
 
 def _checkpoints(output: str) -> str:

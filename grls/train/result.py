@@ -12,7 +12,7 @@ class TrainingResult:
 
     Attributes:
         model: Folder of the model.
-        logs: Its log: a folder of CSV and TensorBoard (a stage), or a JSON file (a bi-encoder).
+        logs: Its log: a folder with ``metrics.csv``.
         monitor: The measure on dev by which the model was chosen, such as ``dev_recall``.
         best: Its best value; None: dev was not measured, and the model is that of the last step.
         steps: Optimizer steps of the run, those before it was resumed included.

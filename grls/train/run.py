@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -64,33 +63,21 @@ def run_stage(
     arguments += ["--trainer.enable_model_summary=false"]
     if meter is not None:
         arguments += ["--trainer.enable_progress_bar=false"]
-    arguments += [f"--{option}={_text(value)}" for option, value in options.items()]
+    for option, value in options.items():
+        text = str(value) if isinstance(value, str | Path) else json.dumps(value, default=str)
+        arguments.append(f"--{option}={text}")
+
+    from lightning.pytorch.utilities.exceptions import SIGTERMException
 
     from grls.train.cli import fit_stage
 
     quiet()
-    with _interruptible():
-        ended = fit_stage(arguments, f"grls train {name}", clock)
-    return _result(ended, Path(str(options["output"])), clock)
-
-
-def _text(value: Any) -> str:
-    """A value as it is written on the command line."""
-    return str(value) if isinstance(value, str | Path) else json.dumps(value, default=str)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, of which Lightning makes an exit that ignores Ctrl-C from then on.
-
-    SIGTERM ends with the status of a shell.
-    """
-    from lightning.pytorch.utilities.exceptions import SIGTERMException
-
+    # Ctrl-C raises KeyboardInterrupt, of which Lightning makes an exit that ignores Ctrl-C from then on.
+    # SIGTERM ends with the status of a shell.
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT) if main else None
     try:
-        yield
+        ended = fit_stage(arguments, f"grls train {name}", clock)
     except SystemExit as end:
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -100,17 +87,13 @@ def _interruptible() -> Iterator[None]:
     finally:
         if before is not None:
             signal.signal(signal.SIGINT, before)
-
-
-def _result(ended: Any, output: Path, clock: TrainingClock) -> TrainingResult:
-    trainer: Any = ended.trainer
-    best = next(callback for callback in trainer.checkpoint_callbacks if callback.monitor)
-    score = best.best_model_score
+    output, trainer = Path(str(options["output"])), ended.trainer
+    best: Any = next(callback for callback in trainer.checkpoint_callbacks if callback.monitor)
     return TrainingResult(
         output / "model",
         Path(trainer.log_dir or output),
         best.monitor,
-        None if score is None else float(score),
+        None if best.best_model_score is None else float(best.best_model_score),
         trainer.global_step,
         len(trainer.datamodule.train_examples),
         clock.seconds,

@@ -63,7 +63,12 @@ def class_summary(path: str) -> str:
 
 def _options(owner: _Class, prefix: str) -> Iterator[ClassOption]:
     for module, argument, default, what in _parameters(owner):
-        inner = list(_dataclasses(module, argument.annotation))
+        inner: list[_Class] = []  # the dataclasses of grls that the type names
+        for node in [] if argument.annotation is None else ast.walk(argument.annotation):
+            if isinstance(node, ast.Name) and node.id[0].isupper():
+                named = _class(module, node.id)
+                if named is not None and _is_dataclass(named.node) and named.module.startswith("grls."):
+                    inner.append(named)
         kind = "" if argument.annotation is None else _written(module, argument.annotation)
         usual = REQUIRED if default is None else _written(module, default)
         if inner and usual not in (REQUIRED, "null"):
@@ -90,23 +95,37 @@ class _Spelled(ast.NodeTransformer):
 
 def _parameters(owner: _Class) -> Iterator[tuple[str, ast.arg, ast.expr | None, str]]:
     """(defining module, parameter, default, help) of a class and, by ``**kwargs``, of its bases."""
+    from docstring_parser import parse
+
     maker = next(
         (n for n in owner.node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
     )
     defined: list[tuple[ast.arg, ast.expr | None]] = []
     if maker is not None:
-        defined = _arguments(maker.args)
+        places = maker.args.args[1:]
+        lacking: list[ast.expr | None] = [None] * (len(places) - len(maker.args.defaults))
+        defined = list(zip(places, [*lacking, *maker.args.defaults], strict=True))
+        defined += zip(maker.args.kwonlyargs, maker.args.kw_defaults, strict=True)
     elif _is_dataclass(owner.node):
         defined = [
             (ast.arg(n.target.id, n.annotation), n.value)
             for n in owner.node.body
             if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]
-    helps = _helps(owner.node, maker)
+    texts = [ast.get_docstring(node) or "" for node in (owner.node, maker) if node is not None]
+    helps = {one.arg_name: one.description or "" for text in texts for one in parse(text).params}
     inherited: list[tuple[str, ast.arg, ast.expr | None, str]] = []
     if maker is None or maker.args.kwarg is not None:
-        base = next(filter(None, (_named(owner.module, base) for base in owner.node.bases)), None)
-        inherited = [] if base is None else list(_parameters(base))
+        for base in owner.node.bases:
+            found = None
+            if isinstance(base, ast.Name):
+                found = _class(owner.module, base.id)
+            elif isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):  # L.Trainer
+                whole = _imports(owner.module).get(base.value.id)
+                found = None if whole is None else _class(whole[0], base.attr)
+            if found is not None:
+                inherited = list(_parameters(found))
+                break
     names = {argument.arg for argument, _ in defined}
     if maker is None:  # fields of a base come first
         yield from (one for one in inherited if one[1].arg not in names)
@@ -116,41 +135,8 @@ def _parameters(owner: _Class) -> Iterator[tuple[str, ast.arg, ast.expr | None, 
         yield from (one for one in inherited if one[1].arg not in names)
 
 
-def _arguments(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
-    places = arguments.args[1:]
-    lacking: list[ast.expr | None] = [None] * (len(places) - len(arguments.defaults))
-    positional = list(zip(places, [*lacking, *arguments.defaults], strict=True))
-    return positional + list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
-
-
 def _is_dataclass(node: ast.ClassDef) -> bool:
     return any("dataclass" in ast.unparse(one) for one in node.decorator_list)
-
-
-def _dataclasses(module: str, annotation: ast.expr | None) -> Iterator[_Class]:
-    """The dataclasses of grls that a type names."""
-    for node in ast.walk(annotation) if annotation is not None else ():
-        if isinstance(node, ast.Name) and node.id[0].isupper():
-            kind = _class(module, node.id)
-            if kind is not None and _is_dataclass(kind.node) and kind.module.startswith("grls."):
-                yield kind
-
-
-def _helps(node: ast.ClassDef, maker: ast.FunctionDef | None) -> dict[str, str]:
-    from docstring_parser import parse
-
-    texts = [ast.get_docstring(one) or "" for one in (node, maker) if one is not None]
-    return {one.arg_name: one.description or "" for text in texts for one in parse(text).params}
-
-
-def _named(module: str, base: ast.expr) -> _Class | None:
-    """The class that the expression of a base names."""
-    if isinstance(base, ast.Name):
-        return _class(module, base.id)
-    if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):  # L.Trainer
-        whole = _imports(module).get(base.value.id)
-        return None if whole is None else _class(whole[0], base.attr)
-    return None
 
 
 @cache
@@ -191,17 +177,12 @@ def _imports(module: str) -> dict[str, tuple[str, str]]:
 
 @cache
 def _body(module: str) -> Sequence[ast.stmt]:
-    file = _file(module)
-    return [] if file is None else ast.parse(file.read_text(encoding="utf-8")).body
-
-
-def _file(module: str) -> Path | None:
-    """The source file of a module; only the topmost package is looked up, so nothing is imported."""
+    """The statements of a module; only the topmost package is looked up, so nothing is imported."""
     top, *rest = module.split(".")
     spec = find_spec(top)
     for place in (spec.submodule_search_locations or []) if spec is not None else []:
         path = Path(place, *rest)
         for file in (path.with_suffix(".py") if rest else path, path / "__init__.py"):
             if file.is_file():
-                return file
-    return None
+                return ast.parse(file.read_text(encoding="utf-8")).body
+    return []

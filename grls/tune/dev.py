@@ -92,7 +92,3 @@ class DevQueries:
                 hops.append((query, evidence, names[hop:]))
         queries, evidence_of, gold = ([*column] for column in zip(*hops, strict=True))
         return DevHops(queries, evidence_of, gold, True)
-
-    def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
-        """Recall and nDCG of the first k passages of each query."""
-        return self.at_once().quality(ids, k)

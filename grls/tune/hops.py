@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.types import Chain
 from grls.errors import ConfigError
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.complete_recall import complete_recall
@@ -247,7 +246,12 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
             tried += _measured_ends(tuning, search, bias, choices)
             bar.update()
     best = chosen_end(tried, hops.done_bias, hops.choose)
-    _tell_best(tried, best)
+    highest = _best_of(tried)
+    print(f"  best: {100 * highest.f1:.1f} ({highest})", end="")
+    if best != highest:
+        near = f"within one standard error, {100 * paired_error(highest.f1s, best.f1s):.1f} points"
+        print(f"; chosen: {100 * best.f1:.1f} ({best}), {near}", end="")
+    print(flush=True)
     _tell_price(tuning, search, best)
     was = next(one for one in before or tried if (one.bias, one.choose) == (hops.done_bias, hops.choose))
     chosen = replace(hops, done_bias=best.bias, choose=best.choose)
@@ -295,16 +299,6 @@ def _best_of(tried: Sequence[TriedEnd]) -> TriedEnd:
     return max(tried, key=lambda one: (one.f1, -abs(one.bias)))
 
 
-def _tell_best(tried: Sequence[TriedEnd], chosen: TriedEnd) -> None:
-    """Print the best and the chosen setting."""
-    best = _best_of(tried)
-    print(f"  best: {100 * best.f1:.1f} ({best})", end="")
-    if chosen != best:
-        near = f"within one standard error, {100 * paired_error(best.f1s, chosen.f1s):.1f} points"
-        print(f"; chosen: {100 * chosen.f1:.1f} ({chosen}), {near}", end="")
-    print(flush=True)
-
-
 def _measured_ends(
     tuning: Tuning, search: HopSearch, bias: float, choices: Sequence[Choice]
 ) -> list[TriedEnd]:
@@ -314,7 +308,13 @@ def _measured_ends(
     def measure() -> dict[str, list[Any]]:
         search.stop = search.stop.biased(bias)
         every = search.retrieve_chains(tuning.dev.queries)
-        return {how: list(_chain_quality([_best(chains, how) for chains in every], gold)) for how in choices}
+        measures: dict[str, list[Any]] = {}
+        for how in choices:  # set F1 of each query, and the share without DONE
+            best = [expected_f1(chains) if how == "expected-f1" else chains[0] for chains in every]
+            pairs = zip(best, gold, strict=True)
+            f1s = [set_scores({hit.id for hit in chain.hits}, wanted).f1 for chain, wanted in pairs]
+            measures[how] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
+        return measures
 
     of = {
         "step": "chains",
@@ -369,10 +369,6 @@ def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
     return {**earlier_choices(spec), "hops": hops}
 
 
-def _best(chains: Sequence[Chain], how: str) -> Chain:
-    return expected_f1(chains) if how == "expected-f1" else chains[0]
-
-
 def _choices(given: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
     """What is tried for how a chain is chosen.
 
@@ -383,13 +379,6 @@ def _choices(given: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]
     if "expected-f1" in choices and not probable:
         raise ConfigError(NEEDS_PROBABILITIES)
     return choices
-
-
-def _chain_quality(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[list[float], float]:
-    """Set F1 of each query, and the share without DONE."""
-    pairs = zip(chains, gold, strict=True)
-    f1s = [set_scores({hit.id for hit in chain.hits}, wanted).f1 for chain, wanted in pairs]
-    return f1s, done_missing([chain.done for chain in chains])["done_missing"]
 
 
 CHAINS = Step("chains", tune_chains, ends_chains)
@@ -421,7 +410,8 @@ def learn_onward(seen: Sequence[SeenHop], gold: Sequence[Collection[str]]) -> Mo
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    found = np.array([_gold_share(one, gold[one.query]) for one in seen])
+    golden = [sum(share for name, share in one.shares.items() if name in gold[one.query]) for one in seen]
+    found = np.minimum(np.array(golden, dtype=np.float64), 1.0)
     if not 0 < found.sum() < len(found):
         return None
     features = np.array([one.features for one in seen]).reshape(-1, len(FEATURES))
@@ -462,7 +452,3 @@ def cross_validated(
         for number, result in zip(numbers, search(model, numbers), strict=True):
             results[number] = result
     return results
-
-
-def _gold_share(one: SeenHop, gold: Collection[str]) -> float:
-    return min(sum(share for name, share in one.shares.items() if name in gold), 1.0)

@@ -60,8 +60,11 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         ConfigError: There is nothing to tune.
     """
     hybrid = HybridRetriever.of(tuning.open(rescore=0))
-    generator, k = hybrid.generator, tuning.grid.k
-    tried = _tried(tuning, hybrid)
+    generator, grid = hybrid.generator, tuning.grid
+    # The walk through all spans takes long, so the empty prompt must be asked for there.
+    usual = () if generator.spans is not None else EMPTY_WEIGHTS
+    empties = usual if grid.empty_weights is None else grid.empty_weights
+    tried = Tried(grid.prior_weights, grid.prior_temperatures, empties)
     starts = [
         prior._replace(source=Remembering(prior.source), weight=0.0, temperature=prior.source.temperature)
         for prior in hybrid.priors
@@ -75,10 +78,34 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     # Scores that are normalized at every token are no sums, so they do not predict those of other weights.
     by_hop = ranks_by_hops(tuning)
     dev = tuning.dev.by_hop(hybrid.corpus) if by_hop else tuning.dev.at_once()
-    k = 1 if by_hop else k
+    k = 1 if by_hop else grid.k
     asked = dev.queries, dev.gold, k, choices, dev.evidence, by_hop
     pool = None if hybrid.normalized else Pool(generator, *asked)
-    measure = _Measure(tuning, hybrid, pool, dev, k)
+    # A passage that is too low in one ranking may be high under other weights.
+    depth = max(k, generator.options.beams)
+    alone: list[float] = []  # recall of the generator without any prior, each time that it is measured
+
+    def measure(setting: Setting) -> Quality:
+        def search() -> list[list[list[Any]]]:
+            own = HybridRetriever(generator, setting, hybrid.done_share, hybrid.normalized)
+            found = own.candidates(dev.queries, depth, dev.evidence)
+            return [[[hit.passage, hit.score] for hit in ranking[: max(_KEPT, k)]] for ranking in found]
+
+        named = [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
+        step: dict[str, Any] = {"step": "priors", "depth": depth, "setting": named}
+        if any(dev.evidence):
+            step["hops"] = len(dev.queries)
+        kept = tuning.journal.measured(step, search)
+        rankings = [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
+        if pool is not None:
+            pool.add(setting, rankings)
+        hits = [generator.hits(ranking[:depth]) for ranking in rankings]
+        quality = dev.quality([[hit.id for hit in ranking] for ranking in hits], k)
+        if not any(prior.weight for prior in setting):
+            alone.append(quality.recall)
+        print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
+        return quality
+
     best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, by_hop)
     *weighed, empty = best.priors
     priors = [
@@ -87,75 +114,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     ]
     changes = {"priors": priors, "empty_weight": abs(empty.weight)}
     name = f"recall@{k}{' of a hop' if by_hop else ''}"
-    return TuneChoice(changes, name, measure.alone[0], best.recall, _shown(best.priors))
-
-
-class _Measure:
-    """Measures settings on dev.
-
-    Args:
-        tuning: The step; a setting that its journal knows is not searched with again.
-        hybrid: The generator, and how its priors are taken together.
-        pool: Where the passages of each search are collected; None: nowhere.
-        dev: The dev queries, or their hops.
-        k: Cut-off of the recall.
-
-    Attributes:
-        alone: Recall of the generator without any prior, of each time that it was measured.
-    """
-
-    def __init__(self, tuning: Tuning, hybrid: HybridRetriever, pool: Pool | None, dev: DevHops, k: int):
-        self.tuning = tuning
-        self.dev = dev
-        self.k = k
-        self.hybrid = hybrid
-        self.pool = pool
-        self.alone: list[float] = []
-        # A passage that is too low in one ranking may be high under other weights.
-        self.depth = max(k, hybrid.generator.options.beams)
-
-    def __call__(self, setting: Setting) -> Quality:
-        """Recall and more with a setting."""
-        rankings, k = self._rankings(setting), self.k
-        if self.pool is not None:
-            self.pool.add(setting, rankings)
-        hits = [self.hybrid.generator.hits(ranking[: self.depth]) for ranking in rankings]
-        quality = self.dev.quality([[hit.id for hit in ranking] for ranking in hits], k)
-        if not any(prior.weight for prior in setting):
-            self.alone.append(quality.recall)
-        print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
-        return quality
-
-    def _rankings(self, setting: Setting) -> list[list[ScoredPassage]]:
-        """The candidates of each dev query, from the journal where it has them."""
-
-        def search() -> list[list[list[Any]]]:
-            own = HybridRetriever(
-                self.hybrid.generator, setting, self.hybrid.done_share, self.hybrid.normalized
-            )
-            rankings = own.candidates(self.dev.queries, self.depth, self.dev.evidence)
-            return [
-                [[hit.passage, hit.score] for hit in ranking[: max(_KEPT, self.k)]] for ranking in rankings
-            ]
-
-        step: dict[str, Any] = {"step": "priors", "depth": self.depth, "setting": _key(setting)}
-        if any(self.dev.evidence):
-            step["hops"] = len(self.dev.queries)
-        kept = self.tuning.journal.measured(step, search)
-        return [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
-
-
-def _tried(tuning: Tuning, hybrid: HybridRetriever) -> Tried:
-    grid = tuning.grid
-    empty = EMPTY_WEIGHTS if grid.empty_weights is None else grid.empty_weights
-    tried = Tried(grid.prior_weights, grid.prior_temperatures, empty)
-    if hybrid.generator.spans is not None and grid.empty_weights is None:
-        tried = replace(tried, empty=())  # the walk through all spans takes long, so it must be asked for
-    return tried
-
-
-def _key(setting: Setting) -> list[list[Any]]:
-    return [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
+    return TuneChoice(changes, name, alone[0], best.recall, _shown(best.priors))
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
@@ -202,7 +161,8 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     tried = []
     for weight in (0.0, *sorted(tuning.grid.rescore_weights)):
         ranked = [
-            rescored([ScoredPassage(*pair) for pair in pairs], _floats(odds), weight) for pairs, odds in kept
+            rescored([ScoredPassage(*pair) for pair in pairs], np.array(odds, np.float64), weight)
+            for pairs, odds in kept
         ]
         ids = [[hit.id for hit in generator.hits(best[:k])] for best in ranked]
         tried.append((dev.quality(ids, k), -weight))
@@ -232,10 +192,6 @@ def _read(
     ]
     odds = generator.rescore(inputs, [[hit.passage for hit in hits[:count]] for hits in rankings])
     return [[list(map(list, hits)), own.tolist()] for hits, own in zip(rankings, odds, strict=True)]
-
-
-def _floats(values: list[float]) -> Any:
-    return np.array(values, dtype=np.float64)
 
 
 RESCORING = Step("rescoring", tune_rescoring, can_rescore)
@@ -272,8 +228,11 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     weights += [] if ends_chains(tuning) else [None]  # logits alone compare with no DONE
     best: list[tuple[Quality, int, float, Rereading]] = []
     for passages in sorted(set(grid.cross_encoder_passages)):
-        settings = [Rereading(passages, weight) for weight in weights]
-        tried = [(_quality(dev, k, readings, one), -passages, -_order(one), one) for one in settings]
+        tried = []
+        for weight in weights:
+            setting = Rereading(passages, weight)
+            order = -math.inf if weight is None else -weight
+            tried.append((_quality(dev, k, readings, setting), -passages, order, setting))
         best.append(max(tried, key=lambda one: one[:3]))
         print(f"  recall@{k} {100 * best[-1][0].recall:5.1f}  {_shown_rereading(best[-1][3])}", flush=True)
     quality, _, _, chosen = max(best, key=lambda one: one[:3])
@@ -312,10 +271,6 @@ def _quality(dev: DevHops, k: int, readings: Sequence[Reading], how: Rereading) 
     return dev.quality([ids[:k] for ids in left], k)
 
 
-def _order(how: Rereading) -> float:
-    return math.inf if how.weight is None else how.weight
-
-
 def _shown_rereading(how: Rereading) -> str:
     weight = "logits alone" if how.weight is None else f"weight {how.weight:g}"
     return f"{counted(how.passages, 'passage')}, {weight}"
@@ -352,7 +307,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
 
     def quality(tried: Fusion) -> tuple[float, float]:
         ids = [[hit.id for hit in rankings(tried, query)] for query in range(len(tuning.dev.queries))]
-        recall, order = tuning.dev.quality(ids, k)
+        recall, order = tuning.dev.at_once().quality(ids, k)
         return recall, order
 
     before = quality(fusion)[0]
@@ -504,22 +459,17 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> CutRun:
     chains = {query: sizes.cut(hits) for query, hits in run.rankings.items()}
     kept = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
     mean = statistics.mean(len(chain.hits) for chain in chains.values())
-    info = _info(run, dev, name, perf_counter() - start)
-    return CutRun(Run(kept, chains, info.score_mode, info), mean, fitted, known)
-
-
-def _info(run: Run, dev: DevRuns, name: str | None, seconds: float) -> RunInfo:
-    """That of the run, where it has one, else of an ensemble of it alone."""
-    info = run.info or RunInfo(
+    info = run.info or RunInfo(  # an ensemble of the run alone
         system="ensemble", name="", steps="dynamic", corpus="", queries="", data="",
         split=None, score_mode="", members=(run.name,),
     )  # fmt: skip
-    return replace(
+    info = replace(
         info,
         name=name or f"{run.name}, cut",
         steps="dynamic",
         score_mode=f"{run.score_mode or 'unknown'}, cut",
-        seconds=info.seconds + seconds,
+        seconds=info.seconds + perf_counter() - start,
         options={**info.options, "cut": run.path, "tune": dev.runs[0].path},
         files={},
     )
+    return CutRun(Run(kept, chains, info.score_mode, info), mean, fitted, known)

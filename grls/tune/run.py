@@ -56,52 +56,43 @@ def tune_folder(
     """
     path = followed(folder)
     with alone_in(path):  # what another run writes there meanwhile would be lost, or not be tuned for
-        return _tuned(path, dev, grid, how, fingerprint, dict(options or {}), single, found)
-
-
-def _tuned(
-    path: Path,
-    dev: DevQueries,
-    grid: TuneOptions,
-    how: Opening,
-    fingerprint: str,
-    changes: dict[str, Any],
-    single: bool,
-    found: dict[Any, Any] | None,
-) -> list[TuneChoice]:
-    spec = read_spec(path) | changes
-    journal = Journal(f"{path}.tune.jsonl", _settings(path, spec, dev, how, fingerprint))
-    tuning = Tuning(path, spec, dev, grid, how, journal, {} if found is None else found)
-    chosen = []
-    for step in _steps(tuning, single):
-        print(f"{step.name}:", flush=True)
-        begun = perf_counter()
-        choice = step.tune(tuning)
-        gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
-        print(f"{step.name}: {gain} ({choice.what}), {duration(perf_counter() - begun)}", flush=True)
-        tuning.spec = {**tuning.spec, **choice.changes}
-        changes |= choice.changes
-        chosen.append(choice)
-    update_spec(path, changes)
-    journal.remove()
-    return chosen
-
-
-def _settings(
-    path: Path, spec: dict[str, Any], dev: DevQueries, how: Opening, fingerprint: str
-) -> dict[str, Any]:
-    """What all measurements depend on."""
-    search = spec.get("search", {})
-    if RESCORING in _steps_of(spec, path):
-        search = {name: value for name, value in search.items() if not name.startswith("rescore")}
-    return {
-        "retriever": fingerprint,
-        "queries": fingerprint_queries(dev.queries),
-        "gold": dev.gold,
-        "precision": how.precision,
-        "search": search,
-        "spec": {name: value for name, value in spec.items() if name not in _TUNED},
-    }
+        changes = dict(options or {})
+        spec = read_spec(path) | changes
+        search = spec.get("search", {})
+        if RESCORING in _steps_of(spec, path):
+            search = {name: value for name, value in search.items() if not name.startswith("rescore")}
+        settings = {  # what all measurements depend on
+            "retriever": fingerprint,
+            "queries": fingerprint_queries(dev.queries),
+            "gold": dev.gold,
+            "precision": how.precision,
+            "search": search,
+            "spec": {name: value for name, value in spec.items() if name not in _TUNED},
+        }
+        journal = Journal(f"{path}.tune.jsonl", settings)
+        tuning = Tuning(path, spec, dev, grid, how, journal, {} if found is None else found)
+        steps = [step for step in _steps_of(spec, path) if step.applies(tuning)]
+        by_hops = [step for step in (HOPS, CHAINS) if step.applies(tuning)]
+        steps += [] if single else by_hops
+        if not steps:
+            raise ConfigError(
+                f"{path} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
+                "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a "
+                f"fusion's weights, a cut, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
+            )
+        chosen = []
+        for step in steps:
+            print(f"{step.name}:", flush=True)
+            begun = perf_counter()
+            choice = step.tune(tuning)
+            gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
+            print(f"{step.name}: {gain} ({choice.what}), {duration(perf_counter() - begun)}", flush=True)
+            tuning.spec = {**tuning.spec, **choice.changes}
+            changes |= choice.changes
+            chosen.append(choice)
+        update_spec(path, changes)
+        journal.remove()
+        return chosen
 
 
 def _steps_of(spec: dict[str, Any], path: Path) -> list[Step]:
@@ -109,21 +100,3 @@ def _steps_of(spec: dict[str, Any], path: Path) -> list[Step]:
     kind = class_of(spec.get("kind", "generative"), path / MANIFEST)
     named = [target.partition(":") for target in getattr(kind, "tuned_by", ())]
     return [getattr(import_module(module), name) for module, _, name in named]
-
-
-def _steps(tuning: Tuning, single: bool) -> list[Step]:
-    """The steps that the folder has.
-
-    Raises:
-        ConfigError: It has none.
-    """
-    steps = [step for step in _steps_of(tuning.spec, tuning.folder) if step.applies(tuning)]
-    by_hops = [step for step in (HOPS, CHAINS) if step.applies(tuning)]
-    steps += [] if single else by_hops
-    if not steps:
-        raise ConfigError(
-            f"{tuning.folder} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
-            "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a fusion's "
-            f"weights, a cut, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
-        )
-    return steps

@@ -1,13 +1,13 @@
 """A bi-encoder from Python: trained on Python objects, indexed, resumed, and what is refused."""
 
 import gc
-import json
 import logging
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from biencoder_helpers import settings
 from small_data import passages, queries, tiny_bert, write_small
 
 import grls
@@ -75,7 +75,7 @@ def test_a_run_is_resumed_and_refuses_other_data(bert: Path, data: Path, tmp_pat
     encoder, output = grls.BiEncoder(bert), tmp_path / "run"
     encoder.fit(data, output=output, **FAST)
     shutil.rmtree(output / "model")  # as if it had been killed
-    with pytest.raises(ConfigError, match="checkpoints of a run that did not finish"):
+    with pytest.raises(ConfigError, match="is of a run that did not finish"):
         encoder.fit(CORPUS, QUERIES, GOLD, output=output, **FAST)
     with pytest.raises(MismatchError, match=r"had other data than this call \(.*run/data/.* differs\)"):
         encoder.fit(CORPUS, QUERIES, GOLD, (data, "dev"), output=output, resume=True, **FAST)
@@ -96,7 +96,7 @@ def test_lists_have_places_as_ids_in_train_and_in_dev(bert: Path, tmp_path: Path
 def test_the_scale_is_that_of_the_model_and_not_of_the_recipe(bert: Path, data: Path, tmp_path: Path) -> None:
     def scale(**more: Any) -> Any:
         grls.BiEncoder(bert).fit(data, output=tmp_path, dev="dev", **{**FAST, "max_steps": 1, **more})
-        return json.loads((tmp_path / "logs.json").read_text())["settings"]["scale"]
+        return settings(tmp_path)["scale"]
 
     assert recipe_values(BIENCODER_RECIPES["default"].layers)["fit"]["scale"] == 20
     assert (scale(), scale(scale=5.0)) == (None, 5.0)

@@ -15,7 +15,6 @@ from grls.io.files import temporary
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.neighbours import by_shared_words
 from grls.train.chains.span_targets import SpanTargets
-from grls.train.core.examples import content_words
 
 ENGLISH = "The Quick_brown fox's 2 dens, e.g. at No. 17, hold\tAN owl - isn't it so? Yes!"
 
@@ -272,8 +271,10 @@ def test_passages_of_all_scripts_have_neighbours() -> None:
 
 
 def test_content_words_are_as_the_text_writes_them() -> None:
-    assert content_words(Passage("p", "The Owl and the owl: Café 湖水在")) == ["Owl", "Café", "湖水", "水在"]
-    assert list(Analyzer("en").content("A b 7 Owl", 1)) == ["b", "7", "owl"]
+    english = Analyzer("en")
+    words = english.content("The Owl and the owl: Café 湖水在")
+    assert list(words.values()) == ["Owl", "Café", "湖水", "水在"]
+    assert list(english.content("A b 7 Owl", 1)) == ["b", "7", "owl"]
 
 
 def test_views_begin_within_unspaced_text() -> None:

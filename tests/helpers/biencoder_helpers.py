@@ -1,9 +1,11 @@
 """A tiny bi-encoder that is trained by the command, for tests of its training."""
 
-import json
+import csv
 from pathlib import Path
+from typing import Any
 
 import torch
+import yaml
 from small_data import tiny_bert, write_small
 
 from grls.cli import main
@@ -32,7 +34,19 @@ def train(place: Path, output: Path, *more: str) -> Path:
     return output
 
 
+def settings(output: Path) -> dict[str, Any]:
+    """The settings of the last run there."""
+    file = max((output / "logs").glob("version_*/hparams.yaml"), key=lambda file: file.stat().st_mtime_ns)
+    held: dict[str, Any] = yaml.safe_load(file.read_text())
+    return held
+
+
 def logged(output: Path, name: str) -> dict[int, float]:
-    """Step -> value."""
-    history = json.loads((output / "logs.json").read_text())["history"]
-    return {entry["step"]: entry[name] for entry in history if name in entry}
+    """Optimizer steps -> ``train_loss`` or ``dev_recall``, of a run and of those that resumed it."""
+    values: dict[int, float] = {}
+    for file in sorted((output / "logs").glob("version_*/metrics.csv")):
+        with file.open() as stream:
+            values |= {
+                int(row["step"]) + 1: float(row[name]) for row in csv.DictReader(stream) if row.get(name)
+            }
+    return values

@@ -19,12 +19,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import datasets
 import evaluate
 import regex
 
 from grls.data.words import UNSPACED, pieces
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -100,13 +99,7 @@ class AnswerF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no type
     """``compute(predictions=<answers>, references=<accepted answers>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=answer_f1.__doc__,
-            features=datasets.Features({"predictions": text, "references": datasets.List(text)}),
-        )
+        return metric_card(answer_f1, __doc__, predictions="string", references=["string"])
 
     def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, Any]:
         return answer_f1(predictions, references)

@@ -18,10 +18,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import KS, cutoffs, mean
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
 
 
 def padded_tokens(text: str) -> str:
@@ -85,13 +84,7 @@ class AnswerRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no 
     """``compute(predictions=<passage texts, best first>, references=<answers>, k=[1, 5, 10, 20])``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        strings = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=answer_recall.__doc__,
-            features=datasets.Features({"predictions": strings, "references": strings}),
-        )
+        return metric_card(answer_recall, __doc__, predictions=["string"], references=["string"])
 
     def _compute(
         self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 from grls.models.entailment import Entailment, load_entailment
 
 
@@ -73,13 +72,11 @@ class AutoAIS(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """
 
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
-        asked = {"question": text, "evidence": datasets.List(text)}
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=attributed.__doc__,
-            features=datasets.Features({"predictions": text, "references": asked}),
+        return metric_card(
+            attributed,
+            __doc__,
+            predictions="string",
+            references={"question": "string", "evidence": ["string"]},
         )
 
     def _compute(

@@ -1,8 +1,9 @@
-"""Averages over queries and the check of cut-offs, for all metrics."""
+"""What all metrics share: averages over queries, the check of cut-offs, and their cards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from grls.errors import ConfigError, DataError
 
@@ -31,3 +32,30 @@ def cutoffs(ks: Sequence[int]) -> list[int]:
     if not ks or min(ks) < 1:
         raise ConfigError(f"expected cut-offs k of at least 1, got {list(ks)}.")
     return sorted(set(ks))
+
+
+def metric_card(metric: Callable[..., Any], description: str | None, **inputs: Any) -> Any:
+    """The card by which ``evaluate`` knows a metric.
+
+    Args:
+        metric: Computes it; its docstring says what the inputs are.
+        description: The convention.
+        inputs: The kind of each input: the name of a type, or a list or a dict of kinds.
+
+    Returns:
+        An ``evaluate.MetricInfo``.
+    """
+    import datasets
+    import evaluate
+
+    def feature(kind: Any) -> Any:
+        if isinstance(kind, dict):
+            return {name: feature(part) for name, part in kind.items()}
+        return datasets.List(feature(kind[0])) if isinstance(kind, list) else datasets.Value(kind)
+
+    return evaluate.MetricInfo(
+        description=description,
+        citation="",
+        inputs_description=metric.__doc__,
+        features=datasets.Features({name: feature(kind) for name, kind in inputs.items()}),
+    )

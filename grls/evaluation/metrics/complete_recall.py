@@ -13,15 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import KS, cutoffs, mean
-
-
-def is_complete(retrieved: Sequence[str], gold: Collection[str], k: int) -> bool:
-    """Whether all gold passages of one query are in its top k; False if it has no gold passage."""
-    return bool(gold) and set(gold) <= set(retrieved[:k])
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
 
 
 def complete_recall(
@@ -38,20 +32,17 @@ def complete_recall(
         ``{"complete_recall@1": …}``, values in [0, 1].
     """
     pairs = list(zip(retrieved, gold, strict=True))
-    return {f"complete_recall@{k}": mean(is_complete(ids, g, k) for ids, g in pairs) for k in cutoffs(ks)}
+    return {
+        f"complete_recall@{k}": mean(bool(g) and set(g) <= set(ids[:k]) for ids, g in pairs)
+        for k in cutoffs(ks)
+    }
 
 
 class CompleteRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """``compute(predictions=<passage ids, best first>, references=<gold ids>, k=[1, 5, 10, 20])``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=complete_recall.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(complete_recall, __doc__, predictions=["string"], references=["string"])
 
     def _compute(
         self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS

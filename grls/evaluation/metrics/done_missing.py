@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 
 
 def done_missing(done: Sequence[bool]) -> dict[str, float]:
@@ -33,12 +32,7 @@ class DoneMissing(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no t
     """``compute(predictions=<whether each chain ended with DONE>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=done_missing.__doc__,
-            features=datasets.Features({"predictions": datasets.Value("bool")}),
-        )
+        return metric_card(done_missing, __doc__, predictions="bool")
 
     def _compute(self, predictions: list[bool]) -> dict[str, Any]:
         return done_missing(predictions)

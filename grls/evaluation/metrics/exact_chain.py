@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 from grls.evaluation.metrics.path_match import Accepted, matches
 
 
@@ -40,26 +39,18 @@ def exact_chain(
     found = {"exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, wanted, strict=True))}
     paths = [(ids, right) for ids, right in zip(chains, accepted, strict=False) if right is not None]
     if paths:
-        found["exact_chain"] = mean(_is_exact(*pair) for pair in paths)
+        found["exact_chain"] = mean(
+            matches(ids, right._replace(paths=[path for path in right.paths if len(path) == len(ids)]))
+            for ids, right in paths
+        )
     return found
-
-
-def _is_exact(ids: Sequence[str], accepted: Accepted) -> bool:
-    same = [path for path in accepted.paths if len(path) == len(ids)]
-    return matches(ids, accepted._replace(paths=same))
 
 
 class ExactChain(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=exact_chain.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(exact_chain, __doc__, predictions=["string"], references=["string"])
 
     def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
         return exact_chain(predictions, references)

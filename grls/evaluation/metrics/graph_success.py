@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
 from grls.errors import DataError
 from grls.evaluation.graph import GraphErrors, Reading, graph_errors
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 from grls.evaluation.ruletaker import Fact, Problem, parse_statement
 
 
@@ -65,13 +64,8 @@ class GraphSuccess(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no 
     """``compute(predictions=<passage texts of the chain>, references=[{"start": […], "goal": …}])``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        texts = datasets.List(datasets.Value("string"))
-        problem = {"start": texts, "goal": datasets.Value("string")}
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=graph_success.__doc__,
-            features=datasets.Features({"predictions": texts, "references": problem}),
+        return metric_card(
+            graph_success, __doc__, predictions=["string"], references={"start": ["string"], "goal": "string"}
         )
 
     def _compute(self, predictions: list[list[str]], references: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import KS, cutoffs, mean
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
 
 
 def hits(
@@ -42,13 +41,7 @@ class Hits(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """``compute(predictions=<retrieved ids>, references=<gold ids>, k=[…])``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=hits.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(hits, __doc__, predictions=["string"], references=["string"])
 
     def _compute(
         self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS

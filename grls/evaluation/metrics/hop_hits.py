@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 
 
 def hop_hits(
@@ -35,26 +34,20 @@ def hop_hits(
     longest = max((len(wanted) for _, wanted in pairs), default=0)
     hops = most if most is not None else max((len(ids) for ids, _ in pairs), default=0)
     return {
-        f"H{hop + 1}": mean(_is_hit(ids, wanted, hop) for ids, wanted in pairs if len(wanted) > hop)
+        f"H{hop + 1}": mean(
+            hop < len(ids) and ids[: hop + 1].count(ids[hop]) <= wanted.count(ids[hop])
+            for ids, wanted in pairs
+            if len(wanted) > hop
+        )
         for hop in range(min(longest, hops))
     }
-
-
-def _is_hit(ids: Sequence[str], gold: Sequence[str], hop: int) -> bool:
-    return hop < len(ids) and ids[: hop + 1].count(ids[hop]) <= gold.count(ids[hop])
 
 
 class HopHitsMetric(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=hop_hits.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(hop_hits, __doc__, predictions=["string"], references=["string"])
 
     def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
         return hop_hits(predictions, references)

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 from grls.evaluation.metrics.set_f1 import set_scores
 
 
@@ -42,13 +41,7 @@ class KnownNumber(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no t
     """``compute(predictions=<passage ids in order>, references=<gold ids>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=known_number.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(known_number, __doc__, predictions=["string"], references=["string"])
 
     def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
         return known_number(predictions, references)

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
 from grls.data.words import function_words
 from grls.evaluation.metrics.answer_f1 import bag_f1, normalise_answer
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 
 
 def novel_f1(
@@ -56,14 +55,8 @@ class NovelF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """``compute(predictions=<answers>, references=<accepted answers>, questions=<questions so far>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=novel_f1.__doc__,
-            features=datasets.Features(
-                {"predictions": text, "references": datasets.List(text), "questions": datasets.List(text)}
-            ),
+        return metric_card(
+            novel_f1, __doc__, predictions="string", references=["string"], questions=["string"]
         )
 
     def _compute(

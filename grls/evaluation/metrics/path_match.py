@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 
 
 class Accepted(NamedTuple):
@@ -56,13 +55,11 @@ class PathMatch(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no typ
     """``compute(predictions=<passage ids>, references=[{"paths": [[…], …], "any_order": False}])``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        accepted = {"paths": datasets.List(ids), "any_order": datasets.Value("bool")}
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=path_match.__doc__,
-            features=datasets.Features({"predictions": ids, "references": accepted}),
+        return metric_card(
+            path_match,
+            __doc__,
+            predictions=["string"],
+            references={"paths": [["string"]], "any_order": "bool"},
         )
 
     def _compute(self, predictions: list[list[str]], references: list[dict[str, Any]]) -> dict[str, Any]:

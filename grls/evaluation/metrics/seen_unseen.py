@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import KS, cutoffs, mean
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
 from grls.evaluation.metrics.sequence_recall import recall_at
 
 
@@ -56,13 +55,7 @@ class SeenUnseen(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no ty
     """``compute(predictions=<passage ids>, references=<gold ids>, seen=<ids>, k=[1, 5, 10, 20])``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=seen_unseen.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(seen_unseen, __doc__, predictions=["string"], references=["string"])
 
     def _compute(
         self,

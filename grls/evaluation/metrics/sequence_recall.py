@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import KS, cutoffs, mean
+from grls.evaluation.metrics.averages import KS, cutoffs, mean, metric_card
 
 
 def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
@@ -43,13 +42,7 @@ class SequenceRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships n
     """``compute(predictions=<passage ids, best first>, references=<gold ids>, k=[1, 5, 10, 20])``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=sequence_recall.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(sequence_recall, __doc__, predictions=["string"], references=["string"])
 
     def _compute(
         self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS

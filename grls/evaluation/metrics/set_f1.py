@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-import datasets
 import evaluate
 
-from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.averages import mean, metric_card
 
 
 class SetScores(NamedTuple):
@@ -60,13 +59,7 @@ class SetF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
 
     def _info(self) -> evaluate.MetricInfo:
-        ids = datasets.List(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=set_f1.__doc__,
-            features=datasets.Features({"predictions": ids, "references": ids}),
-        )
+        return metric_card(set_f1, __doc__, predictions=["string"], references=["string"])
 
     def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
         return set_f1(predictions, references)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
-from grls.data.types import Passage, Query
+from grls.data.types import Query
 from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
@@ -39,20 +39,6 @@ class Split(NamedTuple):
     queries: Sequence[Query]
     qrels: Qrels
     corpus: Corpus
-
-
-class _Asked(NamedTuple):
-    """What is asked on dev.
-
-    Attributes:
-        texts: Name -> text of a query, with its evidence.
-        gold: Name -> ids of the right passages.
-        evidence: Name -> ids of the passages of the evidence.
-    """
-
-    texts: dict[str, str]
-    gold: dict[str, set[str]]
-    evidence: dict[str, set[str]]
 
 
 class HopEvaluator(InformationRetrievalEvaluator):
@@ -118,59 +104,38 @@ def dev_evaluator(
         raise DataError(
             "no dev query has a gold passage, which recall needs: set another dev_split, or null for none."
         )
-    passages = _passages(dev.corpus, gold, options)
-    by_hop = options.by_hop and multistep
-    asked = _by_hop(encoder, queries, gold, passages) if by_hop else _at_once(queries, gold)
+    most = options.dev_passages
+    if most is None or most >= len(dev.corpus):
+        passages = {passage.id: passage for passage in dev.corpus}
+    else:  # the gold ones and so many others that there are ``dev_passages``
+        wanted = list(dict.fromkeys(name for names in gold.values() for name in names))
+        numbers = {number for number in dev.corpus.numbers(wanted) if number is not None}
+        drawn = random.Random(options.seed).sample(range(len(dev.corpus)), most)
+        numbers |= set(drawn[: max(0, most - len(numbers))])
+        passages = {passage.id: passage for passage in dev.corpus.passages(sorted(numbers))}
+    # By name: the text of a query with its evidence, the right passages, and those of the evidence.
+    texts: dict[str, str] = {}
+    right: dict[str, set[str]] = {}
+    evidence: dict[str, set[str]] = {}
+    for query in queries:
+        names = list(gold[query.id])
+        if options.by_hop and multistep:
+            for hop in range(len(names)):
+                before = [passages[name] for name in names[:hop]]
+                texts[f"{query.id} {hop}"] = encoder.query_text(query.text, before)
+                right[f"{query.id} {hop}"] = set(names[hop:])
+                evidence[f"{query.id} {hop}"] = set(names[:hop])
+        else:
+            texts[query.id], right[query.id], evidence[query.id] = query.text, set(names), set()
     k = [options.k]
     return HopEvaluator(
         encoder.scores,
-        asked.evidence,
-        queries={**asked.texts},
+        evidence,
+        queries=texts,
         corpus={name: passage_text(passage) for name, passage in passages.items()},
-        relevant_docs=asked.gold,
+        relevant_docs=right,
         mrr_at_k=k, ndcg_at_k=k, accuracy_at_k=k, precision_recall_at_k=k, map_at_k=k,
         batch_size=max(options.batch_size, 32),
         name=_DEV,
         write_csv=False,
     )  # fmt: skip
-
-
-def _at_once(queries: Sequence[Query], gold: Mapping[str, Sequence[str]]) -> _Asked:
-    """Every gold passage from the query alone."""
-    return _Asked(
-        {query.id: query.text for query in queries},
-        {query.id: set(gold[query.id]) for query in queries},
-        {query.id: set() for query in queries},
-    )
-
-
-def _by_hop(
-    encoder: BiEncoderModel,
-    queries: Sequence[Query],
-    gold: Mapping[str, Sequence[str]],
-    passages: Mapping[str, Passage],
-) -> _Asked:
-    """The gold passages that are left, from the query and those before them."""
-    asked = _Asked({}, {}, {})
-    for query in queries:
-        names = list(gold[query.id])
-        for hop in range(len(names)):
-            evidence = [passages[name] for name in names[:hop]]
-            asked.texts[f"{query.id} {hop}"] = encoder.query_text(query.text, evidence)
-            asked.gold[f"{query.id} {hop}"] = set(names[hop:])
-            asked.evidence[f"{query.id} {hop}"] = set(names[:hop])
-    return asked
-
-
-def _passages(
-    corpus: Corpus, gold: Mapping[str, Sequence[str]], options: BiEncoderOptions
-) -> dict[str, Passage]:
-    """All passages, or the gold ones and so many others that there are ``dev_passages``."""
-    most = options.dev_passages
-    if most is None or most >= len(corpus):
-        return {passage.id: passage for passage in corpus}
-    wanted = list(dict.fromkeys(name for names in gold.values() for name in names))
-    numbers = {number for number in corpus.numbers(wanted) if number is not None}
-    drawn = random.Random(options.seed).sample(range(len(corpus)), most)
-    numbers |= set(drawn[: max(0, most - len(numbers))])
-    return {passage.id: passage for passage in corpus.passages(sorted(numbers))}

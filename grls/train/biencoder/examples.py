@@ -124,15 +124,41 @@ class BiEncoderExamples:
         self.encoder = encoder
         encoder.evidence_words = options.evidence_words
         self.chains = [gold_chains(query, qrels) for query in queries]
-        self.options = replace(options, multistep=self._multistep(options))
+        multistep = options.multistep
+        if multistep is None:
+            multistep = any(len(chain) > 1 for chains in self.chains for chain in chains)
+            if not multistep:
+                log.warning(
+                    "every query has one gold passage, so neither hops nor DONE are trained (%s trains them, "
+                    "of a reranker %s).",
+                    Option("fit.multistep", True),
+                    Option("hops.multistep", True),
+                )
+        self.options = replace(options, multistep=multistep)
         self._passages: dict[str, Passage] = {DONE_ID: DONE_PASSAGE}
         self._numbers: dict[str, int] = {}
-        self._add_gold(corpus)
-        self._gold = [self._gold_keys(chains) for chains in self.chains]
+        users = {
+            passage: query.id
+            for query, proofs in zip(queries, self.chains, strict=True)
+            for chain in proofs
+            for passage in chain
+        }
+        self._add(corpus, users)
+        missing = next((passage for passage in users if passage not in self._passages), None)
+        if missing is not None:
+            raise DataError(
+                f"gold passage {missing!r} of query {users[missing]!r} is not in {corpus.source}; add the "
+                "passage or remove the reference."
+            )
+        self._gold = [frozenset(self._key(p) for chain in chains for p in chain) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
-        self.done = options.done and bool(self.options.multistep)
-        self.places = [(q, hop) for q, proofs in enumerate(self.chains) for hop in range(self._hops(proofs))]
-        self._negatives = self._mine(corpus, miner) if options.hard_negatives else {}
+        self.done = options.done and multistep
+        self.places = [
+            (q, hop) for q, proofs in enumerate(self.chains) for hop in range(len(proofs[0]) + self.done)
+        ]
+        self._negatives: dict[_Mined, list[str]] = {}
+        if options.hard_negatives:
+            self._mine(corpus, miner)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -140,10 +166,16 @@ class BiEncoderExamples:
     def draw(self, number: int, epoch: int) -> Pair:
         """Example ``number`` as it is in ``epoch``."""
         query, hop = self.places[number]
-        chain = self._chain(query, epoch)
+        seed = f"{self.options.seed}-{epoch}-{query}"  # of the order, the same for all hops of the query
+        chain = drawn_chain(self.chains[query], self._shuffles(query), seed)
         before = [self._passages[p] for p in chain[:hop]] if self.options.multistep else []
-        right = DONE_ID if hop == len(chain) else chain[hop]
-        names = [right, *self._drawn_negatives(query, hop, epoch, chain[0])]
+        names = [DONE_ID if hop == len(chain) else chain[hop]]
+        if self._negatives:
+            place = _Mined(query)
+            if self.options.multistep:
+                place = _Mined(query, hop, chain[0] if hop == 1 else "")
+            rng = random.Random(f"{seed}-{hop}")
+            names += rng.sample(self._negatives[place], self.options.hard_negatives)
         gold = self._gold[query]
         return Pair(
             self.encoder.query_text(self.queries[query].text, before),
@@ -166,61 +198,13 @@ class BiEncoderExamples:
             len(self.queries[q].text) + hop * mean * bool(self.options.multistep) for q, hop in self.places
         ]
 
-    def _multistep(self, options: PairOptions) -> bool:
-        """The option, or else whether any query has several gold passages; warns where none has."""
-        if options.multistep is not None:
-            return options.multistep
-        several = any(len(chain) > 1 for chains in self.chains for chain in chains)
-        if not several:
-            log.warning(
-                "every query has one gold passage, so neither hops nor DONE are trained (%s trains them, of "
-                "a reranker %s).",
-                Option("fit.multistep", True),
-                Option("hops.multistep", True),
-            )
-        return several
-
-    def _hops(self, chains: list[tuple[str, ...]]) -> int:
-        return len(chains[0]) + self.done
-
-    def _chain(self, query: int, epoch: int) -> list[str]:
-        """The gold passages of a query in the order of this epoch, the same for all of its hops."""
-        seed = f"{self.options.seed}-{epoch}-{query}"
-        return drawn_chain(self.chains[query], self._shuffles(query), seed)
-
     def _shuffles(self, query: int) -> bool:
         return self.options.shuffle or free_order(self.queries[query])
-
-    def _drawn_negatives(self, query: int, hop: int, epoch: int, first: str) -> list[str]:
-        if not self._negatives:
-            return []
-        rng = random.Random(f"{self.options.seed}-{epoch}-{query}-{hop}")
-        place = _Mined(query, hop, first if hop == 1 else "") if self.options.multistep else _Mined(query)
-        mined = self._negatives[place]
-        return rng.sample(mined, self.options.hard_negatives)
 
     def _key(self, passage: str) -> int:
         """The number of a passage's text; passages of equal text have the same number."""
         text = passage_text(self._passages[passage])
         return self._numbers.setdefault(text, len(self._numbers))
-
-    def _gold_keys(self, chains: list[tuple[str, ...]]) -> frozenset[int]:
-        return frozenset(self._key(passage) for chain in chains for passage in chain)
-
-    def _add_gold(self, corpus: Corpus) -> None:
-        users = {
-            passage: query.id
-            for query, proofs in zip(self.queries, self.chains, strict=True)
-            for chain in proofs
-            for passage in chain
-        }
-        self._add(corpus, users)
-        missing = next((passage for passage in users if passage not in self._passages), None)
-        if missing is not None:
-            raise DataError(
-                f"gold passage {missing!r} of query {users[missing]!r} is not in {corpus.source}; add the "
-                "passage or remove the reference."
-            )
 
     def _add(self, corpus: Corpus, passages: Iterable[str]) -> None:
         """Read passages of the corpus that were not read before."""
@@ -228,47 +212,37 @@ class BiEncoderExamples:
         numbers = [n for n in corpus.numbers(new) if n is not None] if new else []
         self._passages.update({p.id: p for p in corpus.passages(numbers)} if numbers else {})
 
-    def _mine(self, corpus: Corpus, miner: Miner | None) -> dict[_Mined, list[str]]:
-        """Ids of wrong passages of each ranking, hardest first, each text once; without hops, of hop 0."""
-        hops = [
-            _Mined(query, hop, first)
-            for query, hop in self.places
-            if hop == 0 or self.options.multistep
-            for first in (self._firsts(query) if hop == 1 else [""])
-        ]
-        rankings: list[list[str]] = [[] for _ in hops]
+    def _mine(self, corpus: Corpus, miner: Miner | None) -> None:
+        """Find wrong passages of each ranking, hardest first, each text once; without hops, of hop 0."""
+        places = []
+        for query, hop in self.places:
+            if hop == 1 and self.options.multistep:  # a ranking for each passage that may come first
+                shuffled = self._shuffles(query)
+                firsts = [p for chain in self.chains[query] for p in (chain if shuffled else chain[:1])]
+                places += [_Mined(query, hop, first) for first in dict.fromkeys(firsts)]
+            elif hop == 0 or self.options.multistep:
+                places.append(_Mined(query, hop))
+        rankings: list[list[str]] = [[] for _ in places]
         if miner is not None:
-            asked = [self.queries[one.query] for one in hops]
-            names = [[one.first] if one.first else self.chains[one.query][0][: one.hop] for one in hops]
+            asked = [self.queries[one.query] for one in places]
+            names = [[one.first] if one.first else self.chains[one.query][0][: one.hop] for one in places]
             evidence = [[self._passages[name] for name in before] for before in names]
             rankings = miner(asked, evidence, self.options.ranked + max(map(len, self._gold)))
         self._add(corpus, (passage for ranking in rankings for passage in ranking))
-        return {
-            place: self._wrong(corpus, place.query, ranking)
-            for place, ranking in zip(hops, rankings, strict=True)
-        }
-
-    def _firsts(self, query: int) -> list[str]:
-        """The passages with which a chain of an epoch may begin."""
-        chains = self.chains[query]
-        return list(
-            dict.fromkeys(p for chain in chains for p in (chain if self._shuffles(query) else chain[:1]))
-        )
-
-    def _wrong(self, corpus: Corpus, query: int, ranking: Sequence[str]) -> list[str]:
         least = self.options.hard_negatives
-        wrong = self._distinct(query, ranking)[: self.options.ranked]
-        if len(wrong) < least:
-            rng = random.Random(f"{self.options.seed}-{query}")
-            filler = corpus.ids(rng.sample(range(len(corpus)), min(len(corpus), _FILLER + least)))
-            self._add(corpus, filler)
-            wrong = self._distinct(query, [*wrong, *filler])[:least]
-        if len(wrong) < least:
-            raise DataError(
-                f"{corpus.source} has {counted(len(wrong), 'passage')} that are not gold for query "
-                f"{self.queries[query].id!r}; hard_negatives of {least} needs as many: lower it."
-            )
-        return wrong
+        for place, ranking in zip(places, rankings, strict=True):
+            wrong = self._distinct(place.query, ranking)[: self.options.ranked]
+            if len(wrong) < least:
+                rng = random.Random(f"{self.options.seed}-{place.query}")
+                filler = corpus.ids(rng.sample(range(len(corpus)), min(len(corpus), _FILLER + least)))
+                self._add(corpus, filler)
+                wrong = self._distinct(place.query, [*wrong, *filler])[:least]
+            if len(wrong) < least:
+                raise DataError(
+                    f"{corpus.source} has {counted(len(wrong), 'passage')} that are not gold for query "
+                    f"{self.queries[place.query].id!r}; hard_negatives of {least} needs as many: lower it."
+                )
+            self._negatives[place] = wrong
 
     def _distinct(self, query: int, passages: Sequence[str]) -> list[str]:
         """The passages that are not gold for the query, each text once."""

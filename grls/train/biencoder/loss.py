@@ -9,14 +9,17 @@ The passages of all processes are negatives of each example, so the loss is that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
+from grls.models.sessions.memory import plain_attention
+from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.processes import gathered, processes, weighed
 
 
@@ -45,11 +48,29 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     """The ranking loss of sentence-transformers, with false negatives left out of each softmax.
 
     For an example with query q, right passage p and the unmasked passages C of the batch, the loss is
-    log(sum over c in C of exp(s q·c)) - s q·p, with the scale s; it is averaged over the examples.
+    log(sum over c in C of exp(s q·c)) - s q·p, with the scale s; it is averaged over the examples, and over
+    the leading dimensions of the embeddings where there are some (Matryoshka, Kusupati et al. 2022, arXiv
+    2205.13147).
 
     A row of ``labels`` holds what :func:`false_negatives` needs: the n keys of the example's passages, then
     its G gold keys.
+
+    Args:
+        model: The model of sentence-transformers.
+        scale: The scale s.
+        similarity_fct: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
+        options: ``mini_batch_size``, ``in_batch_negatives`` and ``matryoshka``.
     """
+
+    def __init__(
+        self,
+        model: Any,
+        scale: float,
+        similarity_fct: Callable[[Tensor, Tensor], Tensor],
+        options: BiEncoderOptions = USUAL_FIT,
+    ):
+        super().__init__(model, scale=scale, similarity_fct=similarity_fct)
+        self.options = options
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
         """The loss of features: of ``b`` queries, then of ``b`` texts for each of the n passages.
@@ -58,8 +79,14 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
             sentence_features: What the model reads of each.
             labels: ``[b, n + G]``.
         """
-        embeddings = [embed_in_groups(self.model, features) for features in sentence_features]
-        return self.compute_loss_from_embeddings(embeddings, labels)
+        size = self.options.mini_batch_size
+        embeddings = [embed_in_groups(self.model, features, size) for features in sentence_features]
+        widths = self.options.matryoshka or (embeddings[0].shape[1],)
+        losses = [
+            self.compute_loss_from_embeddings([rows[:, :width] for rows in embeddings], labels)
+            for width in widths
+        ]
+        return torch.stack(losses).mean()
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
         """The loss, a scalar in float32; among several processes ``weighed``.
@@ -74,8 +101,10 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         keys = gathered(labels[:, : len(passages)]).rows
         scores = self.scale * similarity(queries.float(), every.transpose(0, 1).flatten(0, 1).float())
         mask = false_negatives(keys, labels[:, len(passages) :], first)
-        scores = scores.masked_fill(mask, float("-inf"))
-        mean = F.cross_entropy(scores, first + torch.arange(len(scores), device=scores.device))
+        targets = first + torch.arange(len(scores), device=scores.device)
+        if not self.options.in_batch_negatives:
+            mask |= torch.arange(mask.shape[1], device=mask.device) % len(every) != targets[:, None]
+        mean = F.cross_entropy(scores.masked_fill(mask, float("-inf")), targets)
         return weighed(mean, len(scores))
 
 
@@ -86,6 +115,9 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
 # the C library keeps for the next step. The embeddings are those of the whole batch, so the loss and its
 # negatives stay (with dropout: another draw).
 #
+# With a size, each group is embedded again in the backward pass, which needs the memory of one group for a
+# batch of any size (GradCache, Gao et al. 2021, arXiv 2101.06983).
+#
 # Legend: b texts, L tokens of the longest one, d embedding dimension.
 
 
@@ -93,44 +125,43 @@ GROUP = 8
 """Texts of a group."""
 
 
-def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int = GROUP) -> Tensor:
+def embed_in_groups(model: nn.Module, features: Mapping[str, Any], size: int | None = None) -> Tensor:
     """The embeddings ``[b, d]`` of texts, in their order.
 
-    Among several processes a batch stays whole: each pass may wait for the other processes, which would have
-    to make as many. So it does on a GPU, which one large pass keeps busy, and where a tokenizer pads on the
+    Without a size a batch stays whole among several processes, where each pass may wait for the others, which
+    would have to make as many; on a GPU, which one large pass keeps busy; and where a tokenizer pads on the
     left, since positions may be counted from there.
 
     Args:
         model: A model of sentence-transformers.
         features: What the model reads of the texts, ``attention_mask [b, L]`` among it.
-        size: Texts of a group.
+        size: Texts of a group that is embedded again in the backward pass; None: none is.
     """
     mask = features.get("attention_mask")
-    if not isinstance(mask, Tensor) or len(mask) <= size or processes() > 1 or not _cuttable(mask):
+    if not isinstance(mask, Tensor) or mask.ndim != 2 or len(mask) <= (size or GROUP):
         return _embedded(model, dict(features))
-    order = torch.argsort(mask.sum(dim=1), stable=True)
-    parts = [_embedded(model, _part(features, mask, rows)) for rows in order.split(size)]
+    right = bool(mask[:, 0].all())
+    if size is None and (mask.device.type != "cpu" or processes() > 1 or not right):
+        return _embedded(model, dict(features))
+    lengths = mask.sum(dim=1)
+    order = torch.argsort(lengths, stable=True)
+    parts = []
+    for rows in order.split(size or GROUP):
+        part, longest = dict(features), int(lengths[rows].max()) if right else mask.shape[1]
+        for name, value in features.items():
+            if isinstance(value, Tensor) and value.shape[:1] == mask.shape[:1]:
+                part[name] = value[rows]
+                if value.shape[:2] == mask.shape:
+                    part[name] = part[name][:, :longest]
+        again = size is not None and torch.is_grad_enabled()
+        parts.append(
+            checkpoint(_embedded, model, part, use_reentrant=False) if again else _embedded(model, part)
+        )
     return torch.cat(parts)[torch.argsort(order)]
 
 
-def _cuttable(mask: Tensor) -> bool:
-    """Whether a batch is on a CPU and is padded on the right."""
-    return mask.device.type == "cpu" and mask.ndim == 2 and bool(mask[:, 0].all())
-
-
-def _part(features: Mapping[str, Any], mask: Tensor, rows: Tensor) -> dict[str, Any]:
-    """The features of some texts, cut to the longest of them."""
-    longest = int(mask[rows].sum(dim=1).max())
-
-    def cut(value: Any) -> Any:
-        if not isinstance(value, Tensor) or value.shape[:1] != mask.shape[:1]:
-            return value
-        chosen = value[rows]
-        return chosen[:, :longest] if value.shape[:2] == mask.shape else chosen
-
-    return {name: cut(value) for name, value in features.items()}
-
-
 def _embedded(model: nn.Module, features: dict[str, Any]) -> Tensor:
-    made: Tensor = model(features)["sentence_embedding"]
-    return made
+    tokens = features.get("input_ids")
+    with plain_attention(model, tokens.shape[-1] if isinstance(tokens, Tensor) else 0):
+        embeddings: Tensor = model(features)["sentence_embedding"]
+    return embeddings

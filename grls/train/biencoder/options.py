@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, at_least, bounded
+from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import rare
 from grls.models.biencoder_kinds import Similarity
 from grls.models.lora import check_adapters
@@ -57,6 +57,12 @@ class BiEncoderOptions(PairOptions):
         max_steps: Largest number of optimizer steps; null: no limit beside ``epochs``.
         batch_size: Examples of a batch, of all processes together; the passages of the others are negatives
             of each.
+        mini_batch_size: Texts that are embedded at a time, each group again in the backward pass: a batch of
+            any size in the memory of one group, for more time; null: the whole batch is kept.
+        in_batch_negatives: The passages of the other examples of a batch are negatives of each; false: only
+            its hard negatives are.
+        matryoshka: Leading dimensions of the embeddings that are learned to be of use alone, such as 64 128
+            384 (with the last of them all); null: none but all.
         accumulate: Batches whose gradients are added up for one step. Negatives come from one batch only.
         learning_rate: Peak learning rate.
         schedule: Learning rate after the warm-up: ``linear`` decay to zero, or ``constant``.
@@ -84,11 +90,16 @@ class BiEncoderOptions(PairOptions):
             trained); otherwise from the query alone.
         k: Cut-off of dev recall.
         log_every: Steps between two logged losses.
+        logger: Class of a logger of Lightning that gets losses and recall beside the file, such as
+            ``lightning.pytorch.loggers.WandbLogger`` or ``MLFlowLogger`` there; null: none.
     """
 
     epochs: int = 1
     max_steps: int | None = None
     batch_size: int = 32
+    mini_batch_size: int | None = rare(None)
+    in_batch_negatives: bool = rare(True)
+    matryoshka: tuple[int, ...] | None = rare(None)
     accumulate: int = rare(1)
     learning_rate: float = 2e-5
     schedule: Literal["linear", "constant"] = rare("linear")
@@ -110,12 +121,19 @@ class BiEncoderOptions(PairOptions):
     by_hop: bool = rare(False)
     k: int = rare(5)
     log_every: int = rare(10)
+    logger: str | None = rare(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         counts = ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every")
         at_least(1, "fit.", **{name: getattr(self, name) for name in counts})
         at_least(1, "fit.", dev_passages=self.dev_passages, max_steps=self.max_steps)
+        at_least(1, "fit.", mini_batch_size=self.mini_batch_size, matryoshka=min(self.matryoshka or (1,)))
+        if self.mini_batch_size and self.strategy != "ddp":
+            raise ConfigError(
+                f"mini_batch_size: processes that share weights embed together: leave it out, "
+                f"or set {Option('fit.strategy', 'ddp')}."
+            )
         bounded("(0, inf)", "fit.", learning_rate=self.learning_rate, scale=self.scale)
         bounded("[0, 1)", "fit.", warmup=self.warmup)
         check_adapters(self.lora_rank, self.lora_dropout)

@@ -15,18 +15,17 @@ from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign
 from grls.models.biencoder import BiEncoderModel
-from grls.models.biencoder_kinds import Kind, Similarity
+from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BM25, BiEncoderExamples, miner_of
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-from grls.train.biencoder.trainer import LOGS
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
-    from grls.train.biencoder.trainer import check_negatives, fit_biencoder
+    from grls.train.biencoder.module import check_negatives, fit_biencoder
     from grls.train.core.datamodule import digest
     from grls.train.core.processes import only_training
 
@@ -50,7 +49,7 @@ def run_biencoder(
 ) -> TrainingResult:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
-    Writes ``output/model``, ``output/logs.json`` and ``output/checkpoints``.
+    Writes ``output/model``, ``output/logs`` and ``output/checkpoints``.
 
     Args:
         data: Data set folder.
@@ -78,13 +77,28 @@ def run_biencoder(
     quiet()
     with only_training(output):
         clock = TrainingClock("biencoder", max_seconds, meter)
-        check_negatives(fit.batch_size, fit.hard_negatives)
+        check_negatives(fit)
         refuse_foreign(Path(output) / "model", MODULES)
         corpus = Corpus.read(data)
         train = _split(data, train_split, corpus, "train_split")
         dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
         torch.manual_seed(fit.seed)  # for random weights of a new model
-        encoder = _encoder(source, generator, kind, max_tokens, fit.similarity)
+        if (source is None) == (generator is None):
+            raise ConfigError(
+                f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
+                "models)."
+            )
+        if source is not None:
+            encoder = BiEncoderModel.load(source, kind, "cpu", max_tokens, fit.similarity)
+        else:
+            assert generator is not None
+            if kind == "sentence":
+                raise ConfigError(
+                    f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
+                )
+            encoder = BiEncoderModel.from_generator(
+                generator.load(), max_tokens, generator.stages(), fit.similarity or "dot"
+            )
         begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
         miner = miner_of(negatives, corpus, fit.evidence_words, analyzer) if fit.hard_negatives else None
         examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, miner)
@@ -100,11 +114,7 @@ def run_biencoder(
             files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
         if words := analyzer.settings():
             settings["analyzer"] = words
-        trained = fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
-        return TrainingResult(
-            Path(output) / "model", Path(output) / LOGS, f"recall@{fit.k}", trained.best, trained.steps,
-            len(examples), clock.seconds, clock.time_is_up,
-        )  # fmt: skip
+        return fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files, clock)
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
@@ -124,27 +134,3 @@ def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
         prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
         prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
     return prints
-
-
-def _encoder(
-    source: str | None,
-    generator: GeneratorSpec | None,
-    kind: Kind,
-    max_tokens: int | None,
-    similarity: Similarity | None,
-) -> BiEncoderModel:
-    if (source is None) == (generator is None):
-        raise ConfigError(
-            f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
-            "models)."
-        )
-    if source is not None:
-        return BiEncoderModel.load(source, kind, "cpu", max_tokens, similarity)
-    assert generator is not None
-    if kind == "sentence":
-        raise ConfigError(
-            f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
-        )
-    return BiEncoderModel.from_generator(
-        generator.load(), max_tokens, generator.stages(), similarity or "dot"
-    )

@@ -20,7 +20,7 @@ from torch import Tensor, tensor
 
 from grls.index import ConstraintIndex
 from grls.train.chains.decisions import Decisions, Path, walk_paths
-from grls.train.chains.examples import ChainExample, HopExample, Teaching
+from grls.train.chains.examples import ChainExample, Teaching
 from grls.train.chains.mining import Proposals, Read
 from grls.train.chains.prior import TrainingPrior
 from grls.train.core.collate import pad
@@ -135,11 +135,27 @@ class ChainCollator:
         decisions = walk_paths(self.index, targets, paths, self.decay, gains)
         rescored = [] if self.proposals is None else self.proposals(examples)
         behind = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]
-        written = [*self._written(decisions, paths), *(list(passage.tokens) for passage in rescored)]
+        lengths = np.zeros(len(paths), dtype=np.int64)  # tokens of each path before its last decision
+        np.maximum.at(lengths, decisions.paths, decisions.places)
+        written = [
+            self.index.tokens(path.passage)[:length].tolist()
+            for path, length in zip(paths, lengths.tolist(), strict=True)
+        ]
+        written += [list(passage.tokens) for passage in rescored]
         read: TreeBatch | HopBatch
-        if self.start_token is None:
-            owner = np.repeat(np.arange(len(examples)), [len(example.hops) for example in examples])
-            read, nodes = self._trees(hops, owner, behind, written)
+        if self.start_token is None:  # a tree for each chain
+            owner = [n for n, example in enumerate(examples) for _ in example.hops]
+            trees = [TokenTree() for _ in examples]
+            ends = [trees[n].insert(hop.source)[-1] for n, hop in zip(owner, hops, strict=True)]
+            nodes = [  # of what is written after each hop, the hop's end first
+                [ends[hop], *trees[owner[hop]].insert(tokens, ends[hop])]
+                for hop, tokens in zip(behind, written, strict=True)
+            ]
+            read = stack(trees, self.pad_token)
+            width = read.input_ids.shape[1]
+            nodes = [
+                [owner[hop] * width + node for node in path] for hop, path in zip(behind, nodes, strict=True)
+            ]
         else:
             sources = [hop.source for hop in hops]
             read, nodes = group(sources, behind, written, self.pad_token, self.start_token)
@@ -150,40 +166,10 @@ class ChainCollator:
         batch = ChainBatch(read, decision_tensors(decisions, places, paths), torch.zeros(len(hops)))
         if self.proposals is None:
             return batch
-        ends = [
+        last = [
             path[len(passage.tokens)] for path, passage in zip(nodes[len(paths) :], rescored, strict=True)
         ]
-        return batch._replace(rescored_passages=as_tensors(rescored, ends, self.proposals.readout))
-
-    def _written(self, decisions: Decisions, paths: Sequence[Path]) -> list[list[int]]:
-        """Tokens of each path before its last decision."""
-        lengths = np.zeros(len(paths), dtype=np.int64)
-        np.maximum.at(lengths, decisions.paths, decisions.places)
-        return [
-            self.index.tokens(path.passage)[:length].tolist()
-            for path, length in zip(paths, lengths.tolist(), strict=True)
-        ]
-
-    def _trees(
-        self,
-        hops: Sequence[HopExample],
-        owner: np.ndarray,
-        behind: Sequence[int],
-        written: Sequence[list[int]],
-    ) -> tuple[TreeBatch, list[list[int]]]:
-        """A tree for each chain, and the nodes of what is written after each hop, the hop's end first."""
-        trees = [TokenTree() for _ in range(int(owner[-1]) + 1)]
-        ends = [trees[n].insert(hop.source)[-1] for n, hop in zip(owner.tolist(), hops, strict=True)]
-        nodes = [
-            [ends[hop], *trees[owner[hop]].insert(tokens, ends[hop])]
-            for hop, tokens in zip(behind, written, strict=True)
-        ]
-        batch = stack(trees, self.pad_token)
-        width = batch.input_ids.shape[1]
-        places = [
-            [int(owner[hop]) * width + node for node in path] for hop, path in zip(behind, nodes, strict=True)
-        ]
-        return batch, places
+        return batch._replace(rescored_passages=as_tensors(rescored, last, self.proposals.readout))
 
 
 def as_tensors(read: Sequence[Read], places: Sequence[int], tokens: tuple[int, int]) -> Rescored:
@@ -394,9 +380,12 @@ def group(
     before = 0
     for low in range(0, len(inputs), _GROUP):
         members = inputs[low : low + _GROUP]
-        paths = [path for path, at in enumerate(owner) if low <= at < low + len(members)]
+        alike: dict[int, list[int]] = {}  # paths of at most 1, 2, 4, 8, … tokens with the start token
+        for path, at in enumerate(owner):
+            if low <= at < low + len(members):
+                alike.setdefault(len(written[path]).bit_length(), []).append(path)
         stretches = []
-        for stretch in _alike(paths, written):
+        for _, stretch in sorted(alike.items()):
             rows, _ = pad([[start_token, *written[path]] for path in stretch], pad_token)
             width = rows.shape[1]
             for path in stretch:
@@ -406,11 +395,3 @@ def group(
         ids, mask = pad([list(source) for source in members], pad_token)
         groups.append(HopGroup(ids, mask, tuple(stretches)))
     return HopBatch(tuple(groups)), places
-
-
-def _alike(paths: Sequence[int], written: Sequence[list[int]]) -> list[list[int]]:
-    """Paths grouped by length: at most 1, 2, 4, 8, … tokens with the start token."""
-    groups: dict[int, list[int]] = {}
-    for path in paths:
-        groups.setdefault(len(written[path]).bit_length(), []).append(path)
-    return [groups[size] for size in sorted(groups)]

@@ -115,11 +115,28 @@ class ChainData(RetrieveData):
             asked = self.write_spans
             targets = SpanTargets(self.spans, asked.temperature, asked.evidence, self.limits.evidence)
             written = {"spans": targets, "drawn": self.write_spans.drawn}
-        teaching, prior, proposals = self._teaching(written), self._training_prior(), self._proposals()
+        # A resumed run must have the same teacher, prior and proposals.
+        done, prior, proposals = len(self.corpus), None, None
+        if self.teacher is None:
+            teaching = Teaching(self.index, done, branches=self.branches, **written)
+        else:
+            options = (self.teacher_temperature, self.teacher_passages, self._device)
+            teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
+            self._prints["the retriever of data.teacher"] = teacher.fingerprint()
+            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
+        if self.prior is not None:
+            self.priors = self.prior.open(self.corpus, self._device)
+            sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
+            self._prints["a retriever of data.prior"] = digest(sources)
+            prior = TrainingPrior(self.priors, self.corpus, self.spans)
+        if self.rescore is not None:
+            proposals = Proposals.open(self.rescore, self.corpus, self.codec, self._device)
+            sources = [source.fingerprint() for source in proposals.sources]
+            self._prints["a retriever of data.rescore"] = digest(sources)
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures only gold chains, so that runs with and without a teacher are comparable.
-        gold = Teaching(self.index, len(self.corpus), **written)
+        gold = Teaching(self.index, done, **written)
         self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
         return ChainCollator(pad, self.index, teaching, self.decay, start, prior, proposals)
 
@@ -127,34 +144,6 @@ class ChainData(RetrieveData):
     def _device(self) -> str:
         """Where retrievers compute: batches are made in forked processes, which cannot use a GPU."""
         return "cpu" if self.workers else "auto"
-
-    def _teaching(self, written: dict[str, Any]) -> Teaching:
-        """How targets are made; a resumed run must have the same teacher."""
-        done = len(self.corpus)
-        if self.teacher is None:
-            return Teaching(self.index, done, branches=self.branches, **written)
-        options = (self.teacher_temperature, self.teacher_passages, self._device)
-        teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
-        self._prints["the retriever of data.teacher"] = teacher.fingerprint()
-        return Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
-
-    def _training_prior(self) -> TrainingPrior | None:
-        """The prior; a resumed run must have the same."""
-        if self.prior is None:
-            return None
-        self.priors = self.prior.open(self.corpus, self._device)
-        sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
-        self._prints["a retriever of data.prior"] = digest(sources)
-        return TrainingPrior(self.priors, self.corpus, self.spans)
-
-    def _proposals(self) -> Proposals | None:
-        """The passages to rescore; a resumed run must have the same."""
-        if self.rescore is None:
-            return None
-        proposals = Proposals.open(self.rescore, self.corpus, self.codec, self._device)
-        sources = [source.fingerprint() for source in proposals.sources]
-        self._prints["a retriever of data.rescore"] = digest(sources)
-        return proposals
 
     @property
     def rescore_input(self) -> RescoreInput | None:
@@ -230,21 +219,18 @@ class RetrieverTeacher:
         if len(self._known) > _REMEMBERED:
             self._known = {}
         new = list({_key(hop): hop for hop in hops if _key(hop) not in self._known}.values())
-        self._known |= dict(zip(map(_key, new), self._ask(new), strict=True))
+        if new:
+            wanted = sorted({number for hop in new for number in hop.evidence})
+            known = dict(zip(wanted, self.corpus.passages(wanted), strict=True))
+            rankings = found_after(
+                self.retriever,
+                [Query(str(n), hop.query) for n, hop in enumerate(new)],
+                [[known[number] for number in hop.evidence] for hop in new],
+                min(self.passages + max(len(hop.evidence) for hop in new), len(self.corpus)),
+            )
+            for hop, ranking in zip(new, rankings, strict=True):
+                self._known[_key(hop)] = self._softmax(ranking.hits, hop)
         return [self._known[_key(hop)] for hop in hops]
-
-    def _ask(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        if not hops:
-            return []
-        wanted = sorted({number for hop in hops for number in hop.evidence})
-        known = dict(zip(wanted, self.corpus.passages(wanted), strict=True))
-        rankings = found_after(
-            self.retriever,
-            [Query(str(n), hop.query) for n, hop in enumerate(hops)],
-            [[known[number] for number in hop.evidence] for hop in hops],
-            min(self.passages + max(len(hop.evidence) for hop in hops), len(self.corpus)),
-        )
-        return [self._softmax(ranking.hits, hop) for ranking, hop in zip(rankings, hops, strict=True)]
 
     def _softmax(self, hits: Sequence[Hit], hop: HopExample) -> Mapping[int, float]:
         numbers = self.corpus.numbers([hit.id for hit in hits])

@@ -88,87 +88,71 @@ def walk_paths(
             first tokens weigh more, which decide what a beam keeps.
         gains: Gains of the priors for the allowed tokens; None: no prior.
     """
-    walk = _Walk(index, targets, paths, gains)
-    place = 0
-    while len(live := walk.live(place)):
-        walk.step(live, place, decay**place)
-        place += 1
-    return _open(walk.parts)
-
-
-class _Walk:
-    """The state of a walk of P paths.
-
-    Attributes:
-        states: ``[P]`` the index state of each path.
-        parts: The decisions of each step, including prefixes with one allowed token.
-    """
-
-    def __init__(
-        self,
-        index: ConstraintIndex,
-        targets: Sequence[PassageTarget],
-        paths: Sequence[Path],
-        gains: Gains | None,
-    ):
-        self.index = index
-        self.gains = gains
-        self.targets = targets
-        self.hops = np.array([path.hop for path in paths], dtype=np.int64)
-        self.weights = np.array([path.weight for path in paths])
-        self.rows = [index.tokens(path.passage) for path in paths]
-        self.lengths = np.array([len(row) for row in self.rows], dtype=np.int64)
-        self.states = np.full(len(paths), index.start(), dtype=np.int64)
-        self.parts: list[Decisions] = []
-        self._decisions = self._entries = 0
-
-    def live(self, place: int) -> Ints:
-        """The paths that have not ended."""
-        going: Ints = np.flatnonzero(~self.index.unique(self.states) & (self.lengths > place))
-        return going
-
-    def step(self, live: Ints, place: int, factor: float) -> None:
-        """Take the next token of every live path."""
-        keys = np.stack((self.hops[live], self.states[live]), axis=1)
+    hops = np.array([path.hop for path in paths], dtype=np.int64)
+    shares = np.array([path.weight for path in paths])
+    rows = [index.tokens(path.passage) for path in paths]
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    states = np.full(len(paths), index.start(), dtype=np.int64)
+    parts: list[Decisions] = []  # of each step, with prefixes of one allowed token
+    decisions = entries = place = 0
+    while len(live := np.flatnonzero(~index.unique(states) & (lengths > place))):
+        keys = np.stack((hops[live], states[live]), axis=1)
         prefixes, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         group = group.reshape(-1)
-        allowed = self.index.allowed(prefixes[:, 1])
+        allowed = index.allowed(prefixes[:, 1])
         owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
-        taken = _find(allowed, group, np.array([self.rows[n][place] for n in live.tolist()]))
-        self.parts.append(
+        taken = _find(allowed, group, np.array([rows[n][place] for n in live.tolist()]))
+        gained = np.zeros(len(owners))
+        if gains is not None:
+            gained = gains(prefixes[:, 0], allowed.states, allowed.offsets)
+        parts.append(
             Decisions(
                 live[first],
                 np.full(len(prefixes), place),
-                np.bincount(group, self.weights[live]).astype(np.float64) * factor,
-                owners + self._decisions,
+                np.bincount(group, shares[live]).astype(np.float64) * decay**place,
+                owners + decisions,
                 allowed.tokens,
-                self._conditional(prefixes[:, 0], owners, allowed.states),
+                _conditional(index, targets, prefixes[:, 0], owners, allowed.states),
                 live,
-                taken + self._entries,
-                self._gains(prefixes[:, 0], owners, allowed),
+                taken + entries,
+                gained,
             )
         )
-        self.states[live] = allowed.states[taken]
-        self._decisions += len(prefixes)
-        self._entries += len(owners)
+        states[live] = allowed.states[taken]
+        decisions += len(prefixes)
+        entries += len(owners)
+        place += 1
+    none = np.empty(0, dtype=np.int64)
+    if not parts:
+        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
+    ways, depths, weights, owners, tokens, probabilities, takers, taken, gained = (
+        np.concatenate(arrays) for arrays in zip(*parts, strict=True)
+    )
+    several = np.bincount(owners, minlength=len(ways)) > 1  # prefixes of one allowed token are left out
+    number = np.cumsum(several) - 1
+    kept = several[owners]
+    entry = np.cumsum(kept) - 1
+    order = np.argsort(takers, kind="stable")
+    order = order[kept[taken[order]]]
+    return Decisions(
+        ways[several], depths[several], weights[several], number[owners[kept]], tokens[kept],
+        probabilities[kept], takers[order], entry[taken[order]], gained[kept],
+    )  # fmt: skip
 
-    def _gains(self, hops: Ints, owners: Ints, allowed: Allowed) -> Floats:
-        """``[A]`` the gain of the prior for each allowed token."""
-        if self.gains is None:
-            return np.zeros(len(owners))
-        return self.gains(hops, allowed.states, allowed.offsets)
 
-    def _conditional(self, hops: Ints, owners: Ints, states: Ints) -> Floats:
-        """``[A]`` the target's probability of each allowed token at its decision."""
-        low, high = self.index.span(states)
-        mass = np.empty(len(owners))
-        ends = np.searchsorted(owners, np.arange(len(hops) + 1))
-        for n, hop in enumerate(hops.tolist()):
-            part = slice(ends[n], ends[n + 1])
-            mass[part] = self.targets[hop].under(low[part], high[part])
-        total = np.bincount(owners, mass, minlength=len(hops))[owners]
-        shares: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
-        return shares
+def _conditional(
+    index: ConstraintIndex, targets: Sequence[PassageTarget], hops: Ints, owners: Ints, states: Ints
+) -> Floats:
+    """``[A]`` the target's probability of each allowed token at its decision."""
+    low, high = index.span(states)
+    mass = np.empty(len(owners))
+    ends = np.searchsorted(owners, np.arange(len(hops) + 1))
+    for n, hop in enumerate(hops.tolist()):
+        part = slice(ends[n], ends[n + 1])
+        mass[part] = targets[hop].under(low[part], high[part])
+    total = np.bincount(owners, mass, minlength=len(hops))[owners]
+    shares: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
+    return shares
 
 
 def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
@@ -178,23 +162,3 @@ def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
         begin, end = allowed.offsets[at], allowed.offsets[at + 1]
         entries[n] = begin + np.searchsorted(allowed.tokens[begin:end], token)
     return entries
-
-
-def _open(parts: Sequence[Decisions]) -> Decisions:
-    """All decisions, without prefixes of one allowed token."""
-    none = np.empty(0, dtype=np.int64)
-    if not parts:
-        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
-    paths, places, weights, owners, tokens, probabilities, takers, taken, gains = (
-        np.concatenate(arrays) for arrays in zip(*parts, strict=True)
-    )
-    several = np.bincount(owners, minlength=len(paths)) > 1
-    number = np.cumsum(several) - 1
-    kept = several[owners]
-    entry = np.cumsum(kept) - 1
-    order = np.argsort(takers, kind="stable")
-    order = order[kept[taken[order]]]
-    return Decisions(
-        paths[several], places[several], weights[several], number[owners[kept]], tokens[kept],
-        probabilities[kept], takers[order], entry[taken[order]], gains[kept],
-    )  # fmt: skip

@@ -211,23 +211,22 @@ class Teaching:
         return targets, paths
 
     def _opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
+        """What the teacher says without evidence and copies of it, normalised to sum to one."""
+
+        def text(passage: int) -> int:
+            """A number that passages of equal text share; over spans, the passage's own number."""
+            return passage if self.spans is not None else int(self.index.rows.row_of[passage])
+
         opinions: list[Mapping[int, float]] = [{} for _ in hops]
         if self.teacher is not None:
             asked = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
             for n, opinion in zip(asked, self.teacher.opinions([hops[n] for n in asked]), strict=True):
-                opinions[n] = self._beyond(opinion, hops[n].evidence)
+                taken = {text(passage) for passage in hops[n].evidence}
+                left = {passage: value for passage, value in opinion.items() if text(passage) not in taken}
+                total = sum(left.values())
+                if total > 0:
+                    opinions[n] = {passage: value / total for passage, value in left.items()}
         return opinions
-
-    def _beyond(self, opinion: Mapping[int, float], evidence: Sequence[int]) -> Mapping[int, float]:
-        """An opinion without evidence and copies of it, normalised to sum to one."""
-        taken = {self._text(passage) for passage in evidence}
-        left = {passage: value for passage, value in opinion.items() if self._text(passage) not in taken}
-        total = sum(left.values())
-        return {passage: value / total for passage, value in left.items()} if total > 0 else {}
-
-    def _text(self, passage: int) -> int:
-        """A number that passages of equal text share; over spans, the passage's own number."""
-        return passage if self.spans is not None else int(self.index.rows.row_of[passage])
 
     def _paths(self, n: int, hop: HopExample, opinion: Mapping[int, float], share: float) -> list[Path]:
         """Paths of a hop: the taken gold passage and draws from the teacher's opinion, or spans of these.

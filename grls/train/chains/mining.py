@@ -14,7 +14,7 @@ text that a right passage holds as well is no hard negative.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -141,38 +141,31 @@ class MineNegatives(L.Callback):
         """Hard negatives by the seed of their hop; each process searches for its share and gets all."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         training = module.model.training
-        hops = self._hops(data.train_examples, epoch, data.seed)[trainer.global_rank :: trainer.world_size]
+        examples = data.train_examples
+        numbers = list(range(len(examples)))
+        if self.queries is not None and self.queries < len(examples):
+            numbers = random.Random(f"mine-{data.seed}-{epoch}").sample(numbers, self.queries)
+        hops = [hop for number in numbers for hop in examples.draw(number, epoch).hops]
+        hops = hops[trainer.global_rank :: trainer.world_size]
         parts = module.model, data.codec, data.corpus, data.index, self.options
         retriever = GenerativeRetriever(*parts, spans=data.spans)
+        asked = [hop.source for hop in hops], self.passages, [hop.known for hop in hops], "mine"
+        mined: dict[str, list[int]] = {}  # passages, or one span of each wrong passage
         with module.whole_weights():
-            wrong = _wrong(retriever, hops, self.passages)
+            if retriever.spans is not None:
+                spans = retriever.likeliest_spans(*asked)
+                mined = {hop.seed: wrong for hop, wrong in zip(hops, spans, strict=True)}
+            else:
+                row_of = np.asarray(retriever.index.rows.row_of)
+                for hop, hits in zip(hops, retriever.search(*asked), strict=True):
+                    known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
+                    mined[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
         module.model.train(training)
-        mined = {hop.seed: numbers for hop, numbers in zip(hops, wrong, strict=True)}
         if trainer.world_size > 1:
             shares: list[Any] = [None] * trainer.world_size
             torch.distributed.all_gather_object(shares, mined)
             mined = {seed: wrong for share in shares for seed, wrong in share.items()}
         return mined
-
-    def _hops(self, examples: Any, epoch: int, seed: int) -> list[HopExample]:
-        """The hops to mine for, as they are in an epoch."""
-        numbers = list(range(len(examples)))
-        if self.queries is not None and self.queries < len(examples):
-            numbers = random.Random(f"mine-{seed}-{epoch}").sample(numbers, self.queries)
-        return [hop for number in numbers for hop in examples.draw(number, epoch).hops]
-
-
-def _wrong(retriever: GenerativeRetriever, hops: Sequence[HopExample], count: int) -> list[list[int]]:
-    """For each hop, numbers in the index of wrong passages, or of one span of each wrong passage."""
-    asked = [hop.source for hop in hops], count, [hop.known for hop in hops], "mine"
-    if retriever.spans is not None:
-        return retriever.likeliest_spans(*asked)
-    row_of = np.asarray(retriever.index.rows.row_of)
-    wrong = []
-    for hop, hits in zip(hops, retriever.search(*asked), strict=True):
-        known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
-        wrong.append([hit.passage for hit in hits if int(row_of[hit.passage]) not in known])
-    return wrong
 
 
 # Draws passages that retrievers propose for a hop; the generator learns to rescore them.
@@ -227,19 +220,6 @@ class Rescore:
     def __post_init__(self) -> None:
         list_texts(self, "retrievers")
 
-    def check(self) -> None:
-        """Refuse options that cannot work.
-
-        Raises:
-            ConfigError: No retriever is named, or a count is below 1.
-        """
-        # Not in the constructor, where jsonargparse would hide the error.
-        counts = {name: value for name, value in vars(self).items() if isinstance(value, int)}
-        if not self.retrievers or min(counts.values()) < 1:
-            raise ConfigError(
-                f"rescore needs retrievers and counts of at least 1, got {self.retrievers} and {counts}."
-            )
-
 
 class Proposals:
     """Draws the passages to rescore.
@@ -268,7 +248,12 @@ class Proposals:
             ConfigError: The options cannot be used, or a folder holds no bi-encoder.
             MismatchError: A bi-encoder is over another corpus.
         """
-        options.check()
+        # Not in the constructor of the options, where jsonargparse would hide the error.
+        counts = {name: value for name, value in vars(options).items() if isinstance(value, int)}
+        if not options.retrievers or min(counts.values()) < 1:
+            raise ConfigError(
+                f"rescore needs retrievers and counts of at least 1, got {options.retrievers} and {counts}."
+            )
         search = SearchOptions(truncate_queries=True)
         sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
         for source in sources:
@@ -281,26 +266,25 @@ class Proposals:
 
     def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
         """The passages to rescore, for a sample of the hops; hops are numbered one chain after another."""
-        chosen = list(self._chosen(examples))
-        ranked = self._ranked([hop for _, hop, _ in chosen])
-        read: list[Read] = []
-        for (number, hop, ends), best in zip(chosen, ranked, strict=True):
-            read += self._read(number, hop, ends, best)
-        return read
-
-    def _chosen(self, examples: Sequence[ChainExample]) -> Iterator[tuple[int, HopExample, bool]]:
-        """Sampled hops of each chain, and whether it ends with DONE; hops of equal evidence are one."""
+        chosen: list[
+            tuple[int, HopExample, bool]
+        ] = []  # its number, the hop, whether its chain ends with DONE
         before, done = 0, (len(self.corpus),)
         for example in examples:
             ends = example.hops[-1].gold == done
-            hops = {
+            hops = {  # hops of equal evidence are one
                 hop.evidence: (before + n, hop, ends)
                 for n, hop in reversed([*enumerate(example.hops)])
                 if hop.query
             }
             rng = random.Random(f"assess-{example.hops[0].seed}")
-            yield from sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
+            chosen += sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
             before += len(example.hops)
+        ranked = self._ranked([hop for _, hop, _ in chosen])
+        read: list[Read] = []
+        for (number, hop, ends), best in zip(chosen, ranked, strict=True):
+            read += self._read(number, hop, ends, best)
+        return read
 
     def _ranked(self, hops: Sequence[HopExample]) -> list[list[Ints]]:
         """The best passages of each retriever for each hop, without passages that are gold or evidence."""

@@ -24,9 +24,7 @@ from grls.models.sessions.memory import SHORT, agree, plain_attention
 from grls.train.chains.collate import (
     DecisionTensors,
     HopBatch,
-    HopGroup,
     Rescored,
-    Stretch,
     TokenTree,
     TreeBatch,
     stack,
@@ -100,41 +98,32 @@ class RetrieveChains(GeneratorModule):
                 "sequence-to-sequence models."
             )
         at_least(0, "model.", rescore_weight=self.rescore_weight)
-        self._freeze_first()
+        name = type(self.model).__name__
+        if self.freeze_layers:
+            decoder = self.model.get_decoder() if is_causal(self.model) else None
+            layers = getattr(decoder, "layers", getattr(decoder, "h", None))
+            if layers is None or not 0 < self.freeze_layers < len(layers):
+                what = "no list of layers" if layers is None else f"{len(layers)} layers"
+                raise ConfigError(
+                    f"freeze_layers must be from 0 to less than the layers of a causal model; got "
+                    f"{self.freeze_layers}, and {name} has {what}."
+                )
+            for layer in layers[: self.freeze_layers]:
+                layer.requires_grad_(False)
         if is_causal(self.model):
             refuse_windows(self.model)
-            self._refuse_unlike()
-
-    def _freeze_first(self) -> None:
-        """Freeze the first layers if asked."""
-        if not self.freeze_layers:
-            return
-        decoder = self.model.get_decoder() if is_causal(self.model) else None
-        layers = getattr(decoder, "layers", getattr(decoder, "h", None))
-        if layers is None or not 0 < self.freeze_layers < len(layers):
-            what = "no list of layers" if layers is None else f"{len(layers)} layers"
-            raise ConfigError(
-                f"freeze_layers must be from 0 to less than the layers of a causal model; got "
-                f"{self.freeze_layers}, and {type(self.model).__name__} has {what}."
-            )
-        for layer in layers[: self.freeze_layers]:
-            layer.requires_grad_(False)
-
-    def _refuse_unlike(self) -> None:
-        """Refuse a causal model whose output on trees of tokens differs from its output on sequences."""
-        name = type(self.model).__name__
-        try:
-            sees = self._sees_trees()
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            if out_of_memory(error):
-                raise
-            raise ConfigError(f"{name} cannot be trained on trees of tokens: {error}.") from error
-        if not sees:
-            raise ConfigError(
-                f"{name} computes other logits on trees of tokens than on sequences (it takes no mask or "
-                "positions from outside, or changes its logits behind the head), so it cannot be trained on "
-                "chains: take another model."
-            )
+            try:
+                sees = self._sees_trees()
+            except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+                if out_of_memory(error):
+                    raise
+                raise ConfigError(f"{name} cannot be trained on trees of tokens: {error}.") from error
+            if not sees:
+                raise ConfigError(
+                    f"{name} computes other logits on trees of tokens than on sequences (it takes no mask or "
+                    "positions from outside, or changes its logits behind the head), so it cannot be trained "
+                    "on chains: take another model."
+                )
 
     @torch.no_grad()
     def _sees_trees(self) -> bool:
@@ -196,37 +185,28 @@ class RetrieveChains(GeneratorModule):
         counts = [len(inputs.stretches) for inputs in hops.groups]
         for place, count in enumerate(largest(counts) if self._whole else counts):
             inputs = hops.groups[min(place, len(counts) - 1)]
-            encoded = self._encode(inputs)
+            encoder, ids, mask = self.model.get_encoder(), inputs.input_ids, inputs.attention_mask
+            if self._cache is not None:
+                encoded = self._cache(encoder, ids, mask)
+            else:
+                encoded = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+            last = len(inputs.stretches) - 1
             for n in range(count):
-                last = len(inputs.stretches) - 1
-                states = self._read_stretch(inputs, encoded, inputs.stretches[min(n, last)])
+                owners, tokens = inputs.stretches[min(n, last)]
+                check_positions(self.model, ids.shape[1], tokens.shape[1])
+                with self._head.catch() as caught:
+                    self.model(
+                        encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
+                        attention_mask=mask[owners],
+                        decoder_input_ids=tokens,
+                        use_cache=False,
+                    )
                 extra = place >= len(counts) or n > last
-                (idle if extra else read).append(states)
+                (idle if extra else read).append(caught[0].flatten(0, 1))
         every = torch.cat(read)
         # Shards are gathered layer by layer, so all processes must read as often: what is read for the sake
         # of another process has no effect, but a backward pass.
         return every + torch.cat(idle).sum() * 0 if idle else every
-
-    def _read_stretch(self, inputs: HopGroup, encoded: Tensor, stretch: Stretch) -> Tensor:
-        """Inputs of the head at every place of the paths of a stretch, ``[p * u, d]``."""
-        owners, tokens = stretch
-        check_positions(self.model, inputs.input_ids.shape[1], tokens.shape[1])
-        with self._head.catch() as caught:
-            self.model(
-                encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
-                attention_mask=inputs.attention_mask[owners],
-                decoder_input_ids=tokens,
-                use_cache=False,
-            )
-        return caught[0].flatten(0, 1)
-
-    def _encode(self, inputs: HopGroup) -> Tensor:
-        """Encoder states ``[h, s, d]``."""
-        encoder, ids, mask = self.model.get_encoder(), inputs.input_ids, inputs.attention_mask
-        if self._cache is not None:
-            return self._cache(encoder, ids, mask)
-        encoded: Tensor = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-        return encoded
 
 
 # The losses of chains: of decisions, of margins, and of rescoring.

@@ -116,41 +116,35 @@ class TrainingPrior:
     def open(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> HopMasses:
         """The priors' masses for a batch of hops."""
         asked = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
+        own = [hops[n] for n in asked.tolist()]
         prior = prior_of(
             self.priors.weighed,
-            [Query(str(n), hops[n].query) for n in asked.tolist()],
-            [self.corpus.passages(hops[n].evidence) for n in asked.tolist()],
+            [Query(str(n), hop.query) for n, hop in zip(asked.tolist(), own, strict=True)],
+            [self.corpus.passages(hop.evidence) for hop in own],
             len(self.corpus),
             self.priors.done_share,
             normalized=True,
         )
-        if self.spans is not None:
-            prior = prior_over_spans(prior, self.spans)
-        masses = prior.open(index, self._scope(index, [hops[n] for n in asked.tolist()]), len(asked))
+        # All passages but the evidence may be retrieved, as in the search. A gold passage with the text of
+        # evidence stays: without a mass, its loss would be hundreds of nats that nothing can be learned from.
+        rows, spans = index.rows, self.spans
+        if spans is None:
+            gold = [{int(rows.row_of[passage]) for passage in hop.gold} for hop in own]
+            hidden = [
+                [passage for passage in hop.evidence if int(rows.row_of[passage]) not in right]
+                for hop, right in zip(own, gold, strict=True)
+            ]
+        else:  # spans that another passage holds as well are not hidden
+            prior = prior_over_spans(prior, spans)
+            hidden = [
+                hidden_spans(spans, rows, [passage for passage in hop.evidence if passage not in hop.gold])
+                for hop in own
+            ]
+        masses = prior.open(index, Scope(index, len(own), hidden), len(own))
         masses.load(np.arange(len(asked)), np.arange(len(asked)))
         places = np.full(len(hops), -1)
         places[asked] = np.arange(len(asked))
         return HopMasses(masses, places)
-
-    def _scope(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Scope:
-        """The passages that each hop may retrieve: all but its evidence, as in the search.
-
-        A gold passage with the text of evidence stays: without a mass, its loss would be hundreds of nats
-        that nothing can be learned from.
-        """
-        rows, spans = index.rows, self.spans
-        if spans is None:
-            gold = [{int(rows.row_of[passage]) for passage in hop.gold} for hop in hops]
-            hidden = [
-                [passage for passage in hop.evidence if int(rows.row_of[passage]) not in right]
-                for hop, right in zip(hops, gold, strict=True)
-            ]
-        else:  # spans that another passage holds as well are not hidden
-            hidden = [
-                hidden_spans(spans, rows, [passage for passage in hop.evidence if passage not in hop.gold])
-                for hop in hops
-            ]
-        return Scope(index, len(hops), hidden)
 
 
 class HopMasses(NamedTuple):

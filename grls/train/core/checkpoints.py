@@ -23,7 +23,7 @@ from torch import Tensor
 
 from grls.errors import ConfigError, MismatchError, Option, WriteError
 from grls.io.files import atomic_path
-from grls.train.core.damage import refuse_damaged
+from grls.train.core.damage import damage
 from grls.train.core.processes import refuse_damaged_folder
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,17 @@ class BestCheckpoint(ModelCheckpoint):
 
     Recall has few distinct values on a small dev set: the loss often keeps falling while recall stays at its
     maximum. This works with ``save_top_k`` 1 only.
+
+    Args:
+        finer: The measure that decides among equal scores, and whether its ``min`` or ``max`` is better.
+        options: The options of Lightning's callback.
     """
 
-    _loss: float | None = None
+    def __init__(self, *args: Any, finer: tuple[str, str] = ("dev_loss", "min"), **options: Any):
+        super().__init__(*args, **options)
+        self._finer, self._sign = finer[0], 1.0 if finer[1] == "min" else -1.0
+        self._value: float | None = None
+        """That of the best checkpoint; lower is better."""
 
     @property
     def state_key(self) -> str:
@@ -79,23 +87,24 @@ class BestCheckpoint(ModelCheckpoint):
         return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Lightning's state, and the dev loss of the best checkpoint."""
-        return {**super().state_dict(), "dev_loss": self._loss}
+        """Lightning's state, and the finer measure of the best checkpoint."""
+        return {**super().state_dict(), "finer": self._value}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state."""
         super().load_state_dict(state_dict)
-        self._loss = state_dict.get("dev_loss")
+        self._value = state_dict.get("finer")
 
     def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:
         """Whether the current weights become the best checkpoint."""
-        loss = trainer.callback_metrics.get("dev_loss")
-        kept = super().check_monitor_top_k(trainer, current)
-        if not kept and self.save_top_k == 1 and loss is not None and self._loss is not None:
-            kept = current is not None and current == self.best_model_score and float(loss) < self._loss
-        if kept:
-            self._loss = None if loss is None else float(loss)
-        return bool(kept)
+        finer = trainer.callback_metrics.get(self._finer)
+        value = None if finer is None else self._sign * float(finer)
+        better = super().check_monitor_top_k(trainer, current)
+        if not better and self.save_top_k == 1 and value is not None and self._value is not None:
+            better = current is not None and current == self.best_model_score and value < self._value
+        if better:
+            self._value = value
+        return bool(better)
 
 
 def kept_checkpoint(trainer: L.Trainer) -> Path | None:
@@ -115,7 +124,7 @@ def last_checkpoint(output: str | Path) -> Path:
     return Path(output) / "checkpoints" / "last.ckpt"
 
 
-def refuse_unfinished(output: str, warn: bool = True) -> None:
+def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json") -> None:
     """Refuse to begin a new run in the output folder of an unfinished one.
 
     An unfinished run has a checkpoint to resume from and no later model. For a finished run this only warns
@@ -124,6 +133,7 @@ def refuse_unfinished(output: str, warn: bool = True) -> None:
     Args:
         output: The output folder of the run that begins.
         warn: Warn of a finished run.
+        model: A file that every finished model has.
 
     Raises:
         ConfigError: The folder holds an unfinished run.
@@ -131,18 +141,18 @@ def refuse_unfinished(output: str, warn: bool = True) -> None:
     requeued = list(Path(output).glob("hpc_ckpt_*.ckpt"))
     if requeued and SLURMEnvironment.detect():  # Lightning resumes from it, but only in a SLURM job
         return
-    model = Path(output) / "model" / "config.json"
-    finished = model.is_file()
+    made = Path(output) / "model" / model
+    finished = made.is_file()
     kept = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]  # a folder of shards, too
     last = max(kept, key=lambda file: file.stat().st_mtime, default=None)
     option = Option("resume", True) if last == last_checkpoint(output) else Option("ckpt_path", last)
-    if last is not None and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
+    if last is not None and not (finished and made.stat().st_mtime >= last.stat().st_mtime):
         raise ConfigError(
             f"{last} is of a run that did not finish, or diverged: resume it with {option}, choose another "
             f"{Option('output')}, or remove {last if last in requeued else last.parent}."
         )
     if finished and warn:
-        log.warning("%s is of an earlier run; this one replaces it when it ends.", model.parent)
+        log.warning("%s is of an earlier run; this one replaces it when it ends.", made.parent)
 
 
 def tell_changed(checkpoint: str, output: str, now: str) -> None:
@@ -243,7 +253,19 @@ def read_checkpoint(path: str | Path) -> Any:
     Raises:
         ConfigError: The file is damaged, or not a checkpoint.
     """
-    refuse_damaged(Path(path))
+    what = damage(Path(path))
+    if what is not None:  # name the newest whole checkpoint beside it
+        others = [file for file in Path(path).parent.glob("*.ckpt") if file != Path(path)]
+        newest = sorted(others, key=lambda file: -file.stat().st_mtime)
+        other = next((file for file in newest if damage(file) is None), None)
+        remedy = (
+            "no whole checkpoint is beside it: begin a new run"
+            if other is None
+            else f"take {other}, which is whole"
+        )
+        raise ConfigError(
+            f"{path} cannot be read as a checkpoint ({what}); it is damaged, or not a checkpoint: {remedy}."
+        )
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except _UNREADABLE as error:

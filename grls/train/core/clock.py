@@ -104,9 +104,9 @@ class TrainingClock:
         self._report()
         if self.max_seconds is None or (self._of is not None and step >= self._of):
             return False
-        needed = max(self._step_seconds(), self._last) + max(
-            self._measured, default=_FIRST * self.max_seconds
-        )
+        steps = max(step - self._before, 1)
+        mean = max(self._now() - self._steps_begun - sum(self._measured), 0.0) / steps
+        needed = max(mean, self._last) + max(self._measured, default=_FIRST * self.max_seconds)
         self.time_is_up = self.seconds + needed > self.max_seconds
         return self.time_is_up
 
@@ -119,19 +119,12 @@ class TrainingClock:
         finally:
             self._measured.append(self._now() - begun)
 
-    def _step_seconds(self) -> float:
-        """Mean time of a step, without measurements."""
-        steps = max(self._step - self._before, 1)
-        return max(self._now() - self._steps_begun - sum(self._measured), 0.0) / steps
-
     def _report(self) -> None:
-        if self.meter is not None:
-            self.meter(TrainingStep(self.stage, self._step, self._of, self._left()))
-
-    def _left(self) -> float | None:
+        if self.meter is None:
+            return
         limit = None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
-        done = self._step - self._before
-        if self._of is None or not done:
-            return limit
-        left = (self._now() - self._steps_begun) / done * (self._of - self._step)
-        return left if limit is None else min(left, limit)
+        left, done = limit, self._step - self._before
+        if self._of is not None and done:
+            left = (self._now() - self._steps_begun) / done * (self._of - self._step)
+            left = left if limit is None else min(left, limit)
+        self.meter(TrainingStep(self.stage, self._step, self._of, left))

@@ -87,7 +87,8 @@ class Collator:
         labels, _ = pad(targets, IGNORED)
         shifted, _ = pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
         if choices is not None:
-            choices = _place(choices, labels.shape[1])
+            row, column = choices.places.T
+            choices = choices._replace(places=row * labels.shape[1] + column)
         return Batch(inputs, mask, shifted, labels, choices)
 
 
@@ -148,8 +149,3 @@ def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) ->
         torch.from_numpy(starts + np.concatenate(chosen)),
     )
     return choices, lengths
-
-
-def _place(choices: Choices, width: int) -> Choices:
-    """Flatten (example, position) with the width of the padded targets."""
-    return choices._replace(places=choices.places[:, 0] * width + choices.places[:, 1])

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.io.files import read_json, sha256, write_json
 
 HASHES = "hashes.json"
@@ -33,28 +33,6 @@ def damage(path: Path) -> str | None:
     except _UNREADABLE as error:
         return str(error) or type(error).__name__
     return None if broken is None else f"the checksum of its part {broken} does not match"
-
-
-def refuse_damaged(path: Path) -> None:
-    """Refuse a damaged file of torch, and name the newest whole one beside it.
-
-    Raises:
-        ConfigError: The file is damaged.
-    """
-    what = damage(path)
-    if what is None:
-        return
-    others = (file for file in path.parent.glob("*.ckpt") if file != path)
-    whole = (f for f in sorted(others, key=lambda file: -file.stat().st_mtime) if damage(f) is None)
-    other = next(whole, None)
-    remedy = (
-        "no whole checkpoint is beside it: begin a new run"
-        if other is None
-        else f"take {other}, which is whole"
-    )
-    raise ConfigError(
-        f"{path} cannot be read as a checkpoint ({what}); it is damaged, or not a checkpoint: {remedy}."
-    )
 
 
 def write_hashes(folder: Path) -> None:

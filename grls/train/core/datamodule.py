@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import lightning as L
@@ -160,8 +160,14 @@ class FitData(L.LightningDataModule):
                     f"{name} has changed since the run on {self.data} began: put it back as it was, or "
                     f"begin a new run in another {Option('output')}."
                 )
-        self._refuse_other_batches(state_dict)
-        now = self._sizes()
+        now, then = self._sizes(), state_dict[_BATCH]
+        if then != now[_BATCH]:
+            raise ConfigError(
+                f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "
+                f"and now they are {now[_BATCH]} ({self._trainer.world_size} processes), so its "
+                f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
+                "begin a new run."
+            )
         for name in _PLACES:
             if state_dict[name] != now[name]:
                 raise ConfigError(
@@ -189,21 +195,6 @@ class FitData(L.LightningDataModule):
         """The settings that the batches of an epoch depend on, by name."""
         examples, limit = len(self.train_examples), self._trainer.limit_train_batches
         return {_BATCH: self.examples_a_batch, **dict(zip(_PLACES, (examples, limit), strict=True))}
-
-    def _refuse_other_batches(self, before: Mapping[str, Any]) -> None:
-        """Refuse a checkpoint whose batches held another number of examples.
-
-        Raises:
-            ConfigError: The number differs.
-        """
-        then = before[_BATCH]
-        if then != self.examples_a_batch:
-            raise ConfigError(
-                f"the checkpoint is of a run with {counted(then, 'example')} in a batch of all processes, "
-                f"and now they are {self.examples_a_batch} ({self._trainer.world_size} processes), so its "
-                f"place in the epoch is unknown: resume with {Option('data.global_batch_size', then)}, or "
-                "begin a new run."
-            )
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
         trainer = self._trainer
@@ -326,11 +317,8 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         epoch, skip = self.epoch, self.skip
         self.epoch, self.skip = epoch + self.shuffle, 0
         for batch in self._batches(epoch)[skip:]:
-            yield [(int(n), epoch) for n in self._share(batch)]
-
-    def _share(self, batch: _Numbers) -> _Numbers:
-        """The examples of this rank."""
-        return batch[self.rank :: self.ranks] if self.rank < len(batch) else batch
+            own = batch[self.rank :: self.ranks] if self.rank < len(batch) else batch
+            yield [(int(n), epoch) for n in own]
 
     def _batches(self, epoch: int) -> list[_Numbers]:
         """The batches of an epoch, each for all ranks together."""

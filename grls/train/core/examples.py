@@ -227,29 +227,18 @@ class PassageReader:
         if kind == "whole":
             tokens = self.row(number)[:-1]  # without the end token
         elif kind == "keywords":
-            tokens = self._keywords(number, rng) or front
+            count = rng.randint(*self.reading.words)
+            words = drawn_words(self.corpus[number], self._idf, count, rng, self._analyzer)
+            tokens = (self.codec.texts([" ".join(words)])[0] if words else []) or front
         elif kind == "neighbour":
-            tokens = self._neighbour(number, rng) or front
+            assert self._neighbours is not None
+            near = self._neighbours.of(number, self.reading.nearest)
+            tokens = (self.row(rng.choice(near))[:-1] if near else []) or front
         return (
             self.codec.model_input(tokens[: self._room])
             if self.reading.query
             else self.codec.plain_input(tokens)
         )
-
-    def _keywords(self, number: int, rng: random.Random) -> TokenRow:
-        count = rng.randint(*self.reading.words)
-        words = drawn_words(self.corpus[number], self._idf, count, rng, self._analyzer)
-        return self.codec.texts([" ".join(words)])[0] if words else []
-
-    def _neighbour(self, number: int, rng: random.Random) -> TokenRow:
-        assert self._neighbours is not None
-        near = self._neighbours.of(number, self.reading.nearest)
-        return self.row(rng.choice(near))[:-1] if near else []
-
-
-def content_words(passage: Passage, analyzer: Analyzer = _ENGLISH) -> list[str]:
-    """The content words of a title and text, each once, in order."""
-    return list(_content(passage, analyzer).values())
 
 
 def _content(passage: Passage, analyzer: Analyzer) -> dict[str, str]:

@@ -6,7 +6,7 @@ together. The module does not know what is trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -25,15 +25,6 @@ GENERATOR = (
 """Remedy for a stage of ``grls train``."""
 RERANKER = f"{Option('fit.learning_rate')}"
 """Remedy for ``grls train reranker``."""
-
-
-def gradient_norm(parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:
-    """Norm of the whole gradient, a scalar, not finite where a part is not; None: there is no gradient."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not gradients:
-        return None
-    norm = torch.nn.utils.get_total_norm(gradients)
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def spoiled(weights: Mapping[str, Any]) -> str | None:
@@ -70,7 +61,10 @@ class RefuseNaN(L.Callback):
     ) -> None:
         """Measure the gradient."""
         if getattr(trainer.precision_plugin, "scaler", None) is None:
-            self._norm, self._step = gradient_norm(pl_module.parameters()), trainer.global_step + 1
+            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients) if gradients else None
+            self._norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+            self._step = trainer.global_step + 1
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check the last gradient."""

@@ -10,12 +10,12 @@ import sys
 from typing import Any
 
 import lightning as L
-from transformers import TrainerCallback
 
 from grls.io.progress import Progress
 
 
-def _progress(total: float, done: int, rank_zero: bool) -> Progress:
+def step_progress(total: float, done: int, rank_zero: bool) -> Progress:
+    """The count of steps, shown by the first process where no terminal shows a bar."""
     shown = rank_zero and not (sys.stderr is not None and sys.stderr.isatty())
     return Progress(int(total) if math.isfinite(total) and total > 0 else None, "train", "steps", done, shown)
 
@@ -28,7 +28,9 @@ class TrainingLines(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the count, at the step of a resumed run."""
-        progress = _progress(trainer.estimated_stepping_batches, trainer.global_step, trainer.is_global_zero)
+        progress = step_progress(
+            trainer.estimated_stepping_batches, trainer.global_step, trainer.is_global_zero
+        )
         self._progress = progress.__enter__()
 
     def on_train_batch_end(
@@ -52,34 +54,6 @@ class TrainingLines(L.Callback):
         self.teardown(trainer, pl_module, "fit")
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Close at the end of the training."""
-        if self._progress is not None:
-            self._progress.close()
-            self._progress = None
-
-
-class StepLines(TrainerCallback):
-    """Step, loss and remaining time of a transformers trainer."""
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the count, at the step of a resumed run."""
-        progress = _progress(state.max_steps, state.global_step, state.is_world_process_zero)
-        self._progress = progress.__enter__()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Print a line if it is due."""
-
-        def note() -> str:
-            losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
-            return f"epoch {state.epoch:.2f}" + (f", loss {losses[-1]:.4f}" if losses else "")
-
-        if self._progress is not None:
-            self._progress.update(state.global_step - self._progress.done, note)
-
-    def close(self) -> None:
         """Close at the end of the training."""
         if self._progress is not None:
             self._progress.close()

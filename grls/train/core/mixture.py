@@ -52,19 +52,6 @@ class Mix:
     size: int | None = None
     epochs: int | None = None
 
-    def pseudo_queries(self) -> list[Query]:
-        """The pseudo-queries of the file.
-
-        Raises:
-            DataError: The file is missing or malformed, or a query has no evidence.
-        """
-        assert self.pseudo is not None
-        queries = read_queries(self.pseudo)
-        without = next((query.id for query in queries if not query.evidence), None)
-        if without is not None:
-            raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", self.pseudo)
-        return queries
-
 
 class MixturePart(NamedTuple):
     """Examples with their share.
@@ -194,7 +181,11 @@ def mixed(
     """
     parts = []
     if mix.pseudo is not None:
-        parts.append(MixturePart(pseudo(mix.pseudo_queries()), mix.pseudo_share))
+        queries = read_queries(mix.pseudo)
+        without = next((query.id for query in queries if not query.evidence), None)
+        if without is not None:
+            raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
+        parts.append(MixturePart(pseudo(queries), mix.pseudo_share))
     if mix.memorise is not None:
         parts.append(MixturePart(memorise(mix.memorise), mix.memorise_share))
     if not parts:

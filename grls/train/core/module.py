@@ -17,7 +17,7 @@ from typing import Any, Literal
 import lightning as L
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 from transformers.modeling_outputs import BaseModelOutput
@@ -126,7 +126,12 @@ class GeneratorModule(L.LightningModule):
         self._head = Head(self.model)
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        self._freeze(freeze_encoder and not is_causal(self.model))
+        for name, parameter in self.model.named_parameters():
+            if "pooler" in name:  # no training here uses it
+                parameter.requires_grad = False
+        if freeze_encoder and not is_causal(self.model):
+            for parameter in self.model.get_encoder().parameters():
+                parameter.requires_grad = False
         self._asked_to_freeze = freeze_encoder
         self.cache_encoder = cache_encoder
         self._cache = EncoderCache(cache_encoder) if cache_encoder else None
@@ -137,14 +142,30 @@ class GeneratorModule(L.LightningModule):
         """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
 
         Raises:
-            ConfigError: There is no encoder to freeze, its states cannot be cached, or the loss is
-                ``allowed`` and the model changes its logits behind the head.
+            ConfigError: There is no encoder to freeze, its states cannot be cached, the optimizer or the
+                cache needs whole weights and they are in shards, or the loss is ``allowed`` and the model
+                changes its logits behind the head.
         """
         if self._asked_to_freeze and is_causal(self.model):
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
-        check_cache(self.cache_encoder, self.model)
-        if self._sharding is not None:
-            self._refuse_sharding()
+        at_least(0, "model.", cache_encoder=self.cache_encoder)
+        if self.cache_encoder and not self.model.config.is_encoder_decoder:
+            raise ConfigError(f"a {type(self.model).__name__} has no encoder: leave cache_encoder at 0.")
+        if self.cache_encoder and any(p.requires_grad for p in self.model.get_encoder().parameters()):
+            raise ConfigError(
+                "cache_encoder keeps the states of a frozen encoder: set freeze_encoder to true, or "
+                "cache_encoder to 0."
+            )
+        if self._sharding is not None and self.optimizer != "adamw":
+            raise ConfigError(
+                f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.optimizer', 'adamw')}, got "
+                f"{self.optimizer}."
+            )
+        if self._sharding is not None and self.cache_encoder:
+            raise ConfigError(
+                f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.cache_encoder', 0)}, since all "
+                "processes encode."
+            )
         if self.loss == "allowed":
             self.refuse_other_logits()
 
@@ -153,23 +174,6 @@ class GeneratorModule(L.LightningModule):
         """The strategy that shards the model; None: it stays whole, as without a trainer."""
         strategy = None if self._trainer is None else self.trainer.strategy
         return strategy if isinstance(strategy, FullyShard) else None
-
-    def _refuse_sharding(self) -> None:
-        """Refuse options that do not work with shards.
-
-        Raises:
-            ConfigError: The optimizer or the cache needs whole weights.
-        """
-        if self.optimizer != "adamw":
-            raise ConfigError(
-                f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.optimizer', 'adamw')}, got "
-                f"{self.optimizer}."
-            )
-        if self.cache_encoder:
-            raise ConfigError(
-                f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.cache_encoder', 0)}, since all "
-                "processes encode."
-            )
 
     def configure_model(self) -> None:
         """Shard the model, where the strategy does."""
@@ -231,15 +235,6 @@ class GeneratorModule(L.LightningModule):
         refuse_other_run(self, checkpoint, self.optimizer)
         if self._cache is not None:
             self._cache.clear()
-
-    def _freeze(self, encoder: bool) -> None:
-        """Freeze the encoder if asked, and a pooler, which no training here uses."""
-        for name, parameter in self.model.named_parameters():
-            if "pooler" in name:
-                parameter.requires_grad = False
-        if encoder:
-            for parameter in self.model.get_encoder().parameters():
-                parameter.requires_grad = False
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed dropout by the batch, and undo the eval mode of loading and validation."""
@@ -305,42 +300,65 @@ class GeneratorModule(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and its schedule, which advances every optimizer step."""
-        parameters = [p for p in self.parameters() if p.requires_grad]
-        optimizer: torch.optim.Optimizer
-        if self.optimizer == "adafactor":
-            optimizer = Adafactor(
-                parameters,
-                lr=self.learning_rate,
-                weight_decay=self.weight_decay,
-                relative_step=False,
-                scale_parameter=False,
-            )
-        else:
-            optimizer = self._adamw(parameters)
-        total = self.trainer.estimated_stepping_batches
-        if math.isinf(total) and (self.schedule == "linear" or self.warmup > 0):
-            raise ConfigError(
-                "the learning rate's schedule needs the number of steps: set "
-                f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
-                "`constant` with warmup 0."
-            )
-        steps = 0 if math.isinf(total) else int(total)
-        warmup = round(self.warmup * steps)
-        if self.schedule == "linear":
-            scheduler = get_linear_schedule_with_warmup(optimizer, warmup, steps)
-        else:
-            scheduler = get_constant_schedule_with_warmup(optimizer, warmup)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-    def _adamw(self, parameters: list[nn.Parameter]) -> torch.optim.AdamW:
-        """Fused AdamW (one pass over memory), unless gradients are scaled (float16)."""
-        fused = self.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
-        optimizer = torch.optim.AdamW(
-            parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused or None
+        return optimizer_and_schedule(
+            self, self.optimizer, self.learning_rate, self.weight_decay, self.schedule, self.warmup
         )
-        # Fused AdamW could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
+
+
+def optimizer_and_schedule(
+    module: L.LightningModule,
+    name: str,
+    learning_rate: float,
+    weight_decay: float,
+    schedule: str,
+    warmup: float,
+    steps: int | None = None,
+) -> dict[str, Any]:
+    """The optimizer of the weights that are trained, and its schedule, as Lightning takes them.
+
+    Args:
+        module: What is trained.
+        name: ``adafactor`` with a fixed learning rate, or ``adamw``.
+        learning_rate: Peak learning rate.
+        weight_decay: Weight decay.
+        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
+        warmup: Share of all steps in which the learning rate rises.
+        steps: All optimizer steps; None: as many as the trainer makes.
+
+    Raises:
+        ConfigError: The schedule needs the number of steps, and the trainer has no limit.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    optimizer: torch.optim.Optimizer
+    if name == "adafactor":
+        optimizer = Adafactor(
+            parameters,
+            lr=learning_rate,
+            weight_decay=weight_decay,
+            relative_step=False,
+            scale_parameter=False,
+        )
+    else:
+        # Fused (one pass over memory), unless gradients are scaled (float16).
+        fused = module.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
+        optimizer = torch.optim.AdamW(
+            parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused or None
+        )
+        # It could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
         optimizer._step_supports_amp_scaling = False
-        return optimizer
+    total = module.trainer.estimated_stepping_batches if steps is None else steps
+    if math.isinf(total) and (schedule == "linear" or warmup > 0):
+        raise ConfigError(
+            "the learning rate's schedule needs the number of steps: set "
+            f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}, or take schedule "
+            "`constant` with warmup 0."
+        )
+    total = 0 if math.isinf(total) else int(total)
+    if schedule == "linear":
+        scheduler = get_linear_schedule_with_warmup(optimizer, round(warmup * total), total)
+    else:
+        scheduler = get_constant_schedule_with_warmup(optimizer, round(warmup * total))
+    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
 # The loss over the tokens that the constraint index allows.
@@ -431,7 +449,11 @@ class EncoderCache:
         encoded = self._encode(encoder, [*missing.values()], lengths, input_ids, attention_mask)
         new = dict(zip(missing, encoded, strict=True))
         states = [self._states[key] if key in self._states else new[key] for key in keys]
-        self._keep(new)
+        for key, kept in new.items():
+            size = kept.numel() * kept.element_size()
+            if self.bytes + size <= self.limit:
+                self._states[key] = kept
+                self.bytes += size
         return pad_sequence(states, batch_first=True).to(input_ids.device)
 
     @torch.no_grad()
@@ -454,28 +476,3 @@ class EncoderCache:
         states = states.cpu()
         # A slice would keep the memory of the whole batch, so each is copied.
         return [states[row, : lengths[n]].clone() for row, n in enumerate(inputs)]
-
-    def _keep(self, new: dict[bytes, Tensor]) -> None:
-        for key, states in new.items():
-            size = states.numel() * states.element_size()
-            if self.bytes + size <= self.limit:
-                self._states[key] = states
-                self.bytes += size
-
-
-def check_cache(limit: float, model: Any) -> None:
-    """Refuse a cache that cannot work; a limit of 0 means no cache.
-
-    Raises:
-        ConfigError: The limit is negative, or the model has no encoder or a trained one.
-    """
-    at_least(0, "model.", cache_encoder=limit)
-    if not limit:
-        return
-    if not model.config.is_encoder_decoder:
-        raise ConfigError(f"a {type(model).__name__} has no encoder: leave cache_encoder at 0.")
-    if any(parameter.requires_grad for parameter in model.get_encoder().parameters()):
-        raise ConfigError(
-            "cache_encoder keeps the states of a frozen encoder: set freeze_encoder to true, or "
-            "cache_encoder to 0."
-        )

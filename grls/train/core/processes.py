@@ -14,7 +14,7 @@ torchrun.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -319,7 +319,20 @@ class FullyShard(ModelParallelStrategy):
         path = Path(checkpoint_path)
         refuse_damaged_folder(path)
         assert self.model is not None
-        refuse_other_shards(path, self.model.state_dict())
+        expected = self.model.state_dict()
+        known = FileSystemReader(str(path)).read_metadata().state_dict_metadata
+        prefix = f"{_WEIGHTS}."
+        sizes = {
+            name.removeprefix(prefix): list(getattr(entry, "size", ()))
+            for name, entry in known.items()
+            if name.startswith(prefix)
+        }
+        for name in sorted({*sizes, *expected}):
+            if name not in sizes or name not in expected or sizes[name] != list(expected[name].shape):
+                raise MismatchError(
+                    f"the checkpoint {path} is of another model ({name}): resume with the options of that "
+                    f"run, or begin a new run in another {Option('output')}."
+                )
         return super().load_checkpoint(path, weights_only)
 
     def load_weights(self, path: str | Path) -> int:
@@ -422,24 +435,3 @@ def refuse_damaged_folder(path: Path) -> None:
         raise ConfigError(
             f"{path} is damaged ({damaged}): resume from another checkpoint, or begin a new run."
         )
-
-
-def refuse_other_shards(path: Path, expected: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint folder whose weights have other names or sizes.
-
-    Raises:
-        MismatchError: They differ.
-    """
-    known = FileSystemReader(str(path)).read_metadata().state_dict_metadata
-    prefix = f"{_WEIGHTS}."
-    sizes = {
-        name.removeprefix(prefix): list(getattr(entry, "size", ()))
-        for name, entry in known.items()
-        if name.startswith(prefix)
-    }
-    for name in sorted({*sizes, *expected}):
-        if name not in sizes or name not in expected or sizes[name] != list(expected[name].shape):
-            raise MismatchError(
-                f"the checkpoint {path} is of another model ({name}): resume with the options of that run, "
-                f"or begin a new run in another {Option('output')}."
-            )

@@ -83,16 +83,13 @@ class QueryData(FitData):
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
         self.prompt = QueryPrompt(tokenizer, causal, self.form)
-        self.train_examples = self._examples(
-            *self.read_split(self.train_split, self.corpus), self.train_split
-        )
+        made = self.corpus, self.prompt, self.seed
+        train = self.read_split(self.train_split, self.corpus)
+        self.train_examples = QueryExamples(*train, *made, self.train_split)
         queries, qrels = self.read_split(self.dev_split, self.corpus)
-        self.dev_examples = self._examples(queries[: self.dev_size], qrels, self.dev_split)
+        self.dev_examples = QueryExamples(queries[: self.dev_size], qrels, *made, self.dev_split)
         start = None if causal else start_token(module.model)
         self.collator = InterlacedCollator(int(tokenizer.pad_token_id), start)
-
-    def _examples(self, queries: list[Query], qrels: Qrels, split: str) -> QueryExamples:
-        return QueryExamples(queries, qrels, self.corpus, self.prompt, self.seed, split)
 
     def beside_model(self) -> dict[str, Any]:
         """The form of input and output, which ``grls prepare pseudo-queries`` reads."""
@@ -138,7 +135,14 @@ class QueryExamples:
         self.seed = seed
         targets = prompt.targets([query.text for query in queries])
         short = [place for place, row in enumerate(targets) if len(row) - 1 <= prompt.form.query_tokens]
-        self._report_long(split, len(queries), len(short))
+        what = (
+            f"{len(queries) - len(short):,} of {counted(len(queries), 'query')} of {split}, for more than "
+            f"{counted(prompt.form.query_tokens, 'token')} (max_query_tokens)"
+        )
+        if not short:
+            raise ConfigError(f"no example is left to learn from: {what}.")
+        if len(short) < len(queries):
+            log.warning("left out as too long: %s.", what)
         self.queries = [queries[place] for place in short]
         self.targets = [targets[place] for place in short]
         self.chains = [gold_chains(query, qrels) for query in self.queries]
@@ -149,16 +153,6 @@ class QueryExamples:
             for number, chains in enumerate(self.chains)
             for place in range(1 if whole else len(chains[0]))
         ]
-
-    def _report_long(self, split: str, count: int, kept: int) -> None:
-        what = (
-            f"{count - kept:,} of {counted(count, 'query')} of {split}, for more than "
-            f"{counted(self.prompt.form.query_tokens, 'token')} (max_query_tokens)"
-        )
-        if not kept:
-            raise ConfigError(f"no example is left to learn from: {what}.")
-        if kept < count:
-            log.warning("left out as too long: %s.", what)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -176,9 +170,8 @@ class QueryExamples:
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         mean = sum(map(len, self.rows.values())) / len(self.rows)
-        return [int(self._read(*place) * mean) + len(self.targets[place[0]]) for place in self.places]
-
-    def _read(self, query: int, place: int) -> int:
-        """Number of passages that an example reads."""
-        counts = {"one": 1, "some": place + 1, "all": len(self.chains[query][0])}
-        return counts[self.prompt.form.passages]
+        sizes = []
+        for query, place in self.places:
+            counts = {"one": 1, "some": place + 1, "all": len(self.chains[query][0])}  # passages read
+            sizes.append(int(counts[self.prompt.form.passages] * mean) + len(self.targets[query]))
+        return sizes

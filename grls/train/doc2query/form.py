@@ -56,11 +56,17 @@ class QueryForm(NamedTuple):
             )
         content = read_json(file)
         try:
-            return cls(**content)._checked()
+            form = cls(**content)
+            if form.passages not in get_args(PassagesRead):
+                raise ValueError(f"passages are {form.passages!r}")
+            for tokens in (form.passage_tokens, form.query_tokens):
+                if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+                    raise ValueError(f"a number of tokens is {tokens!r}")
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"expected the form of a query generator ({error}); train it again.", file
             ) from None
+        return form
 
     @classmethod
     def of(cls, model: str) -> QueryForm:
@@ -79,15 +85,6 @@ class QueryForm(NamedTuple):
                 "train one with `grls train doc2query`, or give an encoder-decoder of doc2query."
             )
         return cls(passage_tokens=384, plain=True)
-
-    def _checked(self) -> QueryForm:
-        """This form; ValueError where a field cannot be."""
-        if self.passages not in get_args(PassagesRead):
-            raise ValueError(f"passages are {self.passages!r}")
-        for tokens in (self.passage_tokens, self.query_tokens):
-            if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
-                raise ValueError(f"a number of tokens is {tokens!r}")
-        return self
 
 
 class QueryPrompt:

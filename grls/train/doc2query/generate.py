@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,30 +78,24 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
         raise ConfigError(
             "several hops need links between passages: make a file with `grls prepare neighbours`."
         )
-    drawn = [
-        Task(chain, draw)
-        for number in numbers
-        for draw in range(drawing.queries)
-        if (chain := _chain(number, draw, links, drawing)) is not None
-    ]
+    drawn = []
+    for number, draw in product(numbers, range(drawing.queries)):
+        chain = [number]
+        rng = random.Random(f"{drawing.seed}-{number}-{draw}")
+        while len(chain) < drawing.hops:
+            assert links is not None
+            further = [other for other in links.of(chain[-1]) if other not in chain]
+            if not further:
+                break
+            chain.append(rng.choice(further))
+        else:
+            drawn.append(Task(tuple(chain), draw))
     if not drawn:
         raise ConfigError(
             f"no chain of {counted(drawing.hops, 'passage')} can be drawn: lower the number of hops, or link "
             "more passages."
         )
     return drawn
-
-
-def _chain(number: int, draw: int, links: Neighbours | None, drawing: Drawing) -> tuple[int, ...] | None:
-    chain = [number]
-    rng = random.Random(f"{drawing.seed}-{number}-{draw}")
-    for _ in range(drawing.hops - 1):
-        assert links is not None
-        further = [other for other in links.of(chain[-1]) if other not in chain]
-        if not further:
-            return None
-        chain.append(rng.choice(further))
-    return tuple(chain)
 
 
 class QueryWriter:
@@ -137,11 +132,17 @@ class QueryWriter:
         read = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
         prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in read]
         names = [[passage.id for passage in chain] for chain in chains]
-        failed = self._too_long(names, prompts)
+        inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
+        room, new = self.writer.room, self.writer.max_new_tokens
+        failed = too_long(inputs, prompts, room, new, lambda: self.prompt.source([]))
         if decided is not None and failed:
             decided(len(failed))
         asked = [place for place in range(len(batch)) if place not in failed]
-        draws = [self._draw(names[place], batch[place].draw) for place in asked]
+        draws = []
+        for place in asked:
+            key = repr((self.drawing.seed, *names[place], batch[place].draw)).encode()
+            seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
+            draws.append(Sampling(self.drawing.temperature, seed, self.drawing.top_p))
         written = iter(self.writer.write([prompts[place] for place in asked], decided, draws))
         records = []
         for place, (ids, task) in enumerate(zip(names, batch, strict=True)):
@@ -153,17 +154,6 @@ class QueryWriter:
                 record |= {"text": " ".join(one.text.split()), "ended": one.ended}
             records.append(record)
         return records
-
-    def _too_long(self, names: Sequence[Sequence[str]], prompts: Sequence[Sequence[int]]) -> dict[int, str]:
-        """The tasks whose prompts are too long for the model, with the reason."""
-        inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
-        room, new = self.writer.room, self.writer.max_new_tokens
-        return too_long(inputs, prompts, room, new, lambda: self.prompt.source([]))
-
-    def _draw(self, ids: Sequence[str], draw: int) -> Sampling:
-        key = repr((self.drawing.seed, *ids, draw)).encode()
-        seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
-        return Sampling(self.drawing.temperature, seed, self.drawing.top_p)
 
 
 # Writes the pseudo-queries of a corpus to a file that grows, in this process or by workers.
@@ -229,7 +219,10 @@ class QueryWork:
         form = QueryForm.of(self.model)
         drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
         near = None if self.links is None else Neighbours.read(self.links, corpus)
-        asked = tasks(_chosen(len(corpus), self.limit, self.draw.seed), near, drawing)
+        numbers: Sequence[int] = range(len(corpus))
+        if self.limit is not None and self.limit < len(corpus):
+            numbers = sorted(random.Random(self.draw.seed).sample(numbers, self.limit))
+        asked = tasks(numbers, near, drawing)
         loaded, tokenizer = load_language_model(self.model, self.device, self.precision)
         prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
         origin = {
@@ -247,13 +240,6 @@ class QueryWork:
         """The same with absolute paths: a worker runs in another folder."""
         links = None if self.links is None else seen_elsewhere(self.links)
         return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model), links=links)
-
-
-def _chosen(count: int, limit: int | None, seed: int) -> list[int]:
-    """Numbers of the passages that are written for."""
-    if limit is None or limit >= count:
-        return list(range(count))
-    return sorted(random.Random(seed).sample(range(count), limit))
 
 
 @dataclass(frozen=True)
@@ -364,7 +350,6 @@ def sift(
     corpus: Corpus,
     retriever: Retriever | None,
     k: int = 10,
-    progress: Callable[[int], object] | None = None,
 ) -> Sifted:
     """Drop records without a usable query, then queries that do not lead back to their passage.
 
@@ -376,7 +361,6 @@ def sift(
         corpus: The passages.
         retriever: A retriever over this corpus; None: every query leads back.
         k: Lowest rank at which the passage may be retrieved.
-        progress: Called with the number of queries that were retrieved for.
 
     Raises:
         ConfigError: ``k`` is not positive.
@@ -385,7 +369,9 @@ def sift(
     dropped: Counter[str] = Counter()
     good: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()
-    texts = _texts(records, corpus)
+    names = list(dict.fromkeys(name for record in records for name in record["chain"]))
+    numbers = [number for number in corpus.numbers(names) if number is not None]
+    texts = {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
     for record in records:
         reason = _fault(record, texts, seen)
         if reason is None:
@@ -397,21 +383,27 @@ def sift(
     ]
     if retriever is None:
         return Sifted(queries, dropped, 0)
-    kept = [
-        query
-        for query, back in zip(queries, _back(queries, corpus, retriever, k, progress), strict=True)
-        if back
-    ]
+    first = copies(corpus)
+    kept: list[Query] = []
+    with Progress(len(queries), "round trip", "queries", shown=None) as bar:
+        for start in range(0, len(queries), _BATCH):
+            batch = queries[start : start + _BATCH]
+            rankings = retriever.retrieve(batch, k)
+            ids = list({hit.id for hits in rankings for hit in hits} | {query.evidence[0] for query in batch})
+            alike = {  # DONE, which a generator may retrieve, has no number
+                name: first[number]
+                for name, number in zip(ids, corpus.numbers(ids), strict=True)
+                if number is not None
+            }
+            kept += [
+                query
+                for query, hits in zip(batch, rankings, strict=True)
+                if alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
+            ]
+            bar.update(len(batch))
     if len(kept) < len(queries):
         dropped[ASTRAY] = len(queries) - len(kept)
     return Sifted(kept, dropped, len(queries))
-
-
-def _texts(records: Sequence[dict[str, Any]], corpus: Corpus) -> dict[str, str]:
-    """The plain texts of all passages that queries were written for, by id."""
-    ids = list(dict.fromkeys(name for record in records for name in record["chain"]))
-    numbers = [number for number in corpus.numbers(ids) if number is not None]
-    return {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
 
 
 def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
@@ -430,33 +422,3 @@ def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, s
         return TWICE
     seen.add(key)
     return None
-
-
-def _back(
-    queries: Sequence[Query],
-    corpus: Corpus,
-    retriever: Retriever,
-    k: int,
-    progress: Callable[[int], object] | None,
-) -> list[bool]:
-    """Whether each query's first passage is among its k best."""
-    first = copies(corpus)
-    back: list[bool] = []
-    with Progress(len(queries), "round trip", "queries", shown=None) as bar:
-        for start in range(0, len(queries), _BATCH):
-            batch = queries[start : start + _BATCH]
-            rankings = retriever.retrieve(batch, k)
-            ids = list({hit.id for hits in rankings for hit in hits} | {query.evidence[0] for query in batch})
-            alike = {  # DONE, which a generator may retrieve, has no number
-                name: first[number]
-                for name, number in zip(ids, corpus.numbers(ids), strict=True)
-                if number is not None
-            }
-            back += [
-                alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
-                for query, hits in zip(batch, rankings, strict=True)
-            ]
-            bar.update(len(batch))
-            if progress is not None:
-                progress(len(batch))
-    return back

@@ -71,7 +71,9 @@ class RerankerModule(L.LightningModule):
         self._seed = options.seed
         if options.lora_rank:
             add_adapters(self.model, options.lora_rank, options.lora_dropout)
-            _train_head(self.model)
+            for name, weights in self.model.named_parameters():
+                if not name.startswith(f"{self.model.base_model_prefix}."):  # the head: it may be new
+                    weights.requires_grad = True
         if options.gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self._whole: tuple[Within, ...] = ()  # a tuple: its weights are those of the model
@@ -129,7 +131,9 @@ class RerankerModule(L.LightningModule):
         size = summed(len(batch), self.device) // shares.copies(batch_idx)
         gain = {} if self._corpus is None else {"dev_gain": choice_gain}
         for name, measure in {"dev_loss": rerank_loss, **gain}.items():
-            mean = _mean(values, batch, measure).to(self.device)
+            pairs = zip(values, batch, strict=True)
+            each = [measure(logits, _scores(example)).cpu() for logits, example in pairs]
+            mean = torch.stack(each).mean().to(self.device)
             self.log(name, averaged(weighed(mean, len(batch))), sync_dist=True, batch_size=size)
 
     def configure_optimizers(self) -> Any:
@@ -150,35 +154,18 @@ class RerankerModule(L.LightningModule):
 
     def _logits(self, batch: Sequence[RerankExample]) -> Tensor:
         """Logits f of the candidates of all prefixes, one prefix after the other."""
-        names = [name for example in batch for name in example.passages]
-        return self._reranker.logits(
-            [example.prefix for example in batch for _ in example.passages], self._texts(names)
-        )
-
-    def _texts(self, names: Sequence[str]) -> Sequence[str]:
-        """The texts of passages."""
-        if self._corpus is None:
-            return names
-        ids = list(dict.fromkeys(names))
-        numbers = [number for number in self._corpus.numbers(ids) if number is not None]
-        texts = dict(zip(ids, document_texts(self._corpus, numbers).values(), strict=True))
-        return [texts[name] for name in names]
-
-
-def _train_head(model: Any) -> None:
-    """Train what stands on the encoder, beside the adapters: it may be new."""
-    for name, weights in model.named_parameters():
-        if not name.startswith(f"{model.base_model_prefix}."):
-            weights.requires_grad = True
+        prefixes = [example.prefix for example in batch for _ in example.passages]
+        texts = [name for example in batch for name in example.passages]
+        if self._corpus is not None:
+            ids = list(dict.fromkeys(texts))
+            numbers = [number for number in self._corpus.numbers(ids) if number is not None]
+            by_id = dict(zip(ids, document_texts(self._corpus, numbers).values(), strict=True))
+            texts = [by_id[name] for name in texts]
+        return self._reranker.logits(prefixes, texts)
 
 
 def _scores(example: RerankExample) -> Tensor:
     return torch.tensor(example.scores, dtype=torch.float32)
-
-
-def _mean(values: Sequence[Tensor], batch: Sequence[RerankExample], measure: Any) -> Tensor:
-    pairs = zip(values, batch, strict=True)
-    return torch.stack([measure(logits, _scores(example)).cpu() for logits, example in pairs]).mean()
 
 
 # The loss of a reranker (arXiv 2302.00083, equation 9).
@@ -292,7 +279,14 @@ def fit_reranker(
         DataError: A passage of an example is not in the corpus.
     """
     if corpus is not None:
-        _refuse_unknown(corpus, [*train, *dev])
+        ids = list(dict.fromkeys(name for example in [*train, *dev] for name in example.passages))
+        for name, number in zip(ids, corpus.numbers(ids), strict=True):
+            if number is None:
+                raise DataError(
+                    f"the passage {name!r} of an example is not in the corpus: take the corpus with which "
+                    "the examples were collected.",
+                    corpus.source,
+                )
     folder = Path(output)
     last = folder / "checkpoints" / "last.ckpt"
     sharded = options.strategy != "ddp"
@@ -302,7 +296,23 @@ def fit_reranker(
         folder / "checkpoints", "best", monitor="dev_loss", mode="min", enable_version_counter=False
     )
     latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
-    trainer = _trainer(reranker, options, folder, [best, latest])
+    started, device = launched() or Launched(1, 1), reranker.model.device
+    strategy: Any = "auto" if started == (1, 1) else "ddp"
+    if sharded:
+        strategy = FullyShard(cpu_offload="offload" in options.strategy)
+    elif options.lora_rank and strategy == "ddp":
+        strategy = "ddp_find_unused_parameters_true"
+    if options.precision == "bfloat16":
+        warn_of_emulation(device, str(Option("fit.precision", "float32", "auto")))
+    low = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
+    trainer = L.Trainer(
+        max_epochs=options.epochs, accelerator=device.type, devices=started.devices,
+        num_nodes=started.nodes, strategy=strategy, precision="bf16-mixed" if low else "32-true",
+        use_distributed_sampler=False, inference_mode=not sharded,
+        callbacks=[GiveBackFreed(), RefuseNaN(RERANKER), TrainingLines(), best, latest],
+        plugins=[] if sharded else [AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
+        enable_model_summary=False, log_every_n_steps=10,
+    )  # fmt: skip
     module = RerankerModule(reranker, corpus, options)
     loaders = (
         rerank_loader(train, options.batch_size, options.seed), rerank_loader(dev, options.batch_size, None)
@@ -317,40 +327,6 @@ def fit_reranker(
     return float(best.best_model_score or 0.0)
 
 
-def _trainer(
-    reranker: Reranker, options: RerankerOptions, folder: Path, checkpoints: Sequence[ModelCheckpoint]
-) -> L.Trainer:
-    started, device = launched() or Launched(1, 1), reranker.model.device
-    strategy: Any = "auto" if started == (1, 1) else "ddp"
-    if options.strategy != "ddp":
-        strategy = FullyShard(cpu_offload="offload" in options.strategy)
-    elif options.lora_rank and strategy == "ddp":
-        strategy = "ddp_find_unused_parameters_true"
-    if options.precision == "bfloat16":
-        warn_of_emulation(device, str(Option("fit.precision", "float32", "auto")))
-    low = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
-    plugins: list[Any] = [] if options.strategy != "ddp" else [AtomicCheckpointIO()]
-    return L.Trainer(
-        max_epochs=options.epochs, accelerator=device.type, devices=started.devices,
-        num_nodes=started.nodes, strategy=strategy, precision="bf16-mixed" if low else "32-true",
-        use_distributed_sampler=False, inference_mode=options.strategy == "ddp",
-        callbacks=[GiveBackFreed(), RefuseNaN(RERANKER), TrainingLines(), *checkpoints],
-        plugins=plugins, logger=CSVLogger(folder, name="logs"),
-        enable_model_summary=False, log_every_n_steps=10,
-    )  # fmt: skip
-
-
 def _save(reranker: Reranker, folder: Path) -> None:
     with atomic_folder(folder, "config.json") as new:
         reranker.save(new)
-
-
-def _refuse_unknown(corpus: Corpus, examples: Sequence[RerankExample]) -> None:
-    ids = list(dict.fromkeys(name for example in examples for name in example.passages))
-    for name, number in zip(ids, corpus.numbers(ids), strict=True):
-        if number is None:
-            raise DataError(
-                f"the passage {name!r} of an example is not in the corpus: take the corpus with which the "
-                "examples were collected.",
-                corpus.source,
-            )

@@ -12,8 +12,7 @@ import torch
 from grls.answer.ralm.reranker import Reranker, RerankExample, example_settings, read_examples
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_split
-from grls.data.types import Query
+from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
@@ -101,8 +100,22 @@ def run_reranker(
         reading = learned.prefix_tokens, max_tokens, device
         reranker = Reranker.load(encoder, *reading, evidence_words=learned.evidence_words)
         settings[_TOKENIZER] = tokenizer_fingerprint(reranker.tokenizer)
-        if resume:
-            _refuse_others(kept, settings)
+        if resume and not kept.is_file():  # without a run the checkpoint is missing as well
+            log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
+        elif resume:
+            before = read_json(kept)
+            others = [
+                name
+                for name, value in settings.items()
+                if not isinstance(before, dict) or before.get(name) != value
+            ]
+            if others:
+                named = {name: f"{Option(f'fit.{name}')}" for name in vars(USUAL_FIT)} | _CONTENTS
+                changed = ", ".join(named.get(name, f"{Option(name)}") for name in others)
+                raise MismatchError(
+                    f"the run in {kept.parent} was begun with other options ({changed}): resume it with the "
+                    f"same options and data, or begin a new run in another {Option('output')}."
+                )
         if not resume and is_first():
             write_json(kept, settings)
         return fit_reranker(
@@ -135,6 +148,7 @@ def _of_files(
 
     Raises:
         ConfigError: One of the files is not named, or there are options of hops.
+        MismatchError: The examples were collected with another length of prefixes or another corpus.
     """
     if train is None or dev is None:
         raise ConfigError(
@@ -146,7 +160,30 @@ def _of_files(
             f"{Option('hops')} is for the hops of {Option('data')}: leave it out, or leave "
             f"{Option('train')} and {Option('dev')} out."
         )
-    prefix_tokens = _prefix_tokens(train, dev, corpus, data, wanted)
+    lengths: dict[str, int] = {}
+    for option, file in (("train", train), ("dev", dev)):
+        stated = example_settings(file)
+        if stated.get("corpus", corpus.fingerprint) != corpus.fingerprint:
+            raise MismatchError(
+                f"the examples of {Option(option, file)} were collected with another corpus than "
+                f"{Option('data', data)}: set {Option('data')} to that corpus, or collect them again (`grls "
+                "ralm examples`)."
+            )
+        if "prefix_tokens" in stated:
+            lengths[option] = int(stated["prefix_tokens"])
+    for option, tokens in lengths.items():
+        if wanted is not None and tokens != wanted:
+            raise MismatchError(
+                f"the examples of {Option(option)} have prefixes of {tokens} tokens, got "
+                f"{Option('prefix_tokens', wanted)}: leave {Option('prefix_tokens')} out, or collect them "
+                f"again (`grls ralm examples {Option('examples.prefix_tokens', wanted)}`)."
+            )
+    if len(set(lengths.values())) > 1:
+        raise MismatchError(
+            f"prefixes have {lengths['train']} tokens in {Option('train')} and {lengths['dev']} in "
+            f"{Option('dev')}: collect both with the same {Option('examples.prefix_tokens')}."
+        )
+    prefix_tokens = next(iter(lengths.values()), PREFIX if wanted is None else wanted)
     settings = {"train": sha256(train), "dev": sha256(dev), "prefix_tokens": prefix_tokens}
     return _Learned(read_examples(train), read_examples(dev), settings, prefix_tokens)
 
@@ -163,72 +200,17 @@ def _of_hops(corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptio
             f"{Option('prefix_tokens')} is for examples of texts ({Option('train')}, {Option('dev')}): "
             "leave it out."
         )
-    named = {name: getattr(hops, name) for name in ("train_split", "dev_split")}
-    splits = [_split(data, split, corpus, f"hops.{name}") for name, split in named.items()]
+    if not Path(data).is_dir():
+        raise DataError("expected a data set folder with queries.jsonl and qrels/, to learn its hops.", data)
+    splits = []
+    for name, split in (("train_split", hops.train_split), ("dev_split", hops.dev_split)):
+        file = Path(data) / "qrels" / f"{split}.tsv"
+        if not file.is_file():
+            raise DataError(f"no such file; give another {Option(f'hops.{name}')}.", file)
+        queries, qrels = read_split(data, split, corpus)
+        splits.append((list(queries), qrels))
     settings = {f"hops.{name}": value for name, value in vars(hops).items()}
     settings |= dict(zip(("train", "dev"), map(digest, splits), strict=True))
     train, dev = (RerankHops(*split, corpus, hops, seed) for split in splits)
     settings[_MINED] = train.negatives_fingerprint
     return _Learned(train, dev, settings, evidence_words=hops.evidence_words)
-
-
-def _split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
-    if not Path(data).is_dir():
-        raise DataError("expected a data set folder with queries.jsonl and qrels/, to learn its hops.", data)
-    file = Path(data) / "qrels" / f"{split}.tsv"
-    if not file.is_file():
-        raise DataError(f"no such file; give another {Option(option)}.", file)
-    queries, qrels = read_split(data, split, corpus)
-    return list(queries), qrels
-
-
-def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, wanted: int | None) -> int:
-    """Tokens of a prefix, from the option or the examples.
-
-    Raises:
-        MismatchError: The examples were collected with another length of prefixes or another corpus.
-    """
-    lengths: dict[str, int] = {}
-    for option, file in (("train", train), ("dev", dev)):
-        settings = example_settings(file)
-        if settings.get("corpus", corpus.fingerprint) != corpus.fingerprint:
-            raise MismatchError(
-                f"the examples of {Option(option, file)} were collected with another corpus than "
-                f"{Option('data', data)}: set {Option('data')} to that corpus, or collect them again (`grls "
-                "ralm examples`)."
-            )
-        if "prefix_tokens" in settings:
-            lengths[option] = int(settings["prefix_tokens"])
-    for option, tokens in lengths.items():
-        if wanted is not None and tokens != wanted:
-            raise MismatchError(
-                f"the examples of {Option(option)} have prefixes of {tokens} tokens, got "
-                f"{Option('prefix_tokens', wanted)}: leave {Option('prefix_tokens')} out, or collect them "
-                f"again (`grls ralm examples {Option('examples.prefix_tokens', wanted)}`)."
-            )
-    if len(set(lengths.values())) > 1:
-        raise MismatchError(
-            f"prefixes have {lengths['train']} tokens in {Option('train')} and {lengths['dev']} in "
-            f"{Option('dev')}: collect both with the same {Option('examples.prefix_tokens')}."
-        )
-    return next(iter(lengths.values()), PREFIX if wanted is None else wanted)
-
-
-def _refuse_others(kept: Path, settings: dict[str, Any]) -> None:
-    """Refuse to resume with other options than those of the first run.
-
-    Raises:
-        MismatchError: An option has changed.
-    """
-    if not kept.is_file():  # without a run the checkpoint is missing as well
-        log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
-        return
-    before = read_json(kept)
-    others = [name for name in settings if not isinstance(before, dict) or before.get(name) != settings[name]]
-    if others:
-        named = {name: f"{Option(f'fit.{name}')}" for name in vars(USUAL_FIT)} | _CONTENTS
-        options = ", ".join(named.get(name, f"{Option(name)}") for name in others)
-        raise MismatchError(
-            f"the run in {kept.parent} was begun with other options ({options}): resume it with the same "
-            f"options and data, or begin a new run in another {Option('output')}."
-        )

@@ -6,7 +6,7 @@ from typing import Any
 
 import lightning as L
 
-from grls.answer.riches.answerer import Riches, Written
+from grls.answer.riches.answerer import Riches
 from grls.data.dataset import gold_passages
 from grls.decode.interleave.options import Beam, InterleaveOptions
 from grls.decode.select import ScoreMode
@@ -57,7 +57,17 @@ class QuoteRecall(L.Callback):
         at_least(1, "quotes.", limit=self.limit)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if isinstance(data, InterlacedData):
-            self._refuse_too_long(data, pl_module)
+            module: Any = pl_module
+            config = module.model.config
+            most = positions_in(config)
+            longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
+            needed = longest + self.options.max_new_tokens
+            if most is not None and not config.is_encoder_decoder and needed > most:
+                raise ConfigError(
+                    f"a dev question and its answer take {needed} tokens, but the model has {most} "
+                    f"positions; lower {Option('quotes.max_new_tokens')} or "
+                    f"{Option('data.max_prompt_tokens')}."
+                )
             measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
             refuse_unmeasured(
                 trainer, measured, f"A loss and dev_unclosed need {Option('checkpoint.mode', 'min')}."
@@ -76,27 +86,11 @@ class QuoteRecall(L.Callback):
         queries = kept[: self.limit][trainer.global_rank :: trainer.world_size]
         with module.whole_weights():
             written = program.answer(queries)
-        golds = [gold_passages(query, data.dev[1]) for query in queries]
-        scores = [_measured(*pair) for pair in zip(written, golds, strict=True)]
-        names = ("dev_recall", "dev_hits", "dev_unclosed")
-        log_means(trainer, pl_module, {name: [s[n] for s in scores] for n, name in enumerate(names)})
+        scores: dict[str, list[float]] = {"dev_recall": [], "dev_hits": [], "dev_unclosed": []}
+        for query, answer in zip(queries, written, strict=True):
+            gold, quoted = gold_passages(query, data.dev[1]), [hit.id for hit in answer.ranking()]
+            scores["dev_recall"].append(len(set(gold) & set(quoted)) / len(gold))
+            scores["dev_hits"].append(float(bool(quoted) and quoted[0] in gold))
+            scores["dev_unclosed"].append(float(bool(answer.quotes) and not answer.quotes[-1].closed))
+        log_means(trainer, pl_module, scores)
         module.model.train(training)
-
-    def _refuse_too_long(self, data: InterlacedData, module: Any) -> None:
-        config = module.model.config
-        most = positions_in(config)
-        longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
-        needed = longest + self.options.max_new_tokens
-        if most is not None and not config.is_encoder_decoder and needed > most:
-            raise ConfigError(
-                f"a dev question and its answer take {needed} tokens, but the model has {most} positions; "
-                f"lower {Option('quotes.max_new_tokens')} or {Option('data.max_prompt_tokens')}."
-            )
-
-
-def _measured(written: Written, gold: list[str]) -> tuple[float, float, float]:
-    """Recall of gold passages, whether the first passage is gold, whether the last quote is not closed."""
-    quoted = [hit.id for hit in written.ranking()]
-    recall = len(set(gold) & set(quoted)) / len(gold)
-    cut = bool(written.quotes) and not written.quotes[-1].closed
-    return recall, float(bool(quoted) and quoted[0] in gold), float(cut)

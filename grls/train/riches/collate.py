@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from grls.index.keys import KeyIndex
 from grls.index.rows import Ints
@@ -62,21 +61,18 @@ class InterlacedCollator:
         behind = None
         if start is not None:
             behind, _ = pad([[start, *e.target[:-1]] for e in examples], self.pad_token)
-        choices = None if self.constraint is None else self._choices(examples, before, labels)
+        choices = None
+        if self.constraint is not None:  # the labels within keys are removed
+            quotes = [
+                (row * labels.shape[1] + before[row] + first, example.target[first:last])
+                for row, example in enumerate(examples)
+                for first, last in example.spans
+            ]
+            flat = labels.view(-1)
+            for place, key in quotes:
+                flat[place : place + len(key) + 1] = IGNORED
+            choices = allowed_in_quotes(self.constraint, quotes)
         return Batch(inputs, mask, behind, labels, choices)
-
-    def _choices(self, examples: Sequence[Example], before: Sequence[int], labels: Tensor) -> Choices:
-        """The choices within keys; their labels are removed."""
-        assert self.constraint is not None
-        quotes = [
-            (row * labels.shape[1] + before[row] + first, example.target[first:last])
-            for row, example in enumerate(examples)
-            for first, last in example.spans
-        ]
-        flat = labels.view(-1)
-        for place, key in quotes:
-            flat[place : place + len(key) + 1] = IGNORED
-        return allowed_in_quotes(self.constraint, quotes)
 
 
 def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) -> Choices:
@@ -98,7 +94,9 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
     # -1 marks the closing, since the closing token may occur within keys as well.
     written = [[*key, -1] for _, key in quotes]
     live = np.arange(len(quotes))
-    parts: list[tuple[Ints, Ints, Ints, Ints]] = []
+    empty = np.empty(0, dtype=np.int64)
+    # Of the positions with a choice: tokens, number of tokens each, places, index of the target token.
+    parts: list[tuple[Ints, Ints, Ints, Ints]] = [(empty, empty, empty, empty)]
     step = 0
     while len(live):
         tokens, after, owner = _allowed(index, states[live])
@@ -106,10 +104,18 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
         at = np.flatnonzero(tokens == wanted[owner])
         if not np.array_equal(owner[at], np.arange(len(live))):
             raise ValueError("a quote in a target is no key of the index")
-        parts += _open(np.where(tokens < 0, closing, tokens), owner, at, starts[live] + step)
+        counts = np.bincount(owner, minlength=len(at))
+        several = counts > 1
+        target = at - (np.cumsum(counts) - counts)
+        written_as = np.where(tokens < 0, closing, tokens)
+        places = starts[live] + step
+        parts.append((written_as[several[owner]], counts[several], places[several], target[several]))
         states[live] = after[at]
         live, step = live[wanted >= 0], step + 1
-    return _joined(parts)
+    allowed, sizes, places, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    arrays = (empty, allowed, owners, places, np.cumsum(sizes) - sizes + targets)
+    return Choices(*(torch.from_numpy(array) for array in arrays))
 
 
 def _allowed(index: KeyIndex, states: Ints) -> tuple[Ints, Ints, Ints]:
@@ -123,21 +129,3 @@ def _allowed(index: KeyIndex, states: Ints) -> tuple[Ints, Ints, Ints]:
         np.insert(following.states, ends, -1, axis=0),
         np.insert(owner, ends, closes),
     )
-
-
-def _open(tokens: Ints, owner: Ints, at: Ints, places: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """The positions with a choice: tokens, number of tokens each, places, index of the target token."""
-    counts = np.bincount(owner, minlength=len(at))
-    starts = np.cumsum(counts) - counts
-    several = counts > 1
-    return [(tokens[several[owner]], counts[several], places[several], (at - starts)[several])]
-
-
-def _joined(parts: Sequence[tuple[Ints, Ints, Ints, Ints]]) -> Choices:
-    empty = np.empty(0, dtype=np.int64)
-    tokens, counts, places, targets = (
-        np.concatenate([empty, *column]) for column in (zip(*parts, strict=True) if parts else ([],) * 4)
-    )
-    starts = np.cumsum(counts) - counts
-    arrays = (empty, tokens, np.repeat(np.arange(len(counts)), counts), places, starts + targets)
-    return Choices(*(torch.from_numpy(array) for array in arrays))

@@ -194,15 +194,11 @@ class InterlacedExamples:
             if kept:
                 self.items.append((query, prompt, kept, shuffle or free_order(query)))
                 self._lengths.append(len(prompt) + min(sizes))
-        self._say(split, len(queries), long_prompts, lengths)
-
-    def _say(self, split: str, count: int, long_prompts: int, lengths: Lengths) -> None:
-        """Warn of the queries that were left out."""
-        gone = count - len(self.items)
+        gone = len(queries) - len(self.items)
         what = (
-            f"{gone:,} of {counted(count, 'query')} of {split}: {long_prompts:,} for a prompt of more than "
-            f"{counted(lengths.prompt, 'token')} (max_prompt_tokens), {gone - long_prompts:,} for a target "
-            f"of more than {lengths.target} (max_target_tokens)"
+            f"{gone:,} of {counted(len(queries), 'query')} of {split}: {long_prompts:,} for a prompt of more "
+            f"than {counted(lengths.prompt, 'token')} (max_prompt_tokens), {gone - long_prompts:,} for a "
+            f"target of more than {lengths.target} (max_target_tokens)"
         )
         if not self.items:
             raise ConfigError(f"no example is left to learn from: too long are {what}.")

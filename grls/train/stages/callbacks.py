@@ -28,7 +28,6 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
-from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.train.core.checkpoints import kept_checkpoint
 from grls.train.core.damage import damage, folder_damage
 from grls.train.core.processes import FullyShard, local
@@ -97,52 +96,38 @@ class ConstrainedRecall(L.Callback):
             return
         module: Any = pl_module
         with module.whole_weights():
-            self._measure(trainer, module, data)
-
-    def _measure(self, trainer: L.Trainer, module: Any, data: StageData) -> None:
-        """Retrieve, and log the means."""
-        training = module.model.training
-        options = replace(self.options, truncate_queries=data.truncate_queries)
-        parts = (module.model, data.codec, data.corpus, data.index)
-        retriever = GenerativeRetriever(*parts, options, spans=data.spans, rescore_input=data.rescore_input)
-        hybrid = None if data.priors is None else data.priors.beside(retriever)
-        scores = {"dev_recall": self._recalls(retriever, hybrid, data, trainer)}
-        if self.hops:
-            scores["dev_f1"] = self._f1s(hybrid or retriever, data, trainer)
-        log_means(trainer, module, scores)
-        module.model.train(training)
-
-    def _recalls(
-        self,
-        retriever: GenerativeRetriever,
-        hybrid: HybridRetriever | None,
-        data: StageData,
-        trainer: L.Trainer,
-    ) -> list[float]:
-        """Recall of each input; neither DONE nor its evidence is retrieved, as in the search."""
-        inputs = data.dev_inputs()[trainer.global_rank :: trainer.world_size]
-        hidden = [[retriever.done, *i.evidence] for i in inputs]
-        if hybrid is None:
-            rankings = retriever.search([i.source for i in inputs], self.k, hidden)
-        else:
-            queries = [i.query for i in inputs if i.query is not None]
-            evidence = [data.corpus.passages(i.evidence) for i in inputs]
-            rankings = hybrid.search(queries, evidence, self.k, hidden)
-        return [
-            recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
-            for hits, i in zip(rankings, inputs, strict=True)
-        ]
-
-    def _f1s(
-        self, retriever: GenerativeRetriever | HybridRetriever, data: StageData, trainer: L.Trainer
-    ) -> list[float]:
-        queries, qrels = data.dev_queries()
-        mine = queries[trainer.global_rank :: trainer.world_size]
-        chains = HopsRetriever(retriever, HopOptions("dynamic", self.hops)).retrieve_chains(mine)
-        return [
-            set_scores([h.id for h in best[0].hits] if best else [], gold_passages(query, qrels)).f1
-            for best, query in zip(chains, mine, strict=True)
-        ]
+            training = module.model.training
+            options = replace(self.options, truncate_queries=data.truncate_queries)
+            parts = (module.model, data.codec, data.corpus, data.index)
+            retriever = GenerativeRetriever(
+                *parts, options, spans=data.spans, rescore_input=data.rescore_input
+            )
+            hybrid = None if data.priors is None else data.priors.beside(retriever)
+            share = slice(trainer.global_rank, None, trainer.world_size)
+            inputs = data.dev_inputs()[share]
+            # Neither DONE nor the evidence of an input is retrieved, as in the search.
+            hidden = [[retriever.done, *i.evidence] for i in inputs]
+            if hybrid is None:
+                rankings = retriever.search([i.source for i in inputs], self.k, hidden)
+            else:
+                asked = [i.query for i in inputs if i.query is not None]
+                evidence = [data.corpus.passages(i.evidence) for i in inputs]
+                rankings = hybrid.search(asked, evidence, self.k, hidden)
+            recalls = [
+                recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
+                for hits, i in zip(rankings, inputs, strict=True)
+            ]
+            scores = {"dev_recall": recalls}
+            if self.hops:
+                queries, qrels = data.dev_queries()
+                own = queries[share]
+                search = HopsRetriever(hybrid or retriever, HopOptions("dynamic", self.hops))
+                scores["dev_f1"] = [
+                    set_scores([h.id for h in best[0].hits] if best else [], gold_passages(query, qrels)).f1
+                    for best, query in zip(search.retrieve_chains(own), own, strict=True)
+                ]
+            log_means(trainer, module, scores)
+            module.model.train(training)
 
 
 def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
@@ -209,11 +194,17 @@ class SaveModel(L.Callback):
             ConfigError: The weights are not finite: the training has diverged. Nothing is written.
         """
         module: Any = pl_module
-        best = next((c for c in _checkpoints(trainer) if c.monitor), None)
+        checkpoints = (c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint))
+        best = next((c for c in checkpoints if c.monitor), None)
         taken, measured = trainer.global_step, ""
         trouble = _trouble(best)
         if best is not None and trouble is None:
-            taken = _load_best(trainer, pl_module, best.best_model_path)
+            if isinstance(trainer.strategy, FullyShard):
+                taken = trainer.strategy.load_weights(best.best_model_path)
+            else:
+                state = torch.load(best.best_model_path, map_location="cpu", weights_only=True, mmap=True)
+                module.load_state_dict(state["state_dict"])
+                taken = int(state["global_step"])
             measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
             if unseen and trainer.is_global_zero:
@@ -246,31 +237,31 @@ class SaveModel(L.Callback):
                 )
         model = module.plain_model()
         if trainer.is_global_zero:
-            self._write(model, module, trainer.datamodule)  # type: ignore[attr-defined]
+            data: Any = trainer.datamodule  # type: ignore[attr-defined]
+            with atomic_folder(self.folder, "config.json") as new:
+                write_network(model, new)
+                reset_tokenizer(module.tokenizer)
+                module.tokenizer.save_pretrained(new)
+                for file, content in data.beside_model().items():
+                    write_json(new / file, content)
+                beside = [] if getattr(data, "priors", None) is None else [BESIDE]
+                write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
             if not is_metered(trainer):
                 print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
-
-    def _write(self, model: Any, module: Any, data: Any) -> None:
-        """Write the model, its tokenizer, and the files beside them."""
-        with atomic_folder(self.folder, "config.json") as new:
-            write_network(model, new)
-            reset_tokenizer(module.tokenizer)
-            module.tokenizer.save_pretrained(new)
-            for name, content in data.beside_model().items():
-                write_json(new / name, content)
-            beside = [] if getattr(data, "priors", None) is None else [BESIDE]
-            write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
 
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
         """Add a note on how to resume to the exception of a run that SIGTERM ended."""
         if isinstance(exception, SIGTERMException):
-            exception.add_note(_remedy(trainer))
-
-
-def _checkpoints(trainer: L.Trainer) -> list[ModelCheckpoint]:
-    return [callback for callback in trainer.checkpoint_callbacks if isinstance(callback, ModelCheckpoint)]
+            kept = kept_checkpoint(trainer)
+            if kept is not None:
+                exception.add_note(f"go on from its last checkpoint with {Option('ckpt_path', kept)!s}.")
+            else:
+                exception.add_note(
+                    f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), "
+                    "so start it again."
+                )
 
 
 def _trouble(best: ModelCheckpoint | None) -> str | None:
@@ -282,23 +273,3 @@ def _trouble(best: ModelCheckpoint | None) -> str | None:
         return f"{best.best_model_path} is gone"
     what = folder_damage(path) if path.is_dir() else damage(path)
     return None if what is None else f"{best.best_model_path} is damaged ({what})"
-
-
-def _load_best(trainer: L.Trainer, module: L.LightningModule, path: str) -> int:
-    """Load the weights of a checkpoint; returns its step."""
-    if isinstance(trainer.strategy, FullyShard):
-        return trainer.strategy.load_weights(path)
-    state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    module.load_state_dict(state["state_dict"])
-    return int(state["global_step"])
-
-
-def _remedy(trainer: L.Trainer) -> str:
-    """How to resume a run that ends now."""
-    kept = kept_checkpoint(trainer)
-    if kept is not None:
-        return f"go on from its last checkpoint with {Option('ckpt_path', kept)!s}."
-    return (
-        f"nothing was saved yet ({Option('last.every_n_train_steps')!s} saves within an epoch), so start it "
-        "again."
-    )

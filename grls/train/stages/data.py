@@ -262,24 +262,22 @@ class RetrieveData(StageData):
         dev = self.read_split(self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
         how = (self.done, self.shuffle)
-        return self._mixed(self._retrieve_examples(*train, *how)), self._retrieve_examples(*self._dev, *how)
+        main = self._retrieve_examples(*train, *how)
+        every = mixed(
+            main,
+            self.mix,
+            self._pseudo_examples,
+            self._memorise_examples,
+            planned_epochs(self._trainer, self.mix.size or len(main), self.examples_a_batch),
+            self.seed,
+        )
+        return every, self._retrieve_examples(*self._dev, *how)
 
     def other_files(self) -> list[str]:
         """The files of the mix."""
         memorise = self.mix.memorise
         files = self.mix.pseudo, None if memorise is None else memorise.neighbours
         return [file for file in files if file is not None]
-
-    def _mixed(self, main: Any) -> Any:
-        size = self.mix.size or len(main)
-        return mixed(
-            main,
-            self.mix,
-            self._pseudo_examples,
-            self._memorise_examples,
-            planned_epochs(self._trainer, size, self.examples_a_batch),
-            self.seed,
-        )
 
     def _memorise_examples(self, reading: PassageInput) -> Any:
         return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
@@ -312,17 +310,15 @@ class RetrieveData(StageData):
         for query, tokens in zip(queries, texts, strict=True):
             gold = gold_passages(query, qrels)
             for hop in range(len(gold) if self.by_hop and self.multistep else 1):
-                evidence = self._numbers(gold[:hop])
-                source = self.codec.model_input(tokens, self._read(query, evidence))
+                evidence: tuple[int, ...] = ()
+                read: list[TokenIds] = []
+                if hop:
+                    found = self.corpus.numbers(gold[:hop])
+                    evidence = tuple(number for number in found if number is not None)
+                    read = self.codec.excerpts(query.text, self.corpus.passages(evidence)) if evidence else []
+                source = self.codec.model_input(tokens, read)
                 inputs.append(DevInput(source, frozenset(gold[hop:]), query, evidence))
         return inputs
-
-    def _numbers(self, names: Sequence[str]) -> tuple[int, ...]:
-        found = self.corpus.numbers(names) if names else []
-        return tuple(number for number in found if number is not None)
-
-    def _read(self, query: Query, evidence: Sequence[int]) -> list[TokenIds]:
-        return self.codec.excerpts(query.text, self.corpus.passages(evidence)) if evidence else []
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:  # noqa: D102
         return self._dev

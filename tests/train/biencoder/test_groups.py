@@ -9,8 +9,8 @@ from small_data import tiny_bert
 from torch import Tensor, nn
 
 from grls.models.biencoder import BiEncoderModel
-from grls.train.biencoder import loss
 from grls.train.biencoder.loss import GROUP, MaskedRankingLoss, embed_in_groups
+from grls.train.biencoder.options import BiEncoderOptions
 
 TEXTS = [" ".join(["otter"] * (1 + 7 * n % 19)) for n in range(2 * GROUP + 3)]
 
@@ -57,29 +57,49 @@ def test_groups_are_the_whole_batch_with_less_padding(encoder: BiEncoderModel) -
     assert sum(model.read[1:]) < 0.8 * model.read[0]
 
 
-def test_the_loss_reads_in_groups(encoder: BiEncoderModel) -> None:
-    model = Counted(encoder.model)
-    columns = [encoder.features(TEXTS, "query"), encoder.features(TEXTS[::-1], "passage")]
-    labels = torch.arange(len(TEXTS))[:, None].repeat(1, 2)
-    loss = MaskedRankingLoss(model, similarity_fct=encoder.scores)  # type: ignore[arg-type]
-    found = loss(columns, labels)
-    assert len(model.read) == 2 * -(-len(TEXTS) // GROUP)
-    embedded = [encoder.model(dict(column))["sentence_embedding"] for column in columns]
-    torch.testing.assert_close(found, loss.compute_loss_from_embeddings(embedded, labels))
+def test_pieces_that_are_embedded_again_have_the_gradient_of_the_whole_batch(encoder: BiEncoderModel) -> None:
+    features = [encoder.features(TEXTS, "query"), encoder.features(TEXTS[::-1], "passage")]
+    labels = torch.arange(2 * len(TEXTS)).view(2, -1).T
+
+    def gradient(**options: Any) -> list[Tensor]:
+        loss = MaskedRankingLoss(encoder.model, 20.0, encoder.scores, BiEncoderOptions(**options))
+        encoder.model.zero_grad()
+        loss([dict(part) for part in features], labels).backward()
+        return [weight.grad.clone() for weight in encoder.model.parameters() if weight.grad is not None]
+
+    expected = gradient()
+    for found, right in zip(gradient(mini_batch_size=4), expected, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(gradient(matryoshka=(4, 8))[0], expected[0])
 
 
-def test_few_texts_left_padding_and_several_processes_stay_whole(
-    encoder: BiEncoderModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = Counted(encoder.model)
-    embed_in_groups(model, encoder.features(TEXTS[:GROUP], "query"))
-    features = encoder.features(TEXTS, "query")
-    embed_in_groups(model, {name: turned(value) for name, value in features.items()})
-    monkeypatch.setattr(loss, "processes", lambda: 2)
-    embed_in_groups(model, features)
-    assert len(model.read) == 3
+def test_a_step_in_pieces_needs_the_memory_of_one(encoder: BiEncoderModel) -> None:
+    """Counted in bytes that the graph keeps for the backward pass."""
+    features = encoder.features(TEXTS * 8, "query")
+
+    def kept(size: int | None) -> int:
+        sizes: list[int] = []
+
+        def pack(tensor: Tensor) -> Tensor:
+            sizes.append(tensor.numel() * tensor.element_size())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            embed_in_groups(encoder.model, features, size)
+        return sum(sizes)
+
+    assert kept(8) < 0.1 * kept(None)
 
 
-def turned(value: Any) -> Any:
-    """What a tokenizer makes that pads on the left, for texts of one word repeated."""
-    return value.flip(1) if isinstance(value, Tensor) else value
+def test_without_negatives_of_the_batch_only_its_own_are_left(encoder: BiEncoderModel) -> None:
+    query = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    right, wrong = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, 1.0], [0.0, 0.5]])
+    labels = torch.tensor([[0, 1, -1], [2, 3, -1]])
+    scores = query @ torch.cat([right, wrong]).T
+    for together, columns in ((True, ([0, 1, 2, 3], [0, 1, 2, 3])), (False, ([0, 2], [1, 3]))):
+        options = BiEncoderOptions(in_batch_negatives=together)
+        loss = MaskedRankingLoss(encoder.model, 1.0, lambda a, b: a @ b.T, options)
+        each = [scores[row, own].logsumexp(0) - 1.0 for row, own in enumerate(columns)]
+        value = loss.compute_loss_from_embeddings([query, right, wrong], labels)
+        assert value == pytest.approx(float(sum(each) / 2))

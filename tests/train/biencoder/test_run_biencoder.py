@@ -4,24 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from biencoder_helpers import logged, made_place
+from biencoder_helpers import logged
 
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder import run
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.biencoder.run import run_biencoder
-from grls.train.core import malloc_trim
 from grls.train.core.clock import TrainingClock, TrainingStep
 from grls.train.result import TrainingResult
 
 FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, log_every=1, k=1, device="cpu")
 """30 pairs, 4 a batch: 8 steps an epoch."""
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("run-biencoder"))
 
 
 def trained(place: Path, output: Path, fit: BiEncoderOptions = FIT, **more: object) -> TrainingResult:
@@ -39,23 +33,13 @@ def test_the_result_and_the_reports(
     place: Path, whole: tuple[TrainingResult, list[TrainingStep]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     result, steps = whole
-    assert (result.model, result.logs) == (place / "whole" / "model", place / "whole" / "logs.json")
+    assert (result.model, result.logs) == (place / "whole" / "model", place / "whole" / "logs" / "version_0")
     assert (result.steps, result.examples, result.monitor) == (24, 30, "recall@1")
-    assert result.best == max(logged(place / "whole", "dev_recall@1").values())
+    assert result.best == max(logged(place / "whole", "dev_recall").values())
     assert not result.time_is_up
     assert [(step.stage, step.step, step.of) for step in steps] == [
         ("biencoder", step, 24) for step in range(25)
     ]
-
-
-def test_large_holes_of_the_heap_are_returned_after_each_step(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times: list[bool] = []
-    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.ROOM + 1)
-    monkeypatch.setattr(malloc_trim, "give_back_freed", lambda: times.append(True))
-    trained(place, tmp_path, replace(FIT, epochs=1))
-    assert len(times) == 8
 
 
 def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
@@ -70,23 +54,18 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
 
     ended = trained(place, tmp_path, max_seconds=13.5, meter=meter)
     assert (ended.steps, ended.time_is_up) == (13, True)
-    assert sorted(logged(tmp_path, "dev_recall@1")) == [8, 13]
-    assert ended.best == max(logged(tmp_path, "dev_recall@1").values())
+    assert sorted(logged(tmp_path, "dev_recall")) == [8, 13]
+    assert ended.best == max(logged(tmp_path, "dev_recall").values())
     assert BiEncoderModel.load(str(ended.model), device="cpu").stages[-1] == "biencoder"
     assert capsys.readouterr().out == ""  # the meter's reports are the only ones
 
     rest = trained(place, tmp_path, resume=True)
     assert (rest.steps, rest.time_is_up) == (24, False)
-    losses = logged(place / "whole", "loss")
-    went_on = logged(tmp_path, "loss")
-    assert list(went_on) == list(losses)
-    assert [went_on[step] for step in range(1, 14)] == [losses[step] for step in range(1, 14)]
-
-
-def test_without_dev_there_is_no_best(place: Path, tmp_path: Path) -> None:
-    fit = replace(FIT, epochs=1, max_steps=2)
-    result = trained(place, tmp_path, fit, dev_split=None)
-    assert (result.best, result.steps) == (None, 2)
+    losses = logged(place / "whole", "train_loss")
+    went_on = logged(tmp_path, "train_loss")
+    assert [went_on[step] for step in range(1, 13)] == [losses[step] for step in range(1, 13)]
+    again = trained(place, tmp_path, resume=True)  # it is done
+    assert (again.steps, again.best) == (24, rest.best)
 
 
 def test_refusals(place: Path, tmp_path: Path) -> None:
@@ -94,3 +73,11 @@ def test_refusals(place: Path, tmp_path: Path) -> None:
         trained(place, tmp_path, max_seconds=-1)
     with pytest.raises(DataError, match="no such file; give another dev_split"):
         trained(place, tmp_path, dev_split="other")
+
+
+def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) -> None:
+    fit = replace(FIT, epochs=1, max_steps=2, logger="lightning.pytorch.loggers.TensorBoardLogger")
+    trained(place, tmp_path, fit, dev_split=None)
+    assert list((tmp_path / "lightning_logs").rglob("events.out.tfevents.*"))
+    with pytest.raises(ConfigError, match=r"fit\.logger: json is no logger of Lightning"):
+        trained(place, tmp_path / "other", replace(fit, logger="json"), dev_split=None)
