@@ -1,6 +1,6 @@
 """The trainer of sentence-transformers with the examples, batches, log and errors of grls.
 
-It does not know what an example means. The best checkpoint is read in :mod:`grls.train.biencoder.trainer`.
+It does not know what an example means.
 """
 
 from __future__ import annotations
