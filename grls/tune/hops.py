@@ -4,7 +4,7 @@ A single step is one hop, so the choice between a single step and hops is one of
 development queries mislead: of two settings whose recall differs by less than chance would make it, the
 simpler one is as good a guess, and costs less. So of all settings whose recall is within one standard error
 of the best one's (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3), the fewest
-hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the the
+hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the
 best setting of several hops, and tried with every number of hops.
 """
 
