@@ -127,8 +127,7 @@ def shown_p(p: float) -> str:
 
 # Compares two runs of the same queries, measure by measure: the difference, and whether it is chance.
 #
-# The module joins runs, metrics and the paired tests of :mod:`grls.evaluation.significance`. A query without
-# an answer has the value 0. Pages that compare many runs: :mod:`grls.report`.
+# A query without an answer has the value 0. Pages that compare many runs: :mod:`grls.report`.
 
 
 def compare_runs(

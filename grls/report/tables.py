@@ -1,7 +1,6 @@
 """The tables of the paper for any runs, over one data set or several side by side.
 
-Every function takes a list of groups, and names the table of arXiv 2204.13596 whose form it has. Joined rows:
-:mod:`grls.report.tables`.
+Every function takes a list of groups, and names the table of arXiv 2204.13596 whose form it has.
 """
 
 from __future__ import annotations

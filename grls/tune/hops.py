@@ -4,8 +4,8 @@ A single step is one hop, so the choice between a single step and hops is one of
 development queries mislead: of two settings whose recall differs by less than chance would make it, the
 simpler one is as good a guess, and costs less. So of all settings whose recall is within one standard error
 of the best one's (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3), the fewest
-hops are chosen, and of those the highest recall. The onward model (:mod:`grls.tune.hops`) is learned with
-the temperature of the best setting of several hops, and tried with every number of hops.
+hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the
+best setting of several hops, and tried with every number of hops.
 """
 
 from __future__ import annotations
@@ -204,10 +204,10 @@ HOPS = Step("hops", tune_hops, ranks_by_hops)
 
 # Where chains end, and how one is chosen: the bias on DONE and the choice, tried together.
 #
-# Few development queries mislead, as with the number of hops (:mod:`grls.tune.hops`). So of all settings
-# whose set F1 is within one standard error of the best one's (of the paired difference, query by query), the
-# one nearest to what the folder has is chosen: the nearest bias, and with it the folder's own choice of a
-# chain, if it is among them.
+# Few development queries mislead, as with the number of hops. So of all settings whose set F1 is within one
+# standard error of the best one's (of the paired difference, query by query), the one nearest to what the
+# folder has is chosen: the nearest bias, and with it the folder's own choice of a chain, if it is among
+# them.
 
 
 def ends_chains(tuning: Tuning) -> bool:

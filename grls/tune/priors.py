@@ -129,7 +129,7 @@ PRIORS = Step("priors", tune_priors)
 # The weight of rescoring: how much the scores of passages that a generator has read to their end count.
 #
 # The weight holds in every hop. So if the folder ranks by hops, every gold passage is a hop with the gold
-# passages before it as evidence, and the first hit counts, as for priors (:mod:`grls.tune.priors`).
+# passages before it as evidence, and the first hit counts, as for priors.
 
 
 def can_rescore(tuning: Tuning) -> bool:
@@ -200,7 +200,7 @@ RESCORING = Step("rescoring", tune_rescoring, can_rescore)
 # How many passages a cross-encoder reads, and what its logits count beside the first retriever's scores.
 #
 # Both hold in every hop. So if the folder ranks by hops, every gold passage is a hop with the gold passages
-# before it as evidence, and the first hit counts, as for priors (:mod:`grls.tune.priors`).
+# before it as evidence, and the first hit counts, as for priors.
 
 
 _TOGETHER = 32

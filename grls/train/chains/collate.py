@@ -4,9 +4,9 @@ Legend: b chains, t nodes of the largest tree, D decisions, A allowed tokens of 
 tokens taken.
 
 For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages that
-are scored after a hop. For a sequence-to-sequence model each hop is a separate input
-(:mod:`grls.train.chains.collate`). A passage is fed up to its last decision, or to its end where it is
-rescored (:mod:`grls.train.chains.module`) or, in a tree, where it is evidence of the next hop.
+are scored after a hop. For a sequence-to-sequence model each hop is a separate input. A
+passage is fed up to its last decision, or to its end where it is rescored (:mod:`grls.train.chains.module`)
+or, in a tree, where it is evidence of the next hop.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A chain begins with its passage and continues, hop by hop, with a neighbour of t
 pseudo-query of several hops has evidence in the order of retrieval (as the authors of arXiv 2204.13596 later
 proposed for memorising hops). Each query is drawn with its own seed: the query of a passage does not depend
 on the other queries of a run (except for rounding in padded batches).
-
-Filter of the queries: :mod:`grls.train.doc2query.generate`.
 """
 
 from __future__ import annotations
