@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.filters import Allow, Numbers
+from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, is_short, nothing_found
@@ -122,7 +122,19 @@ class BM25Retriever:
                 "such as en, de, zh, or none.",
                 file,
             )
-        corpus = _corpus(spec.get("corpus"), folder, how)
+        named = spec.get("corpus")
+        if named is not None and not isinstance(named, str):
+            raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
+        if named is not None or _has_passages(folder, how):
+            corpus = Corpus.read(folder / (named or "."))
+        elif how.corpus is not None:
+            corpus = how.corpus
+        else:
+            raise DataError(
+                "bm25 has no passages here, and no other member has: name their folder, as in "
+                '{"kind": "bm25", "corpus": "../data"}, or make one with `grls index bm25`.',
+                file,
+            )
         refuse_other_passages(corpus, spec)
         options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
         return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
@@ -158,10 +170,20 @@ class BM25Retriever:
         within = reachable(queries, allow, self.corpus)
         words = self._words([query.text for query in queries])
         self._warn_of_misses(words)
-        rankings = []
+        rankings: list[list[Hit]] = []
         with Progress(len(words), "bm25", "queries", shown=None) as bar:
             for query, terms in enumerate(words):
-                rankings.append(self._top(terms, k, within.of(query)))
+                hits: list[Hit] = []
+                allowed = within.of(query)
+                if terms and (allowed is None or len(allowed)):
+                    scores = self._scores(terms) if allowed is None else self._scores(terms)[allowed]
+                    most = min(k, len(scores))
+                    least = np.partition(scores, -most)[-most]  # the score of the last hit
+                    places = np.flatnonzero((scores >= least) & (scores > 0))
+                    places = places[np.argsort(-scores[places], kind="stable")][:most]
+                    ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
+                    hits += map(Hit, ids, scores[places].tolist())
+                rankings.append(hits)
                 bar.update()
         return rankings
 
@@ -232,39 +254,7 @@ class BM25Retriever:
                 log.warning(message)
                 self._next_warning = 10 * self._asked
 
-    def _top(self, words: list[str], k: int, allowed: Numbers | None) -> list[Hit]:
-        if not words or (allowed is not None and not len(allowed)):
-            return []
-        scores = self._scores(words)
-        if allowed is not None:
-            scores = scores[allowed]
-        k = min(k, len(scores))
-        least = np.partition(scores, -k)[-k]  # the k-th best score
-        places = np.flatnonzero((scores >= least) & (scores > 0))
-        places = places[np.argsort(-scores[places], kind="stable")][:k]
-        ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
-        return [Hit(*pair) for pair in zip(ids, scores[places].tolist(), strict=True)]
 
-
-def _corpus(named: Any, folder: Path, how: Opening) -> Corpus:
-    """The passages of the named folder, or else of the folder itself, or else of the retriever around it."""
-    file = folder / MANIFEST
-    if named is not None and not isinstance(named, str):
-        raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
-    place = folder / (named or ".")
-    inside = _has_passages(place, how, folder)
-    if named is None and not inside and how.corpus is not None:
-        return how.corpus
-    if named is None and not inside:
-        raise DataError(
-            "bm25 has no passages here, and no other member has: name their folder, as in "
-            '{"kind": "bm25", "corpus": "../data"}, or make one with `grls index bm25`.',
-            file,
-        )
-    return Corpus.read(place)
-
-
-def _has_passages(place: Path, how: Opening, folder: Path | None = None) -> bool:
+def _has_passages(folder: Path, how: Opening) -> bool:
     """Whether a folder holds the passages; an embedded BM25 takes those of the retriever around it."""
-    within = (place if folder is None else folder).resolve() in how.within
-    return corpus_file(place).is_file() and (how.corpus is None or within)
+    return corpus_file(folder).is_file() and (how.corpus is None or folder.resolve() in how.within)

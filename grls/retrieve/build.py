@@ -109,7 +109,12 @@ def build(model: str, corpus: str, how: Building) -> str:
     kind = VARIANTS.get(asked, asked)
     if kind in KINDS:
         class_of(kind)  # what is wrong with it is said first
-    buildable = {name: made for name in _importable() if (made := _build_of(name)) is not None}
+    buildable: dict[str, Build] = {}
+    for name in _importable():
+        module, _, function = BUILDERS.get(name, "").partition(":")
+        maker = getattr(import_module(module) if module else class_of(name), function or "build", None)
+        if maker is not None:
+            buildable[name] = maker
     if kind not in buildable:
         known = ", ".join(sorted([AUTO, *buildable, *VARIANTS]))
         what = "is not built from a model" if kind in KINDS else "is no kind of retriever"
@@ -141,9 +146,3 @@ def _importable() -> list[str]:
             class_of(kind)
             kinds.append(kind)
     return kinds
-
-
-def _build_of(kind: str) -> Build | None:
-    module, _, name = BUILDERS.get(kind, "").partition(":")
-    maker: Build | None = getattr(import_module(module) if module else class_of(kind), name or "build", None)
-    return maker

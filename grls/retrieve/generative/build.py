@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from grls.cluster.plan import ShardPlan, alone_at_shards
+from grls.cluster.plan import alone_at_shards
 from grls.data.codec import LIMITS, Codec, Limits, limits_of
 from grls.data.corpus import Corpus
 from grls.data.spans import SPANS, Spans, read_spans
@@ -35,14 +35,26 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)
-    codec = Codec(loaded.tokenizer, _limits(Path(model), how), is_causal(loaded.model))
+    trained, limits = Path(model) / LIMITS, Limits()
+    if trained.is_file():
+        limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
+    given = {name: value for name, value in asdict(how.limits).items() if value is not None}
+    codec = Codec(loaded.tokenizer, limits._replace(**given), is_causal(loaded.model))
     span_words = how.index.span_words
     if span_words is None and (Path(model) / SPANS).is_file():
         span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
     spans = Spans(passages, span_words) if span_words else None
     alone = nullcontext() if how.workers is None else alone_at_shards(how.output)
     with alone, scratch_folder(how.output) as scratch:
-        index, plan = _index(model, spans or passages, codec, how, scratch)
+        index: Segment
+        options, plan = how.index, None
+        if how.workers is not None:
+            by_workers = options, how.workers, how.output, scratch
+            index, plan = index_by_workers(model, spans or passages, codec, *by_workers)
+        else:
+            memory = memory_bytes(options.memory)
+            listed = spans or passages
+            index = build_index(listed, codec, options.backend, True, options.form, memory, scratch)
         learned = Path(model) / RESCORE
         rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
         retriever = GenerativeRetriever(
@@ -58,37 +70,13 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
         retriever.save_pretrained(how.output)
         if plan is not None:
             plan.remove()
-    return _made(retriever, how)
-
-
-def _index(
-    model: str, listed: Corpus | Spans, codec: Codec, how: Building, scratch: Path
-) -> tuple[Segment, ShardPlan | None]:
-    """The index, and the plan of the workers that built it."""
-    if how.workers is not None:
-        return index_by_workers(model, listed, codec, how.index, how.workers, how.output, scratch)
-    options = how.index
-    memory = memory_bytes(options.memory)
-    return build_index(listed, codec, options.backend, True, options.form, memory, scratch), None
-
-
-def _limits(model: Path, how: Building) -> Limits:
-    trained, limits = model / LIMITS, Limits()
-    if trained.is_file():
-        limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
-    given = asdict(how.limits)
-    return limits._replace(**{name: value for name, value in given.items() if value is not None})
-
-
-def _made(retriever: GenerativeRetriever, how: Building) -> str:
-    """What was made, in a line."""
     rows = retriever.index.rows
     assert isinstance(rows, Rows)
-    tokens, passages, spans = len(rows.tokens), len(retriever.corpus), retriever.spans
+    tokens, count = len(rows.tokens), len(passages)
     size = sum(file.stat().st_size for file in (Path(how.output) / "index").iterdir())
     written = "" if spans is None else f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
     return (
-        f"{how.output}: {counted(passages, 'passage')}, {written}{counted(len(rows), 'distinct sequence')} "
-        f"with DONE, {tokens:,} tokens{' of unique prefixes' if how.index.form == 'prefixes' else ''}, index "
-        f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / passages:.1f} B a passage)"
+        f"{how.output}: {counted(count, 'passage')}, {written}{counted(len(rows), 'distinct sequence')} with "
+        f"DONE, {tokens:,} tokens{' of unique prefixes' if options.form == 'prefixes' else ''}, index "
+        f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / count:.1f} B a passage)"
     )

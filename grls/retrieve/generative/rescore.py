@@ -57,24 +57,21 @@ class Rescorer:
         odds: list[Floats] = []
         with Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
             for start in range(0, len(inputs), _TOGETHER):
-                part = slice(start, start + _TOGETHER)
-                odds += self._part(inputs[part], passages[part])
-                bar.update(len(inputs[part]))
+                part, asked = inputs[start : start + _TOGETHER], passages[start : start + _TOGETHER]
+                wanted = sorted({number for numbers in asked for number in numbers} - {self.done})
+                read = {self.done: self.rescore_input.read(self.codec.done_sequence, self.codec)}
+                for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
+                    read[number] = self.rescore_input.read(sequence, self.codec)
+                check_positions(self.generator.model, max(map(len, part)), max(map(len, read.values())))
+                each = [once_each([tuple(read[number]) for number in numbers]) for numbers in asked]
+                rows = [[list(row) for row in distinct] for distinct, _ in each]
+                if self.trees is None:
+                    distinct_odds = rescore_plain(self.generator, part, rows, readout(self.codec))
+                else:
+                    distinct_odds = rescore(self.trees, part, rows, readout(self.codec))
+                odds += [values[places] for values, (_, places) in zip(distinct_odds, each, strict=True)]
+                bar.update(len(part))
         return odds
-
-    def _part(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        wanted = sorted({number for numbers in passages for number in numbers} - {self.done})
-        read = {self.done: self.rescore_input.read(self.codec.done_sequence, self.codec)}
-        for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
-            read[number] = self.rescore_input.read(sequence, self.codec)
-        check_positions(self.generator.model, max(map(len, inputs)), max(map(len, read.values())))
-        each = [once_each([tuple(read[number]) for number in numbers]) for numbers in passages]
-        rows = [[list(row) for row in distinct] for distinct, _ in each]
-        if self.trees is None:
-            odds = rescore_plain(self.generator, inputs, rows, readout(self.codec))
-        else:
-            odds = rescore(self.trees, inputs, rows, readout(self.codec))
-        return [values[places] for values, (_, places) in zip(odds, each, strict=True)]
 
 
 def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:

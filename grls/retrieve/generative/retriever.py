@@ -42,7 +42,6 @@ from grls.retrieve.generative.folder import (
     read_generative_manifest,
     read_limits,
     read_passages,
-    refuse_other_weights,
     removed_ids,
     write_passages,
 )
@@ -148,7 +147,11 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         limits = read_limits(path, manifest)
         refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
-        refuse_other_weights(path, manifest, loaded.model)
+        if manifest["weights"] != weights_fingerprint(loaded.model):
+            raise MismatchError(
+                f"{path / 'model'}: the weights are others than those that this retriever was made with: the "
+                "file is damaged, or is another training's; make the retriever again with `grls index`."
+            )
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)

@@ -139,11 +139,30 @@ class DecodedPassages(IndexedPassages):
             ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
                 that has not learned to.
         """
-        most, asked = self.options.rescore, (exclude, label, allow, prior)
+        most = self.options.rescore
+        if most:
+            self.refuse_to_rescore()
+        count = max(k, most) if most else k
+        if self.spans is not None:
+            scores = self.weigh(inputs, count, exclude, label, allow, prior)
+            rankings = [self.ranked(own, count) for own in scores]
+        else:
+            within = allow or [self._everything()] * len(inputs)
+
+            def search(
+                decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any
+            ) -> list[list[ScoredPassage]]:
+                given = (
+                    [inputs[n] for n in part],
+                    count,
+                    [exclude[n] for n in part],
+                    [within[n] for n in part],
+                )
+                return decoder.search(*given, *more)
+
+            rankings = self._decoders.run(self.index, self.options, inputs, count, label, prior, search)
         if not most:
-            return self._written(inputs, k, *asked)
-        self.refuse_to_rescore()
-        rankings = self._written(inputs, max(k, most), *asked)
+            return rankings
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in rankings])
         weight = self.options.rescore_weight
         return [rescored(ranking, row, weight)[:k] for ranking, row in zip(rankings, odds, strict=True)]
@@ -267,29 +286,6 @@ class DecodedPassages(IndexedPassages):
         """The k best of the passages that :meth:`weigh` scored."""
         return ranked(scores, self.done, self.options.span_temperature, k)
 
-    def _written(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str,
-        allow: Sequence[Subset | None],
-        prior: Prior | None,
-    ) -> list[list[ScoredPassage]]:
-        """The best passages before any is rescored; arguments are those of :meth:`search`."""
-        if self.spans is not None:
-            scores = self.weigh(inputs, k, exclude, label, allow, prior)
-            return [self.ranked(own, k) for own in scores]
-        allow = allow or [self._everything()] * len(inputs)
-
-        def search(
-            decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any
-        ) -> list[list[ScoredPassage]]:
-            given = [inputs[n] for n in part], k, [exclude[n] for n in part], [allow[n] for n in part]
-            return decoder.search(*given, *more)
-
-        return self._decoders.run(self.index, self.options, inputs, k, label, prior, search)
-
     def _change(
         self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
     ) -> None:
@@ -364,14 +360,22 @@ class Decoders:
             self.model.eval()
             if options.compile:
                 self._refuse_to_compile(index)
-            check_positions(self.model, max((len(row) for row in inputs), default=0), index.rows.longest)
+            check_positions(self.model, max(map(len, inputs), default=0), index.rows.longest)
             trees = self.trees
-            if trees is None:
-                return self._in_batches(index, options, inputs, k, prior, bar, search)
-            fast = self._fast(trees, index, options, k)
-            if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
-                fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
-            return search(fast, range(len(inputs)), bar.update, prior)
+            if trees is not None:
+                fast = self._fast(trees, index, options, k)
+                if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
+                    fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
+                return search(fast, range(len(inputs)), bar.update, prior)
+            decoder, size = self.plain(index, options, k), options.batch_size
+            order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
+            results: dict[int, _Result] = {}
+            for start in range(0, len(order), size):
+                batch = order[start : start + size]
+                weighed = None if prior is None else prior.among(batch)
+                results.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
+                bar.update(len(batch))
+            return [results[i] for i in range(len(inputs))]
 
     def lets_join(self, index: ConstraintIndex, options: SearchOptions, priors: bool = False) -> bool:
         """Whether queries can join its search. It makes no decoder, since the one of a search is kept.
@@ -417,27 +421,6 @@ class Decoders:
             suited = suited and not self.writes_spans  # it does not return the frontier
             self._kept = new, on_device(*how) if suited else FastDecoder(*how)
         return self._kept[1]
-
-    def _in_batches(
-        self,
-        index: ConstraintIndex,
-        options: SearchOptions,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        prior: Prior | None,
-        bar: Progress,
-        search: Callable[..., list[_Result]],
-    ) -> list[_Result]:
-        """The plain search, in batches of inputs of similar length."""
-        decoder, size = self.plain(index, options, k), options.batch_size
-        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        results: dict[int, _Result] = {}
-        for start in range(0, len(order), size):
-            batch = order[start : start + size]
-            weighed = None if prior is None else prior.among(batch)
-            results.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
-            bar.update(len(batch))
-        return [results[i] for i in range(len(inputs))]
 
     def _refuse_to_compile(self, index: ConstraintIndex) -> None:
         """Refuse the option ``compile`` where no search can use it.
