@@ -83,7 +83,14 @@ class FusionRetriever:
             file,
             "fusion",
         )
-        members = _opened(parts.members, folder, how)
+        named, opened = parts.members, dict[int, Any]()
+        # BM25 without a corpus of its own is opened last, over the corpus of the first member.
+        specs = [{"kind": member} if isinstance(member, str) else member for member in named]
+        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in specs]
+        for number in sorted(range(len(named)), key=lacks.__getitem__):
+            more = replace(how, corpus=opened[min(opened)].corpus) if opened else how
+            opened[number] = open_member(named[number], folder, f"members[{number}]", more)
+        members = [opened[number] for number in range(len(named))]
         if all(member.describe().steps == "dynamic" for member in members):
             return FusedChains(members, fusion, parts.length)
         return FusionRetriever(members, fusion, parts.depth)
@@ -198,20 +205,6 @@ class _Members:
     members: list[str | dict[str, Any]]
     depth: int | None = None
     length: Literal["mean", "min", "max"] | int = "mean"
-
-
-def _opened(members: Sequence[str | dict[str, Any]], folder: Path, how: Opening) -> list[Any]:
-    """The members; those without a corpus (BM25) are opened last, over the corpus of the first one."""
-    opened: dict[int, Any] = {}
-    for number in sorted(range(len(members)), key=lambda n: _needs_corpus(members[n])):
-        more = replace(how, corpus=opened[min(opened)].corpus) if opened else how
-        opened[number] = open_member(members[number], folder, f"members[{number}]", more)
-    return [opened[number] for number in range(len(members))]
-
-
-def _needs_corpus(member: str | dict[str, Any]) -> bool:
-    spec = {"kind": member} if isinstance(member, str) else member
-    return spec.get("kind") == BM25 and "corpus" not in spec
 
 
 def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any], corpus: Corpus) -> None:

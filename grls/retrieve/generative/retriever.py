@@ -25,7 +25,7 @@ from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, MismatchError, Option
 from grls.index import ConstraintIndex, build_index
 from grls.index.ranges.cut import PrefixRanges
 from grls.index.rows import Form

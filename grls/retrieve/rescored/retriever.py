@@ -127,7 +127,18 @@ class RescoredRetriever:
         rereading = made(Rereading, named, file, "rescored")
         retriever = open_member(spec["retriever"], folder, "retriever", how)
         precision = "bfloat16" if how.precision == "bfloat16" else "float32"
-        encoder = PairScorer.load(_source(spec["model"], folder), how.device, precision)
+        model = spec["model"]  # a folder, relative to this one, or a hub name
+        if not isinstance(model, str) or not model:
+            raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
+        place, (first, _, _) = member_path(model, folder), model.partition("/")
+        is_path = model == MODEL or model.startswith((".", "/", "~")) or model.count("/") > 1
+        if not place.is_dir() and (is_path or (folder / first).is_dir()):
+            raise DataError(
+                f"model names {model}, and there is no cross-encoder at {place}: move it back, or write "
+                "where it is.",
+                file,
+            )
+        encoder = PairScorer.load(str(place) if place.is_dir() else model, how.device, precision)
         known = spec.get("fingerprint", encoder.fingerprint())
         if asked_to_verify(how.verify) is not False and known != encoder.fingerprint():
             raise MismatchError(
@@ -380,29 +391,6 @@ def named_model(model: str, folder: str | Path) -> str:
     return name
 
 
-def _source(model: Any, folder: Path) -> str:
-    """Where the cross-encoder is: a folder, relative to the retriever's, or a hub name."""
-    file = folder / MANIFEST
-    if not isinstance(model, str) or not model:
-        raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
-    place = member_path(model, folder)
-    if place.is_dir():
-        return str(place)
-    first, _, _ = model.partition("/")
-    if (
-        model == MODEL
-        or model.startswith((".", "/", "~"))
-        or model.count("/") > 1
-        or (folder / first).is_dir()
-    ):
-        raise DataError(
-            f"model names {model}, and there is no cross-encoder at {place}: move it back, or write where it "
-            "is.",
-            file,
-        )
-    return model
-
-
 # Rescoring: a cross-encoder reads the first passages of a ranking together with the query.
 #
 # Legend: n passages that are read.
@@ -461,20 +449,11 @@ class Rereader:
         with Progress(count, "rescore", "passages", shown=None) as bar:
             for start in range(0, len(queries), _TOGETHER):
                 part = slice(start, start + _TOGETHER)
-                ranked += self._part(queries[part], rankings[part], whole[part], bar.update)
+                read = [hits[: self.rereading.passages] for hits in rankings[part]]
+                logits = self.logits(queries[part], read, whole[part], bar.update)
+                for hits, row in zip(rankings[part], logits, strict=True):
+                    ranked.append(rank_again(hits, row, self.rereading.weight))
         return ranked
-
-    def _part(
-        self,
-        queries: Sequence[Query],
-        rankings: Sequence[Sequence[Hit]],
-        whole: Sequence[Query],
-        decided: Callable[[int], object],
-    ) -> list[list[Hit]]:
-        read = [hits[: self.rereading.passages] for hits in rankings]
-        logits = self.logits(queries, read, whole, decided)
-        weight = self.rereading.weight
-        return [rank_again(hits, row, weight) for hits, row in zip(rankings, logits, strict=True)]
 
     def logits(
         self,
@@ -494,32 +473,22 @@ class Rereader:
         Raises:
             DataError: A query would be cut, and ``truncate_queries`` is not set.
         """
-        texts = self._texts([hit.id for hits in read for hit in hits])
-        self._refuse_cut(queries if whole is None else whole, read, texts)
+        distinct = list(dict.fromkeys(hit.id for hits in read for hit in hits))
+        numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
+        texts = {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
+        if not self.truncate_queries:
+            kept = zip(queries if whole is None else whole, read, strict=True)
+            asked = [(query, texts[hit.id]) for query, hits in kept for hit in hits]
+            if cut := self.encoder.cut_queries([(query.text, text) for query, text in asked]):
+                place, tokens = cut[0]
+                raise DataError(
+                    f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
+                    f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. "
+                    f"Shorten it, or accept the cut with {Option('search.truncate_queries', True)}."
+                )
         pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
         flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
         return [[next(flat) for _ in hits] for hits in read]
-
-    def _texts(self, ids: Sequence[str]) -> dict[str, str]:
-        """The texts of passages, titles first, by id."""
-        distinct = list(dict.fromkeys(ids))
-        numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
-        return {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
-
-    def _refuse_cut(
-        self, queries: Sequence[Query], read: Sequence[Sequence[Hit]], texts: dict[str, str]
-    ) -> None:
-        if self.truncate_queries:
-            return
-        asked = [(query, texts[hit.id]) for query, hits in zip(queries, read, strict=True) for hit in hits]
-        cut = self.encoder.cut_queries([(query.text, text) for query, text in asked])
-        if cut:
-            place, tokens = cut[0]
-            raise DataError(
-                f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
-                f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. "
-                f"Shorten it, or accept the cut with {Option('search.truncate_queries', True)}."
-            )
 
 
 def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:
