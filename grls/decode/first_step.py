@@ -85,7 +85,9 @@ class FirstSteps:
         scoped = scope.concerns(queries)
         with torch.inference_mode():
             if scoped:
-                complete, forbidden = self._masks(queries, scope)
+                remaining = scope.table(queries, *self._spans)[:, self._order]
+                tokens, forbidden = np.broadcast_to(self.tokens, remaining.shape), remaining == 0
+                complete = finished(tokens, remaining, self._end, self._early_stop)
                 done = torch.from_numpy(complete).to(logits.device)
                 logits = logits.masked_fill(torch.from_numpy(forbidden).to(logits.device), -torch.inf)
             normalizer = (
@@ -115,12 +117,6 @@ class FirstSteps:
     def gains(self, masses: Masses, places: Ints) -> Floats:
         """The scores of priors for each token, for the queries at these places, ``[B, N]``."""
         return masses.table(places, *self._spans)[:, self._order]
-
-    def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask]:
-        """Which tokens finish a passage and which are forbidden, ``[B, N]``."""
-        remaining = scope.table(queries, *self._spans)[:, self._order]
-        tokens = np.broadcast_to(self.tokens, remaining.shape)
-        return finished(tokens, remaining, self._end, self._early_stop), remaining == 0
 
 
 class _Top(NamedTuple):

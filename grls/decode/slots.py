@@ -143,8 +143,10 @@ class SlotSearch(ABC):
 
     def run(self) -> list[list[ScoredPassage]]:
         """Decode all queries."""
-        while True:
-            self._refill()
+        while True:  # free slots go to several waiting queries at once, so that the encoder has a batch
+            while self.waiting and len(free := self.free(len(self.waiting))):
+                taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
+                self._begin(np.array(taken), free[: len(taken)])
             if not (self.queries >= 0).any():
                 return self.found
             self.advance()
@@ -180,15 +182,6 @@ class SlotSearch(ABC):
         self._report(self.queries[slots], results)
         self.queries[slots] = -1
         self._tell(len(slots))
-
-    def _refill(self) -> None:
-        """Give free slots to waiting queries, several at once so that the encoder has a batch."""
-        while self.waiting:
-            free = self.free(len(self.waiting))
-            if not len(free):
-                return
-            taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
-            self._begin(np.array(taken), free[: len(taken)])
 
     def free(self, waiting: int) -> Ints:
         """The free slots, or none as long as there are too few for the queries that wait."""
