@@ -520,9 +520,8 @@ class Searches:
             decoder = replace(self.decoder, beams=beams)
             width = max(self.k, beams) if self.bias else self.k
             search = trace(decoder, self.model_input, width, self.exclude, self.prior)
-            weighed = [
-                hit._replace(score=hit.score + self.bias.get(hit.passage, 0.0)) for hit in search.found
-            ]
+            bias, hits = self.bias, search.found
+            weighed = [hit._replace(score=hit.score + bias.get(hit.passage, 0.0)) for hit in hits]
             weighed.sort(key=lambda hit: -hit.score)
             self._traces[beams] = search._replace(found=tuple(weighed[: self.k]))
         return self._traces[beams]

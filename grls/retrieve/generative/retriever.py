@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +26,7 @@ from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, MismatchError, Option
-from grls.index import ConstraintIndex, build_index
+from grls.index import build_index
 from grls.index.ranges.cut import PrefixRanges
 from grls.index.rows import Form
 from grls.io.files import atomic_folder
@@ -75,21 +75,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     embeddable = False
     writes_chains = True
     built_by_workers = True
-
-    def __init__(
-        self,
-        model: Any,
-        codec: Codec,
-        corpus: Corpus,
-        index: ConstraintIndex,
-        options: SearchOptions | None = None,
-        stages: Sequence[str] = (),
-        removed: Collection[int] = (),
-        spans: Spans | None = None,
-        rescore_input: RescoreInput | None = None,
-    ):
-        super().__init__(model, codec, corpus, index, options, removed, spans, rescore_input)
-        self.stages = tuple(stages)
 
     @classmethod
     def assemble(
@@ -159,7 +144,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         remedy = "make it again with `grls index`"
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, spans, rescore_input)
-        _ = opened._decoders.trees  # tried in full precision: results of int8 depend on the batch
+        _ = opened.trees  # tried in full precision: results of int8 depend on the batch
         move(loaded.model, where, precision)
         return opened
 
@@ -181,7 +166,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """
         again = copy(self)
         again.options = how.searching or SearchOptions()
-        again._decoders = self._decoders.again()
+        again._kept = None
         if again.options.rescore:
             again.refuse_to_rescore()
         return again

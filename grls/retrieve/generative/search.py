@@ -8,7 +8,6 @@ rescores the best of them where the options say so. Queries and evidence become 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from copy import copy
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -22,21 +21,22 @@ from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.gpu.search import suits
 from grls.decode.prior import Prior
+from grls.decode.rescore import rescore, rescore_plain
 from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError, Option
 from grls.index import ConstraintIndex, Subset, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.io.progress import Progress
 from grls.io.turns import turn
-from grls.models.base import Floats
+from grls.models.base import Floats, once_each
 from grls.models.causal.slots import CausalTrees
 from grls.models.load.kinds import plain_generator, planted
-from grls.models.rescore_spec import RescoreInput
+from grls.models.rescore_spec import RescoreInput, readout
 from grls.models.seq2seq.plain import check_positions
 from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.passages import IndexedPassages
-from grls.retrieve.generative.rescore import Rescorer, rescored
+from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
@@ -50,19 +50,19 @@ from grls.retrieve.generative.span_scores import (
 )
 from grls.retrieve.queries import check_counts
 
+_TOGETHER = 256
+"""Inputs whose passages are tokenised and rescored together."""
+
+_Result = TypeVar("_Result")
+
 
 class DecodedPassages(IndexedPassages):
     """Indexed passages, and a model that decodes them.
 
-    Args:
-        model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
-        codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
-        corpus: The passages; passage n of the index is passage n here.
-        index: The constraint index of that corpus (or of its spans) and tokenizer, DONE last.
-        options: Options of decoding.
-        removed: Numbers of removed passages, which no search returns.
-        spans: The spans that the model writes; None: it writes passages from their beginning.
-        rescore_input: How the model reads passages for rescoring; None: it has not learned to rescore.
+    It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
+    GPUs, :mod:`grls.decode.fast` for every other model that runs in slots, else the plain beam search.
+
+    Its arguments are those of :class:`~grls.retrieve.generative.retriever.GenerativeRetriever`.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class DecodedPassages(IndexedPassages):
         corpus: Corpus,
         index: ConstraintIndex,
         options: SearchOptions | None = None,
+        stages: Sequence[str] = (),
         removed: Collection[int] = (),
         spans: Spans | None = None,
         rescore_input: RescoreInput | None = None,
@@ -80,8 +81,15 @@ class DecodedPassages(IndexedPassages):
         self.rescore_input = rescore_input
         self.model = model
         self.options = options or SearchOptions()
-        self._decoders = Decoders(model, spans is not None)
+        self.stages = tuple(stages)
+        self._plain = plain_generator(model)
+        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None  # the fast search, and its options
         check_positions(model, 0, index.rows.longest)
+
+    @cached_property
+    def trees(self) -> Seq2SeqTrees | CausalTrees | None:
+        """The model for the fast search; None: it cannot run in slots."""
+        return planted(self._plain)
 
     @property
     def widest(self) -> int:
@@ -90,15 +98,31 @@ class DecodedPassages(IndexedPassages):
 
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input, which :meth:`search` agrees with."""
-        return self._decoders.plain(self.index, self.options, k)
+        how = self.options
+        return Decoder(self._plain, self.index, max(k, how.beams), how.mode, how.early_stop)
 
     def takes_queries(self, priors: bool = False) -> bool:
-        """Whether queries, or those with priors, can join its search."""
-        return self._decoders.lets_join(self.index, self.options, priors)
+        """Whether queries can join its search. It makes no decoder, since the one of a search is kept.
+
+        Args:
+            priors: The queries have priors, which the search for GPUs does not take; it writes no spans
+                either.
+        """
+        trees = self.trees
+        if trees is None or self.options.compile:
+            return False
+        on_device = isinstance(trees, Seq2SeqTrees) and suits(trees.device, self.index)
+        return priors or self.spans is not None or not on_device
 
     def joining_decoder(self, priors: bool = False) -> FastDecoder | None:
-        """The search that queries, or those with priors, can join; None: there is none on this device."""
-        return self._decoders.joining(self.index, self.options, priors)
+        """The search that queries can join; None: there is none. ``priors`` as in :meth:`takes_queries`."""
+        trees = self.trees
+        if trees is None or not self.takes_queries(priors):
+            return None
+        fast = self._fast(trees, 1)
+        if isinstance(fast, DeviceDecoder):
+            fast = FastDecoder(trees, self.index, fast.beams, fast.mode, fast.early_stop, fast.slots)
+        return fast if isinstance(fast, FastDecoder) else None
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
@@ -160,7 +184,7 @@ class DecodedPassages(IndexedPassages):
                 )
                 return decoder.search(*given, *more)
 
-            rankings = self._decoders.run(self.index, self.options, inputs, count, label, prior, search)
+            rankings = self._run(inputs, count, label, prior, search)
         if not most:
             return rankings
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in rankings])
@@ -193,12 +217,27 @@ class DecodedPassages(IndexedPassages):
             ConfigError: The model has not learned to rescore, or has too few positions.
         """
         self.refuse_to_rescore()
-        assert self.rescore_input is not None
-        with turn(self.model):
+        how, codec = self.rescore_input, self.codec
+        assert how is not None
+        odds: list[Floats] = []
+        with turn(self.model), Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
             self.model.eval()
-            decode = self._decoders
-            read = (self.codec, self.rescore_input, self.sequences, self.done)
-            return Rescorer(*read, decode.generator, decode.trees)(inputs, passages)
+            for start in range(0, len(inputs), _TOGETHER):
+                part, asked = inputs[start : start + _TOGETHER], passages[start : start + _TOGETHER]
+                wanted = sorted({number for numbers in asked for number in numbers} - {self.done})
+                read = {self.done: how.read(codec.done_sequence, codec)}
+                for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
+                    read[number] = how.read(sequence, codec)
+                check_positions(self.model, max(map(len, part)), max(map(len, read.values())))
+                each = [once_each([tuple(read[number]) for number in numbers]) for numbers in asked]
+                rows = [[list(row) for row in distinct] for distinct, _ in each]
+                if self.trees is None:
+                    distinct_odds = rescore_plain(self._plain, part, rows, readout(codec))
+                else:
+                    distinct_odds = rescore(self.trees, part, rows, readout(codec))
+                odds += [values[places] for values, (_, places) in zip(distinct_odds, each, strict=True)]
+                bar.update(len(part))
+        return odds
 
     def weigh(
         self,
@@ -274,7 +313,7 @@ class DecodedPassages(IndexedPassages):
             given = [inputs[n] for n in part], [hidden[n] for n in part], [allow[n] for n in part]
             return decoder.frontier(*given, *more)
 
-        found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
+        found = self._run(inputs, 1, label, weighed, search)
         reached = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         return list(zip(found, reached, strict=True))
 
@@ -293,49 +332,8 @@ class DecodedPassages(IndexedPassages):
         check_positions(self.model, 0, index.rows.longest)
         super()._change(corpus, index, removed, spans)
 
-
-# Chooses the fastest decoder that works for a model, an index and the options.
-#
-# It is :mod:`grls.decode.gpu.search` on GPUs, :mod:`grls.decode.fast` for every other model that runs in
-# slots, and the plain beam search otherwise. The module handles model inputs and an index, no texts.
-
-
-_Result = TypeVar("_Result")
-
-
-class Decoders:
-    """The decoders of a model, and the choice among them.
-
-    Args:
-        model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
-        writes_spans: Whether it writes spans of passages.
-    """
-
-    def __init__(self, model: Any, writes_spans: bool):
-        self.model = model
-        self.writes_spans = writes_spans
-        self.generator = plain_generator(model)
-        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
-
-    def again(self) -> Decoders:
-        """Decoders of the same model for another search, which keeps one of its own."""
-        other = copy(self)
-        other._kept = None
-        return other
-
-    @cached_property
-    def trees(self) -> Seq2SeqTrees | CausalTrees | None:
-        """The model for the fast search; None: it cannot run in slots."""
-        return planted(self.generator)
-
-    def plain(self, index: ConstraintIndex, options: SearchOptions, k: int) -> Decoder:
-        """The plain beam search for k results an input; :meth:`run` has the same results."""
-        return Decoder(self.generator, index, max(k, options.beams), options.mode, options.early_stop)
-
-    def run(
+    def _run(
         self,
-        index: ConstraintIndex,
-        options: SearchOptions,
         inputs: Sequence[Sequence[int]],
         k: int,
         label: str,
@@ -345,8 +343,6 @@ class Decoders:
         """The results of ``search`` with the fastest decoder for the model; threads wait for each other.
 
         Args:
-            index: The constraint index.
-            options: Options of decoding.
             inputs: Model inputs as token ids.
             k: Number of results for each input.
             label: Text of the progress bar.
@@ -358,16 +354,16 @@ class Decoders:
         """
         with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
-            if options.compile:
-                self._refuse_to_compile(index)
+            trees, index = self.trees, self.index
+            if self.options.compile:
+                self._refuse_to_compile()
             check_positions(self.model, max(map(len, inputs), default=0), index.rows.longest)
-            trees = self.trees
             if trees is not None:
-                fast = self._fast(trees, index, options, k)
+                fast = self._fast(trees, k)
                 if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
                     fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
                 return search(fast, range(len(inputs)), bar.update, prior)
-            decoder, size = self.plain(index, options, k), options.batch_size
+            decoder, size = self.decoder(k), self.options.batch_size
             order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
             results: dict[int, _Result] = {}
             for start in range(0, len(order), size):
@@ -377,65 +373,29 @@ class Decoders:
                 bar.update(len(batch))
             return [results[i] for i in range(len(inputs))]
 
-    def lets_join(self, index: ConstraintIndex, options: SearchOptions, priors: bool = False) -> bool:
-        """Whether queries can join its search. It makes no decoder, since the one of a search is kept.
-
-        Args:
-            index: The constraint index.
-            options: Options of decoding.
-            priors: The queries have priors, which the search for GPUs does not take; it writes no spans
-                either.
-        """
-        trees = self.trees
-        if trees is None or options.compile:
-            return False
-        return (
-            priors
-            or self.writes_spans
-            or not (isinstance(trees, Seq2SeqTrees) and suits(trees.device, index))
-        )
-
-    def joining(
-        self, index: ConstraintIndex, options: SearchOptions, priors: bool = False
-    ) -> FastDecoder | None:
-        """The search that queries can join; None: there is none. Arguments are those of :meth:`lets_join`."""
-        trees = self.trees
-        if trees is None or not self.lets_join(index, options, priors):
-            return None
-        fast = self._fast(trees, index, options, 1)
-        if isinstance(fast, DeviceDecoder):
-            fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
-        return fast if isinstance(fast, FastDecoder) else None
-
-    def _fast(
-        self, trees: Seq2SeqTrees | CausalTrees, index: ConstraintIndex, options: SearchOptions, k: int
-    ) -> SlotDecoder:
+    def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
         """The fast search for k results an input; the last one is kept, with its data about the index."""
-        plain, slots, compiled = self.plain(index, options, k), options.batch_size, options.compile
+        plain, slots, compiled = self.decoder(k), self.options.batch_size, self.options.compile
         new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
-        if self._kept is None or self._kept[0] != new or self._kept[1].index is not index:
+        if self._kept is None or self._kept[0] != new or self._kept[1].index is not self.index:
             self._kept = None  # a compiled search holds memory on the device: one at a time
-            how = (trees, index, plain.beams, plain.mode, plain.early_stop, slots)
+            how = (trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
-            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, index))
-            suited = suited and not self.writes_spans  # it does not return the frontier
+            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
+            suited = suited and self.spans is None  # it does not return the frontier
             self._kept = new, on_device(*how) if suited else FastDecoder(*how)
         return self._kept[1]
 
-    def _refuse_to_compile(self, index: ConstraintIndex) -> None:
-        """Refuse the option ``compile`` where no search can use it.
-
-        Raises:
-            ConfigError: The model writes spans, or it or the index is of another kind.
-        """
+    def _refuse_to_compile(self) -> None:
+        """Refuse (ConfigError) the option ``compile`` where no search can use it."""
         on_grid = isinstance(self.trees, Seq2SeqTrees)
-        if not self.writes_spans and on_grid and isinstance(index, ArrayIndex):
-            return
-        if self.writes_spans:
+        if self.spans is not None:
             why = "the generator writes spans of passages, whose scores are not computed on the device"
         elif not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
-        elif isinstance(index, UnionIndex):
+        elif isinstance(self.index, ArrayIndex):
+            return
+        elif isinstance(self.index, UnionIndex):
             why = (
                 "passages were added to its index; make one segment of it: `grls index update "
                 f"{Option('merge', True)}`"
