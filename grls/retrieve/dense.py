@@ -182,7 +182,9 @@ class DenseRetriever(EncodedRetriever):
     def score(self, encoded: Matrix, queries: Numbers) -> Floats:
         """Similarities ``[n, N]`` of queries by number, or ``[n, N + 1]`` where DONE is scored."""
         rows = self.rows if self.scores_done else self.rows[:-1]
-        return all_similarities(encoded[queries], rows, self.encoder.similarity)
+        if self.encoder.similarity in _DISTANCES:
+            return _distances(encoded[queries], rows, self.encoder.similarity)
+        return np.asarray(encoded[queries] @ rows.T, dtype=np.float64)
 
 
 class Nearest(NamedTuple):
@@ -252,13 +254,6 @@ def similarities(query: Matrix, rows: Matrix, similarity: str = "dot") -> Scores
     # Not a matrix product: its kernels treat the rows at the end of a tile in another order of summation.
     products: Scores = (rows.astype(np.float64) * query.astype(np.float64)).sum(axis=1)
     return products
-
-
-def all_similarities(queries: Matrix, rows: Matrix, similarity: str = "dot") -> Scores:
-    """Similarities ``[Q, R]`` of queries to all rows; see :func:`top_k`."""
-    if similarity in _DISTANCES:
-        return _distances(queries, rows, similarity)
-    return np.asarray(queries @ rows.T, dtype=np.float64)
 
 
 def _distances(queries: Matrix, rows: Matrix, similarity: str) -> Scores:
