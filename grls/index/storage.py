@@ -21,8 +21,8 @@ from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
 from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
-from grls.index.external_sort.runs import Sequences
-from grls.index.external_sort.stream import Runs, merge_runs, write_stream
+from grls.index.external_sort.runs import Sequences, Spill
+from grls.index.external_sort.stream import Runs, merge_runs
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, other_format, read_json, write_json
 from grls.io.recipes import VARIABLE, load_plugins
@@ -60,8 +60,10 @@ def save_stream(
     """
     with atomic_folder(folder, MANIFEST) as new:
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=new) as scratch:
-            sequences = (Sequences(*piece) for piece in pieces)
-            sizes = write_stream(sequences, new, Path(scratch), end, memory, form)
+            spill = Spill(Path(scratch), end, memory)
+            spill.take(Sequences(*piece) for piece in pieces)
+            runs = Runs(tuple(spill.runs), spill.passages, spill.top)
+            sizes = merge_runs(runs, new, Path(scratch), memory, form, release=True)
         _write_manifest(new, ArrayIndex.backend, sizes, end, form, tokenizer, corpus)
 
 

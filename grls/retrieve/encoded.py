@@ -56,9 +56,7 @@ from grls.models.sentence_model import COSINE, DOT, library_type
 from grls.models.text_encoder import TextEncoder, passage_text
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
-from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.options import USUAL_SEARCH
-from grls.retrieve.hub import upload
 from grls.retrieve.queries import check_counts, queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import (
@@ -575,11 +573,6 @@ class EncodedRetriever(ABC):
 
             cls._put(output, encoder, corpus, str(opened._encoded_by), parts)
         return ChangedCount(len(corpus))
-
-    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
-        """Save to ``folder`` and upload it as a model repository; returns its address."""
-        self.save_pretrained(folder)
-        return upload(folder, repository, private, card_of(self, folder, repository, CardOptions()))
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
         """See :class:`~grls.retrieve.base.ChecksFolder`."""

@@ -143,7 +143,7 @@ def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
         left = [one for one in gone if one not in before]
         _update_own_form(folder, folder, replace(changes, remove=left))
     for file in corpora:
-        replace(changes, remove=gone).over(Corpus.read(file)).corpus.write(file)
+        replace(changes, remove=gone).over(Corpus.read(file))[0].write(file)
     for folder in filter(is_retriever, others):  # the fingerprints of the changed passages
         spec = read_spec(folder)
         for part, place in _with_corpora(folder, spec):
@@ -211,8 +211,8 @@ class Changes:
         check_counts(batch_size=self.batch_size)
         list_texts(self, "remove")
 
-    def over(self, corpus: Corpus) -> ChangedCorpus:
-        """The corpus after the changes.
+    def over(self, corpus: Corpus) -> tuple[Corpus, Numbers]:
+        """The corpus after the changes, and the numbers before of the passages that stay, ascending.
 
         Raises:
             ConfigError: No passage would be left.
@@ -232,19 +232,7 @@ class Changes:
             changed = changed.extended(self.add)
         if not len(changed):
             raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
-        return ChangedCorpus(changed, kept)
-
-
-class ChangedCorpus(NamedTuple):
-    """A corpus after changes.
-
-    Attributes:
-        corpus: The passages.
-        kept: Their numbers before; the added passages follow and had none.
-    """
-
-    corpus: Corpus
-    kept: Numbers
+        return changed, kept
 
 
 class ChangedCount(NamedTuple):

@@ -14,7 +14,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,7 @@ from grls.index.external_sort.runs import (
     GrowingArray,
     Partition,
     RowSlice,
-    Sequences,
     SortedRun,
-    Spill,
     read_part,
 )
 from grls.index.rows import (
@@ -46,31 +44,6 @@ from grls.index.rows import (
 SMALLEST_MEMORY = 64 * 2**20
 """The least useful memory limit, in bytes."""
 _AT_ONCE = 1 << 20
-
-
-def write_stream(
-    pieces: Iterable[Sequences], folder: Path, scratch: Path, end: int, memory: int, form: Form = "whole"
-) -> dict[str, int]:
-    """Index a stream of passages: write the ``.npy`` files of an array index to ``folder``.
-
-    Args:
-        pieces: The passages in order; each piece should be small compared with ``memory``.
-        folder: Destination.
-        scratch: An empty folder for the sort.
-        end: The end token.
-        memory: Memory for sorting in bytes.
-        form: What to keep of each row.
-
-    Returns:
-        ``passages``, ``rows``, ``tokens`` (stored) and ``longest``.
-
-    Raises:
-        ValueError: A sequence lacks the end token, has it inside, or is too long.
-    """
-    spill = Spill(scratch, end, memory)
-    spill.take(pieces)
-    runs = Runs(tuple(spill.runs), spill.passages, spill.top)
-    return merge_runs(runs, folder, scratch, memory, form, release=True)
 
 
 class Runs(NamedTuple):

@@ -37,7 +37,6 @@ from grls.models.load.opening import refuse_other_settings, write_network
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
-from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
     read_limits,
@@ -48,7 +47,6 @@ from grls.retrieve.generative.folder import (
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.search import DecodedPassages
-from grls.retrieve.hub import upload
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import MANIFEST
@@ -217,11 +215,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     def removed_in(folder: Path) -> list[str]:
         """Ids of passages that a folder holds until its index is merged, though they were removed."""
         return removed_ids(folder)
-
-    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
-        """Save to ``folder`` and upload it as a model repository; returns its address."""
-        self.save_pretrained(folder)
-        return upload(folder, repository, private, card_of(self, folder, repository, CardOptions()))
 
     def fingerprint(self) -> str:
         """SHA-256 of the model, the corpus, and the options of spans."""
