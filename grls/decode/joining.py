@@ -90,7 +90,7 @@ class JoinedSearch(SlotSearch):
         self.entered: list[JoiningQuery | None] = [None] * slots
         empty = Scope(decoder.index, slots)
         super().__init__(decoder, SearchRequest([[0] * longest] * slots, decoder.beams, empty, None))
-        self.inputs: list[Sequence[int]] = [()] * len(self.queries)
+        self.most = self.wanted  # the number of a query is that of its slot
         self.waiting = []
         self._open: set[int] = set()  # slots whose queries have no result yet
 
@@ -110,14 +110,6 @@ class JoinedSearch(SlotSearch):
             if not (self.queries >= 0).any():
                 return []
             self.advance()
-
-    def input_of(self, query: int) -> Sequence[int]:
-        """The model input of a query."""
-        return self.inputs[query]
-
-    def most(self, query: int) -> int:
-        """The number of passages that a query wants."""
-        return self.wanted[query]
 
     def _let_in(self) -> None:
         """Give free slots to queries that wait, several at once so that the encoder has a batch."""

@@ -131,6 +131,8 @@ class SlotSearch(ABC):
         self.ask = ask
         self.index = options.index
         self.scope = ask.scope
+        self.inputs: list[Sequence[int]] = [*ask.inputs]
+        self.most = [ask.k] * len(ask.inputs)  # the number of passages that each query wants
         self.found: list[list[ScoredPassage]] = [[] for _ in ask.inputs]
         lengths = [len(tokens) for tokens in ask.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
@@ -173,10 +175,6 @@ class SlotSearch(ABC):
         """
         raise NotImplementedError
 
-    def input_of(self, query: int) -> Sequence[int]:
-        """The model input of a query."""
-        return self.ask.inputs[query]
-
     def release(self, slots: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         """Free the slots of decided queries and report their results (score, state), best first."""
         self._report(self.queries[slots], results)
@@ -204,7 +202,7 @@ class SlotSearch(ABC):
         queries, slots = queries[undecided], slots[undecided]
         if not len(queries):
             return
-        inputs = [self.input_of(q) for q in queries]
+        inputs = [self.inputs[q] for q in queries]
         with PartTimer("encoder", sum(map(len, inputs))):
             nodes = self.session.load(slots, inputs)
         self.queries[slots] = queries
@@ -222,10 +220,6 @@ class SlotSearch(ABC):
             best = first_steps.best(self.session, queries, self.scope, mode, most, gains, normalized)
         self.enter(slots, nodes, best)
 
-    def most(self, query: int) -> int:
-        """The number of passages that a query wants."""
-        return self.ask.k
-
     def _tell(self, count: int) -> None:
         if self.ask.decided is not None and count:
             self.ask.decided(count)
@@ -235,9 +229,9 @@ class SlotSearch(ABC):
         owners = np.repeat(queries, [len(pairs) for pairs in results])
         scores = [score for pairs in results for score, _ in pairs]
         states = np.array([state for pairs in results for _, state in pairs], dtype=np.int64)
-        most = max(map(self.most, queries.tolist()), default=0)
-        passages = self.scope.passages(owners, states, most)
+        most = {query: self.most[query] for query in queries.tolist()}
+        passages = self.scope.passages(owners, states, max(most.values(), default=0))
         for query, score, numbers in zip(owners.tolist(), scores, passages, strict=True):
             self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
-        for query in queries.tolist():
-            del self.found[query][self.most(query) :]
+        for query, limit in most.items():
+            del self.found[query][limit:]
