@@ -200,7 +200,9 @@ def load_index(
     arrays = load_arrays(path, files, verify)
     if needed := set(backend.stored) - set(arrays):
         raise _misfit_of(manifest, path, f"{min(needed)} is missing")
-    refuse_misfit(_of_known_form(arrays, manifest), manifest["backend"], path)
+    built_in = manifest["backend"] in BUILT_IN  # a registered backend checks its own arrays in ``restore``
+    formed = {name: array for name, array in arrays.items() if built_in or name in ROW_ARRAYS}
+    refuse_misfit(formed, manifest["backend"], path)
     tokens, members = arrays.pop("tokens"), arrays.pop("members")
     offsets = Offsets(arrays.pop("offsets"), arrays.pop("within"))
     longest = manifest["longest"]
@@ -216,22 +218,13 @@ def load_index(
         if manifest[name] != count:
             raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {REBUILD}")
     if checked:
-        refuse_outside(rows, _of_known_form(arrays, manifest), path)
+        refuse_outside(rows, arrays if built_in else {}, path)
     try:
         return backend.restore(rows, arrays)
     except (KeyError, OverflowError, TypeError, RuntimeError, ValueError) as error:
         if out_of_memory(error):
             raise
         raise _misfit_of(manifest, path, str(error)) from None
-
-
-def _of_known_form(arrays: dict[str, Array], manifest: dict[str, Any]) -> dict[str, Array]:
-    """The arrays whose form is known here: those of the rows, and of the backends of the package.
-
-    A registered backend checks its own in ``restore``.
-    """
-    own = manifest["backend"] in BUILT_IN
-    return {name: array for name, array in arrays.items() if own or name in ROW_ARRAYS}
 
 
 def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatError:

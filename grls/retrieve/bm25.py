@@ -90,15 +90,22 @@ class BM25Retriever:
         self.parameters = asdict(BM25Options(k1, b, method))
         with waiting(f"index {counted(len(corpus), 'passage')} by their words", None):
             self.analyzer = (analyzer or Analyzer()).of(corpus)
-            words = [self.analyzer.indexed(f"{passage.title} {passage.text}") for passage in corpus]
-            if not any(words):
-                raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
+            longer: list[list[str]] = []
+            short: list[list[str]] = []
+            for passage in corpus:
+                longer.append([])
+                short.append([])
+                for word in self.analyzer.indexed(f"{passage.title} {passage.text}"):
+                    (short if is_short(word) else longer)[-1].append(word)
             self._indexes = []
-            for short in (False, True):
-                held = [[word for word in of if is_short(word) == short] for of in words]
-                if any(held):
+            self._known: set[str] = set()
+            for words in (longer, short):
+                if any(words):
                     self._indexes.append(bm25s.BM25(k1=k1, b=b, method=method))
-                    self._indexes[-1].index(held, show_progress=False)
+                    self._indexes[-1].index(words, show_progress=False)
+                    self._known |= self._indexes[-1].vocab_dict.keys()
+            if not self._indexes:
+                raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
         self._asked = self._empty = 0
         self._next_warning = 1
 
@@ -168,7 +175,7 @@ class BM25Retriever:
         """
         queries = queries_of(queries)
         within = reachable(queries, allow, self.corpus)
-        words = self._words([query.text for query in queries])
+        words = [self.analyzer.words(query.text) for query in queries]
         self._warn_of_misses(words)
         rankings: list[list[Hit]] = []
         with Progress(len(words), "bm25", "queries", shown=None) as bar:
@@ -214,7 +221,7 @@ class BM25Retriever:
     def text_scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The BM25 score of every passage for each text, ``[texts, passages]``; 0 without a common word."""
         scores = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
-        asked = self._words(texts)
+        asked = [self.analyzer.words(text) for text in texts]
         self._warn_of_misses(asked)
         with Progress(len(asked), "bm25", "queries", shown=None) as bar:
             for row, words in zip(scores, asked, strict=True):
@@ -224,17 +231,10 @@ class BM25Retriever:
 
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
         """What each word adds to a score; see :class:`~grls.retrieve.base.MatchesWords`."""
-        (words,) = self._words([text])
         return {
-            word: float(self._scores([word])[passage]) * times if self._knows(word) else 0.0
-            for word, times in Counter(words).items()
+            word: float(self._scores([word])[passage]) * times if word in self._known else 0.0
+            for word, times in Counter(self.analyzer.words(text)).items()
         }
-
-    def _words(self, texts: Sequence[str]) -> list[list[str]]:
-        return [self.analyzer.words(text) for text in texts]
-
-    def _knows(self, word: str) -> bool:
-        return any(word in index.vocab_dict for index in self._indexes)
 
     def _scores(self, words: list[str]) -> npt.NDArray[np.float32]:
         """The scores of all passages, ``[passages]``."""
@@ -247,7 +247,7 @@ class BM25Retriever:
     def _warn_of_misses(self, queries: list[list[str]]) -> None:
         """Warn if most queries so far have no word of any passage; again after ten times as many queries."""
         self._asked += len(queries)
-        self._empty += sum(not any(map(self._knows, words)) for words in queries)
+        self._empty += sum(map(self._known.isdisjoint, queries))
         if self._asked >= self._next_warning:
             message = nothing_found(self._asked, self._empty, self.corpus.source)
             if message:

@@ -15,7 +15,7 @@ from typing import Any
 from grls.cluster.options import Workers
 from grls.cluster.plan import ShardPlan, Work, other_on_worker, seen_elsewhere, shards_folder
 from grls.cluster.work import done_by_workers
-from grls.data.codec import Codec, Limits, limits_of
+from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.spans import Spans, read_spans
 from grls.errors import ConfigError, DataError, MismatchError, Option
@@ -54,15 +54,6 @@ def read_generative_manifest(folder: Path) -> dict[str, Any]:
     if lacking := [name for name in _SUMS if name not in manifest]:
         raise DataError(f"the field {lacking[0]!r} is missing; make it again with `grls index`.", file)
     return manifest
-
-
-def read_limits(folder: Path, manifest: dict[str, Any]) -> Limits:
-    """The length limits of a manifest.
-
-    Raises:
-        DataError: It has none.
-    """
-    return limits_of(manifest.get("limits"), folder / MANIFEST, "make it again with `grls index`")
 
 
 def read_passages(

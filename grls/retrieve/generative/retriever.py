@@ -17,7 +17,7 @@ from typing import Any, Self
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from grls.data.codec import Codec, Limits, reset_tokenizer, tokenizer_fingerprint
+from grls.data.codec import Codec, Limits, limits_of, reset_tokenizer, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
@@ -39,7 +39,6 @@ from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
-    read_limits,
     read_passages,
     removed_ids,
     write_passages,
@@ -127,7 +126,8 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """
         path = Path(folder)
         manifest = read_generative_manifest(path)
-        limits = read_limits(path, manifest)
+        remedy = "make it again with `grls index`"
+        limits = limits_of(manifest.get("limits"), path / MANIFEST, remedy)
         refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
         if manifest["weights"] != weights_fingerprint(loaded.model):
@@ -139,7 +139,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
         corpus, index, removed, spans = read_passages(path, manifest, codec, verify)
-        remedy = "make it again with `grls index`"
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, spans, rescore_input)
         _ = opened.trees  # tried in full precision: results of int8 depend on the batch
