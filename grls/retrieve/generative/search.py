@@ -7,25 +7,32 @@ rescores the best of them where the options say so. Queries and evidence become 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from grls.data.codec import Codec
+from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
+from grls.data.filters import Allow
 from grls.data.spans import Spans
-from grls.data.types import Hit, Query
+from grls.data.types import Hit, Passage, Query
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.gpu.search import suits
 from grls.decode.prior import Prior
 from grls.decode.rescore import rescore, rescore_plain
 from grls.decode.slots import SlotDecoder
-from grls.errors import ConfigError, Option
-from grls.index import ConstraintIndex, Subset, UnionIndex
+from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
+from grls.index.build import build_segment
+from grls.index.merge import merge
+from grls.index.ranges.ranged import RangedIndex
+from grls.index.rows import Ints
 from grls.io.progress import Progress
 from grls.io.turns import turn
 from grls.models.base import Floats, once_each
@@ -35,7 +42,6 @@ from grls.models.rescore_spec import RescoreInput, readout
 from grls.models.seq2seq.plain import check_positions
 from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.passages import IndexedPassages
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.span_scores import (
     PassageScores,
@@ -48,7 +54,7 @@ from grls.retrieve.generative.span_scores import (
     prior_over_spans,
     ranked,
 )
-from grls.retrieve.queries import check_counts
+from grls.retrieve.queries import check_counts, reachable
 
 _TOGETHER = 256
 """Inputs whose passages are tokenised and rescored together."""
@@ -56,8 +62,10 @@ _TOGETHER = 256
 _Result = TypeVar("_Result")
 
 
-class DecodedPassages(IndexedPassages):
-    """Indexed passages, and a model that decodes them.
+class DecodedPassages:
+    """A corpus with its constraint index, and a model that decodes its passages.
+
+    Passages can be removed from every search, and added after the others, without building the index again.
 
     It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
     GPUs, :mod:`grls.decode.fast` for every other model that runs in slots, else the plain beam search.
@@ -77,19 +85,175 @@ class DecodedPassages(IndexedPassages):
         spans: Spans | None = None,
         rescore_input: RescoreInput | None = None,
     ):
-        super().__init__(codec, corpus, index, removed, spans)
-        self.rescore_input = rescore_input
         self.model = model
+        self.codec = codec
+        self.rescore_input = rescore_input
         self.options = options or SearchOptions()
         self.stages = tuple(stages)
         self._plain = plain_generator(model)
         self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None  # the fast search, and its options
-        check_positions(model, 0, index.rows.longest)
+        self._change(corpus, index, removed, spans)
 
     @cached_property
     def trees(self) -> Seq2SeqTrees | CausalTrees | None:
         """The model for the fast search; None: it cannot run in slots."""
         return planted(self._plain)
+
+    def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
+        """The token sequences of passages, title and text."""
+        if self.spans is None:
+            return [self.index.tokens(passage) for passage in passages]
+        return self.codec.passages(self.corpus.passages(passages))
+
+    def evidence(self, question: str, passages: Sequence[int]) -> list[TokenIds]:
+        """The token sequences of evidence in a model input for a question."""
+        if not self.codec.limits.evidence:
+            return self.sequences(passages)
+        return self.codec.excerpts(question, self.corpus.passages(passages))
+
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """See :class:`~grls.retrieve.base.ChecksFolder`."""
+        yield (
+            "the index holds the passages of corpus.jsonl",
+            folder,
+            lambda: self._refuse_other_tokens(folder),
+        )
+
+    def _refuse_other_tokens(self, folder: Path) -> None:
+        """Refuse an index (MismatchError) whose sequences are not those of the passages, and DONE."""
+        listed, rows, number = self.spans or self.corpus, self.index.rows, 0
+        done = [self.codec.done_sequence]
+        with Progress(len(self.index), "compare", "passages", shown=None) as bar:
+            for batch in chain(map(self.codec.passages, listed.batches()), [done]):
+                for sequence in batch:
+                    held = rows.row(int(rows.row_of[number]))
+                    due = sequence if rows.form == "whole" else sequence[: len(held)]
+                    if not np.array_equal(held, due):
+                        raise MismatchError(
+                            f"{folder}: the index holds other tokens for number {number} than corpus.jsonl; "
+                            "make it again with `grls index`."
+                        )
+                    number += 1
+                bar.update(len(batch))
+
+    @property
+    def done(self) -> int:
+        """The passage number of DONE."""
+        return len(self.corpus)
+
+    def remove(self, ids: Sequence[str], adding: bool = False) -> None:
+        """Remove passages from every search; saving the retriever keeps the change.
+
+        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
+
+        Args:
+            ids: Their ids.
+            adding: Whether passages are added next, so that none may be left.
+
+        Raises:
+            DataError: An id is unknown, or its passage is removed already.
+            ConfigError: No passage would be left.
+        """
+        gone = set(self.removed)
+        for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
+            if number is None or number in self.removed:
+                why = "is not in the corpus" if number is None else "is removed already"
+                raise DataError(f"the passage {name!r} {why}, so it cannot be removed.", self.corpus.source)
+            gone.add(number)
+        if len(gone) == len(self.corpus) and not adding:
+            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
+        self._change(self.corpus, self.index, gone, self.spans)
+
+    def add(self, passages: Iterable[Passage] | Corpus) -> None:
+        """Add passages to every search; saving the retriever keeps the change.
+
+        They go into a second segment of the index; the first one does not change until :meth:`merge`, which
+        is done first where an added passage has the id of a removed one: so an id stands for one passage.
+        The model has not memorised the new passages, so it may score them lower.
+
+        Raises:
+            DataError: There is no passage, or an id is reserved, used twice or taken.
+            ConfigError: The index holds only unique prefixes, or a passage is too long for the model.
+        """
+        self._segments()[0].rows.refuse_prefixes("adding passages", decoding=False)
+        new = (
+            passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
+        )
+        if self.removed.intersection(self.corpus.numbers(new.ids(range(len(new))))):
+            self.merge()
+        base, added = self._segments()
+        written = None if self.spans is None else Spans(new, self.spans.words)
+        segment = build_segment(written or new, self.codec, base.backend, added)
+        corpus = self.corpus.extended(new)
+        spans = None if self.spans is None or written is None else self.spans.extended(written, corpus)
+        self._change(corpus, UnionIndex(base, segment), self.removed, spans)
+
+    def merge(self) -> None:
+        """Merge the index into one segment, and drop removed passages from corpus and index.
+
+        Linear in the number of tokens: no sequence is sorted or tokenised again, and the result is that of
+        ``grls index``. Passages keep their order, with added passages last.
+        """
+        if not self.removed and isinstance(self.index, Segment):
+            return
+        keep = np.ones(len(self.index), dtype=bool)
+        keep[self.numbers(sorted(self.removed))] = False
+        index, corpus, spans = merge(self.index, keep), self.corpus, self.spans
+        if self.removed:
+            left = np.setdiff1d(np.arange(len(corpus)), sorted(self.removed))
+            corpus = corpus.select(left.tolist())
+            spans = None if spans is None else spans.select(left, corpus)
+        self._change(corpus, index, (), spans)
+
+    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
+        """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
+        return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
+
+    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
+        """The part of the index that each query may retrieve, DONE included; None: everything.
+
+        Queries with equal filters share one subset, which is made once.
+        """
+        within = reachable(queries, allow, self.corpus, self.removed)
+        rows = self.index.rows
+        made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        return [self._everything() if place is None else made[place] for place in within.places]
+
+    def _segments(self) -> tuple[Segment, Segment | None]:
+        """The first segment of the index, and the second one; None: it has none."""
+        if isinstance(self.index, UnionIndex):
+            return self.index.base, self.index.added
+        if not isinstance(self.index, Segment):
+            raise ConfigError(
+                "an index that is cut into prefix ranges can neither be saved nor be added to: change the "
+                "retriever it was cut from (`grls index split`), and cut that one again."
+            )
+        return self.index, None
+
+    def _everything(self) -> Subset | None:
+        """The part of the index for a search without a filter; None where nothing is removed."""
+        if self.removed and self._live is None:
+            gone = self.numbers(sorted(self.removed))
+            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
+            self._live = Subset(self.index.rows, live)
+        return self._live
+
+    def _change(
+        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
+    ) -> None:
+        """Take these in the place of what was there, unless a passage is too long for the model."""
+        check_positions(self.model, 0, index.rows.longest)
+        self.corpus, self.index, self.removed, self.spans = corpus, index, frozenset(removed), spans
+        self._live: Subset | None = None  # of a search without a filter, where passages are removed
+        if index.rows.form == "prefixes" and isinstance(index, ArrayIndex | RangedIndex):
+            index.complete = self._sequence  # whole passages come from the corpus
+
+    def _sequence(self, number: int) -> Ints:
+        """The whole token sequence of number ``number`` in the index, from its text."""
+        listed = self.corpus if self.spans is None else self.spans
+        if number == len(listed):
+            return self.codec.done_sequence
+        return self.codec.passages(listed.passages([number]))[0]
 
     @property
     def widest(self) -> int:
@@ -324,13 +488,6 @@ class DecodedPassages(IndexedPassages):
     def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
         """The k best of the passages that :meth:`weigh` scored."""
         return ranked(scores, self.done, self.options.span_temperature, k)
-
-    def _change(
-        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
-    ) -> None:
-        """Take these in the place of what was there, unless a passage is too long for the model."""
-        check_positions(self.model, 0, index.rows.longest)
-        super()._change(corpus, index, removed, spans)
 
     def _run(
         self,
