@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
@@ -29,9 +28,6 @@ AUTO = "auto"
 """Chooses the kind that recognises the model."""
 
 FALLBACK = "generative"
-
-BUILDERS = {"generative": "grls.retrieve.generative.build:build_generative"}
-"""Kinds that a function builds, ``module:function``, and no classmethod."""
 
 VARIANTS = {"st5": "dense"}
 """Other names of a kind, with a variant of its model; :attr:`Building.asked` holds the name."""
@@ -111,9 +107,7 @@ def build(model: str, corpus: str, how: Building) -> str:
         class_of(kind)  # what is wrong with it is said first
     buildable: dict[str, Build] = {}
     for name in _importable():
-        module, _, function = BUILDERS.get(name, "").partition(":")
-        maker = getattr(import_module(module) if module else class_of(name), function or "build", None)
-        if maker is not None:
+        if (maker := getattr(class_of(name), "build", None)) is not None:
             buildable[name] = maker
     if kind not in buildable:
         known = ", ".join(sorted([AUTO, *buildable, *VARIANTS]))

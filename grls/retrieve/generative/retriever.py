@@ -10,34 +10,42 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from grls.data.codec import Codec, Limits, limits_of, reset_tokenizer, tokenizer_fingerprint
+from grls.cluster.plan import alone_at_shards
+from grls.data.codec import LIMITS, Codec, Limits, limits_of, reset_tokenizer, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
-from grls.data.spans import Spans
+from grls.data.spans import SPANS, Spans, read_spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, MismatchError, Option
-from grls.index import build_index
+from grls.index.base import Segment
+from grls.index.build import build_index
+from grls.index.options import memory_bytes
 from grls.index.ranges.cut import PrefixRanges
-from grls.index.rows import Form
-from grls.io.files import atomic_folder
+from grls.index.rows import Form, Rows
+from grls.io.files import atomic_folder, read_json, scratch_folder
+from grls.io.progress import counted
 from grls.models.load.build import Pretrained, checked_stages
 from grls.models.load.kinds import is_causal
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import refuse_other_settings, write_network
 from grls.models.precision import is_packed, move
-from grls.models.rescore_spec import RescoreInput, read_rescore_input
+from grls.models.rescore_spec import RESCORE, RescoreInput, read_rescore_input
 from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
+from grls.retrieve.build import Building
 from grls.retrieve.generative.folder import (
+    index_by_workers,
     read_generative_manifest,
     read_passages,
     removed_ids,
@@ -99,6 +107,59 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         spans = None if span_words is None else Spans(corpus, span_words)
         index = build_index(spans or corpus, codec, backend, progress, form, memory, scratch)
         return cls(model, codec, corpus, index, options, stages, spans=spans, rescore_input=rescore_input)
+
+    @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder; see :func:`grls.retrieve.build.build`.
+
+        Files beside a model say with which length limits it was trained, which spans it writes and how it
+        rescores. Options override these files.
+        """
+        how.refuse_unused(
+            "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
+        )
+        source = Pretrained(model)
+        loaded = source.load()
+        passages = Corpus.read(corpus)
+        trained, limits = Path(model) / LIMITS, Limits()
+        if trained.is_file():
+            limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
+        given = {name: value for name, value in asdict(how.limits).items() if value is not None}
+        codec = Codec(loaded.tokenizer, limits._replace(**given), is_causal(loaded.model))
+        span_words = how.index.span_words
+        if span_words is None and (Path(model) / SPANS).is_file():
+            span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
+        spans = Spans(passages, span_words) if span_words else None
+        alone = nullcontext() if how.workers is None else alone_at_shards(how.output)
+        with alone, scratch_folder(how.output) as scratch:
+            index: Segment
+            options, listed = how.index, spans or passages
+            plan = None
+            if how.workers is not None:
+                by_workers = options, how.workers, how.output, scratch
+                index, plan = index_by_workers(model, listed, codec, *by_workers)
+            else:
+                memory = memory_bytes(options.memory)
+                index = build_index(listed, codec, options.backend, True, options.form, memory, scratch)
+            learned = Path(model) / RESCORE
+            rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
+            parts = loaded.model, codec, passages, index
+            retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
+            retriever.save_pretrained(how.output)
+            if plan is not None:
+                plan.remove()
+        rows = retriever.index.rows
+        assert isinstance(rows, Rows)
+        tokens, count = len(rows.tokens), len(passages)
+        size = sum(file.stat().st_size for file in (Path(how.output) / "index").iterdir())
+        written = (
+            "" if spans is None else f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
+        )
+        return (
+            f"{how.output}: {counted(count, 'passage')}, {written}{counted(len(rows), 'distinct sequence')} "
+            f"with DONE, {tokens:,} tokens{' of unique prefixes' if options.form == 'prefixes' else ''}, index "
+            f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / count:.1f} B a passage)"
+        )
 
     @classmethod
     def from_pretrained(
