@@ -226,12 +226,18 @@ class SlotSearch(ABC):
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         """Turn the results (score, state) of decided queries into passages."""
-        owners = np.repeat(queries, [len(pairs) for pairs in results])
-        scores = [score for pairs in results for score, _ in pairs]
-        states = np.array([state for pairs in results for _, state in pairs], dtype=np.int64)
-        most = {query: self.most[query] for query in queries.tolist()}
-        passages = self.scope.passages(owners, states, max(most.values(), default=0))
-        for query, score, numbers in zip(owners.tolist(), scores, passages, strict=True):
+        owners: list[int] = []
+        scores: list[float] = []
+        states: list[int] = []
+        most = 0
+        for query, pairs in zip(queries.tolist(), results, strict=True):
+            most = max(most, self.most[query])
+            for score, state in pairs:
+                owners.append(query)
+                scores.append(score)
+                states.append(state)
+        under = np.array(owners, dtype=np.int64), np.array(states, dtype=np.int64)
+        for query, score, numbers in zip(owners, scores, self.scope.passages(*under, most), strict=True):
             self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
-        for query, limit in most.items():
-            del self.found[query][limit:]
+        for query in queries.tolist():
+            del self.found[query][self.most[query] :]

@@ -152,13 +152,14 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         assert isinstance(rows, Rows)
         tokens, count = len(rows.tokens), len(passages)
         size = sum(file.stat().st_size for file in (Path(how.output) / "index").iterdir())
-        written = (
-            "" if spans is None else f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
-        )
+        listing = f"{counted(count, 'passage')}, "
+        if spans is not None:
+            listing += f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
+        unique = " of unique prefixes" if options.form == "prefixes" else ""
         return (
-            f"{how.output}: {counted(count, 'passage')}, {written}{counted(len(rows), 'distinct sequence')} "
-            f"with DONE, {tokens:,} tokens{' of unique prefixes' if options.form == 'prefixes' else ''}, index "
-            f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / count:.1f} B a passage)"
+            f"{how.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
+            f"tokens{unique}, index {size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, "
+            f"{size / count:.1f} B a passage)"
         )
 
     @classmethod

@@ -335,20 +335,11 @@ class DecodedPassages:
             scores = self.weigh(inputs, count, exclude, label, allow, prior)
             rankings = [self.ranked(own, count) for own in scores]
         else:
-            within = allow or [self._everything()] * len(inputs)
 
-            def search(
-                decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any
-            ) -> list[list[ScoredPassage]]:
-                given = (
-                    [inputs[n] for n in part],
-                    count,
-                    [exclude[n] for n in part],
-                    [within[n] for n in part],
-                )
-                return decoder.search(*given, *more)
+            def search(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
+                return decoder.search(inputs, count, *more)
 
-            rankings = self._run(inputs, count, label, prior, search)
+            rankings = self._run(inputs, exclude, allow, count, label, prior, search)
         if not most:
             return rankings
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in rankings])
@@ -473,11 +464,10 @@ class DecodedPassages:
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         weighed = None if prior is None else prior_over_spans(prior, spans)
 
-        def search(decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any) -> list[Frontier]:
-            given = [inputs[n] for n in part], [hidden[n] for n in part], [allow[n] for n in part]
-            return decoder.frontier(*given, *more)
+        def search(decoder: Decoder | SlotDecoder, *given: Any) -> list[Frontier]:
+            return decoder.frontier(*given)
 
-        found = self._run(inputs, 1, label, weighed, search)
+        found = self._run(inputs, hidden, allow, 1, label, weighed, search)
         reached = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         return list(zip(found, reached, strict=True))
 
@@ -492,6 +482,8 @@ class DecodedPassages:
     def _run(
         self,
         inputs: Sequence[Sequence[int]],
+        hidden: Sequence[Sequence[int]],
+        allow: Sequence[Subset | None],
         k: int,
         label: str,
         prior: Prior | None,
@@ -501,14 +493,18 @@ class DecodedPassages:
 
         Args:
             inputs: Model inputs as token ids.
+            hidden: For each input, numbers of passages or spans of the index that it may not retrieve.
+            allow: For each input, what it may retrieve; empty: all.
             k: Number of results for each input.
             label: Text of the progress bar.
             prior: Prior over the passages or spans of the index.
-            search: Searches with a decoder, for numbers of inputs, with further options of the decoder.
+            search: Searches with a decoder, for inputs with what is hidden and allowed, with further options
+                of the decoder.
 
         Raises:
             ConfigError: The option ``compile`` cannot be used, or the model has too few positions.
         """
+        allow = allow or [self._everything()] * len(inputs)
         with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
             trees, index = self.trees, self.index
@@ -519,28 +515,29 @@ class DecodedPassages:
                 fast = self._fast(trees, k)
                 if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
                     fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
-                return search(fast, range(len(inputs)), bar.update, prior)
+                return search(fast, inputs, hidden, allow, bar.update, prior)
             decoder, size = self.decoder(k), self.options.batch_size
             order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
             results: dict[int, _Result] = {}
             for start in range(0, len(order), size):
                 batch = order[start : start + size]
+                given = [[of[n] for n in batch] for of in (inputs, hidden, allow)]
                 weighed = None if prior is None else prior.among(batch)
-                results.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
+                results.update(zip(batch, search(decoder, *given, None, weighed), strict=True))
                 bar.update(len(batch))
             return [results[i] for i in range(len(inputs))]
 
     def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
         """The fast search for k results an input; the last one is kept, with its data about the index."""
-        plain, slots, compiled = self.decoder(k), self.options.batch_size, self.options.compile
-        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
+        options, compiled = self.options, self.options.compile
+        how = max(k, options.beams), options.mode, options.early_stop, options.batch_size
+        new = (*how, compiled, trees.device)
         if self._kept is None or self._kept[0] != new or self._kept[1].index is not self.index:
             self._kept = None  # a compiled search holds memory on the device: one at a time
-            how = (trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
             suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
             suited = suited and self.spans is None  # it does not return the frontier
-            self._kept = new, on_device(*how) if suited else FastDecoder(*how)
+            self._kept = new, (on_device if suited else FastDecoder)(trees, self.index, *how)
         return self._kept[1]
 
     def _refuse_to_compile(self) -> None:
