@@ -159,9 +159,6 @@ def _as_ours(error: Exception, repository: str, what: str, revision: str | None 
 MEMBERS = "members"
 """The folder of the members in a copy."""
 
-CORPUS = corpus_file(".").name
-"""The file of the passages in a folder."""
-
 
 def pack_folder(folder: str | Path, output: str | Path) -> None:
     """Write a self-contained copy of a retriever folder, atomically.
@@ -271,7 +268,7 @@ class _Packing:
             self.copy(source, place)
         elif corpus_file(source).is_file():  # of a data set, the corpus alone
             (self.new / place).mkdir(parents=True)
-            shutil.copyfile(corpus_file(source), self.new / place / CORPUS)
+            shutil.copyfile(corpus_file(source), corpus_file(self.new / place))
         else:
             _copy_files(source, self.new / place)
         return place
