@@ -128,8 +128,7 @@ class Continuations:
         parts = []
         free = np.flatnonzero(modes == FREE)
         with torch.inference_mode():
-            normalizer: Floats = logits.logsumexp(-1).double().cpu().numpy()  # over the vocabulary, [R]
-            refuse_nan(normalizer)
+            normalizer = _normalizer(logits)
             if len(free):
                 parts.append(self._in_text(free, logits, normalizer))
             in_key = np.flatnonzero(modes == KEY)
@@ -260,6 +259,17 @@ class Continuations:
         limit = most + (self._tokens(used).total if used else 0)
         holding = self.index.keys(state, self.options.whole, limit).tolist()
         return tuple([key for key in holding if key not in used][:most])
+
+
+def _normalizer(logits: Tensor) -> Floats:
+    """Log of the sum of exponentials over the vocabulary, ``[R]``; a benchmark times it as the model's.
+
+    Raises:
+        ConfigError: A logit is not a number.
+    """
+    normalizer: Floats = logits.logsumexp(-1).double().cpu().numpy()
+    refuse_nan(normalizer)
+    return normalizer
 
 
 def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
