@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from grls.decode.prior import Masses
 from grls.decode.scope import Mask, Scope, finished
@@ -98,10 +97,11 @@ class FirstSteps:
                 logits = logits.double() + torch.from_numpy(gains).to(logits.device)
                 if normalized:
                     normalizer = logits.logsumexp(-1)
+            tables = [logits[:, : self._live], logits[:, self._live :]]
             if scoped:
-                parts = [_top(logits.masked_fill(other, -torch.inf), beams) for other in (done, ~done)]
-            else:
-                parts = [_top(logits[:, : self._live], beams), _top(logits[:, self._live :], beams)]
+                tables = [logits.masked_fill(other, -torch.inf) for other in (done, ~done)]
+            parts = [table.topk(min(beams, table.shape[-1]), dim=-1) for table in tables]
+            if not scoped:
                 parts[1].indices.add_(self._live)
             values = torch.cat([part.values for part in parts], 1).double() - normalizer.double()[:, None]
             places = torch.cat([part.indices for part in parts], 1).cpu().numpy()
@@ -117,12 +117,3 @@ class FirstSteps:
     def gains(self, masses: Masses, places: Ints) -> Floats:
         """The scores of priors for each token, for the queries at these places, ``[B, N]``."""
         return masses.table(places, *self._spans)[:, self._order]
-
-
-class _Top(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-
-def _top(scores: Tensor, count: int) -> _Top:
-    return _Top(*scores.topk(min(count, scores.shape[-1]), dim=-1))
