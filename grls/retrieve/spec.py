@@ -279,7 +279,7 @@ def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
 
 def recorded(options: Any) -> dict[str, Any]:
     """A dataclass of options as JSON, without what is as usual."""
-    values, record = asdict(options), {}
+    values, record = asdict(options), dict[str, Any]()
     for field in fields(options):
         value, usual = values[field.name], field.default
         if usual is MISSING and field.default_factory is not MISSING:
