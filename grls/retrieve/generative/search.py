@@ -92,6 +92,7 @@ class DecodedPassages:
         self.stages = tuple(stages)
         self._plain = plain_generator(model)
         self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None  # the fast search, and its options
+        self._live: Subset | None = None  # of a search without a filter, where passages are removed
         self._change(corpus, index, removed, spans)
 
     @cached_property
@@ -244,7 +245,7 @@ class DecodedPassages:
         """Take these in the place of what was there, unless a passage is too long for the model."""
         check_positions(self.model, 0, index.rows.longest)
         self.corpus, self.index, self.removed, self.spans = corpus, index, frozenset(removed), spans
-        self._live: Subset | None = None  # of a search without a filter, where passages are removed
+        self._live = None
         if index.rows.form == "prefixes" and isinstance(index, ArrayIndex | RangedIndex):
             index.complete = self._sequence  # whole passages come from the corpus
 
