@@ -78,7 +78,7 @@ def refuse_empty(inputs: Sequence[Sequence[int]]) -> None:
     Raises:
         ValueError: An input has no token.
     """
-    if not all(len(tokens) for tokens in inputs):
+    if not all(map(len, inputs)):
         raise ValueError("an input needs at least one token")
 
 

@@ -31,7 +31,6 @@ from grls.decode.scope import Mask, finished
 from grls.decode.select import ScoreMode, log_probabilities, select
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
 from grls.index import ConstraintIndex
-from grls.index.base import Allowed
 from grls.index.rows import Ints
 from grls.io.parts import PartTimer
 from grls.models.base import Floats, TreeGenerator, TreeSession
@@ -132,7 +131,8 @@ class _Search(SlotSearch):
         start = _Beams(slots, states, np.zeros(len(slots)), nodes, np.ones_like(slots))
         new = self._choose(start, _Candidates(best.rows, best.states, best.scores, best.complete))
         self.clock[slots] = 1
-        self.beams = _merged(self.beams, new)
+        order = np.argsort(np.concatenate((self.beams.slots, new.slots)), kind="stable")  # slots ascend
+        self.beams = _Beams(*(np.concatenate(both)[order] for both in zip(self.beams, new, strict=True)))
         self._release()
 
     def advance(self) -> None:
@@ -145,7 +145,12 @@ class _Search(SlotSearch):
         decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
         with PartTimer("decoder", int(decides.sum())):
             beams = self._feed(beams, decides)
-            steps = self._steps(allowed, rows, decides)
+            steps: Floats = np.zeros(len(rows))  # zero for the only token of a beam
+            if decides.any():
+                asked, sizes = decides[rows], np.diff(allowed.offsets)[decides]
+                offsets = np.concatenate(([0], np.cumsum(sizes)))
+                mode = self.options.mode
+                steps[asked] = log_probabilities(self.session, allowed.tokens[asked], offsets, mode)
         if self.masses is not None:
             steps = self.masses.weigh(steps, beams.slots[rows], allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
@@ -159,8 +164,12 @@ class _Search(SlotSearch):
         slots = beams.slots[candidates.parents]
         scores, states = candidates.scores, candidates.states
         chosen = select(slots, scores, candidates.complete, self.widths)
-        for c in chosen.finished:
-            self._add(int(slots[c]), float(scores[c]), int(states[c]))
+        for c in chosen.finished:  # the k best are kept; among equals, the earlier one comes first
+            slot = int(slots[c])
+            results = self.results[slot]
+            results.append((float(scores[c]), int(states[c])))
+            results.sort(key=lambda result: -result[0])
+            del results[self.wanted[slot] :]
         pairs = zip(self.results, self.wanted, strict=True)
         worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
         live = chosen.live
@@ -168,18 +177,14 @@ class _Search(SlotSearch):
         if self.masses is not None:  # except with a prior of negative weight
             reach = reach + self.masses.rise(slots[live], states[live])
         live = live[reach > worst[slots[live]]]
-        self._leave(slots, states, scores, live)
+        if self.gathering is not None:  # the candidates that are not continued
+            left = np.setdiff1d(np.arange(len(slots)), live, assume_unique=True)
+            gone, ends, plain = slots[left], states[left], scores[left]
+            if self.masses is not None:
+                plain = plain - self.masses.added(gone, ends)
+            self.gathering.add(self.queries[gone], ends, scores[left], plain)
         parents = candidates.parents[live]
         return _Beams(slots[live], states[live], scores[live], beams.nodes[parents], beams.fed[parents])
-
-    def _leave(self, slots: Ints, states: Ints, scores: Floats, live: Ints) -> None:
-        """Gather the candidates that are not continued, if the frontier is requested."""
-        if self.gathering is None:
-            return
-        left = np.setdiff1d(np.arange(len(slots)), live, assume_unique=True)
-        slots, states, scores = slots[left], states[left], scores[left]
-        plain = scores if self.masses is None else scores - self.masses.added(slots, states)
-        self.gathering.add(self.queries[slots], states, scores, plain)
 
     def _feed(self, beams: _Beams, decides: Mask) -> _Beams:
         """Feed the tokens that deciding beams have written since they were last fed."""
@@ -198,23 +203,6 @@ class _Search(SlotSearch):
         fed = beams.fed.copy()
         fed[deciding] = written
         return beams._replace(nodes=nodes, fed=fed)
-
-    def _steps(self, allowed: Allowed, rows: Ints, decides: Mask) -> Floats:
-        """``[A]`` log-probability (nats) of each allowed token; zero for the only token of a beam."""
-        steps = np.zeros(len(rows))
-        if decides.any():
-            asked = decides[rows]
-            sizes = np.diff(allowed.offsets)[decides]
-            offsets = np.concatenate(([0], np.cumsum(sizes)))
-            steps[asked] = log_probabilities(self.session, allowed.tokens[asked], offsets, self.options.mode)
-        return steps
-
-    def _add(self, slot: int, score: float, state: int) -> None:
-        """Add a result and keep the k best (among equals, the earlier one comes first)."""
-        results = self.results[slot]
-        results.append((score, state))
-        results.sort(key=lambda result: -result[0])
-        del results[self.wanted[slot] :]
 
     def drop(self, slots: Ints) -> None:
         """Forget the queries of these slots."""
@@ -237,10 +225,3 @@ class _Search(SlotSearch):
 
 class _Joined(JoinedSearch, _Search):
     """One run of the search that queries join."""
-
-
-def _merged(one: _Beams, other: _Beams) -> _Beams:
-    """Beams of different slots together, slots ascending."""
-    order = np.argsort(np.concatenate((one.slots, other.slots)), kind="stable")
-    slots, states, scores, nodes, fed = (np.concatenate(both)[order] for both in zip(one, other, strict=True))
-    return _Beams(slots, states, scores, nodes, fed)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from grls.decode.prior import Masses
 from grls.decode.scope import Mask, Scope, finished
@@ -85,7 +84,9 @@ class FirstSteps:
         scoped = scope.concerns(queries)
         with torch.inference_mode():
             if scoped:
-                complete, forbidden = self._masks(queries, scope)
+                remaining = scope.table(queries, *self._spans)[:, self._order]
+                tokens, forbidden = np.broadcast_to(self.tokens, remaining.shape), remaining == 0
+                complete = finished(tokens, remaining, self._end, self._early_stop)
                 done = torch.from_numpy(complete).to(logits.device)
                 logits = logits.masked_fill(torch.from_numpy(forbidden).to(logits.device), -torch.inf)
             normalizer = (
@@ -96,10 +97,11 @@ class FirstSteps:
                 logits = logits.double() + torch.from_numpy(gains).to(logits.device)
                 if normalized:
                     normalizer = logits.logsumexp(-1)
+            tables = [logits[:, : self._live], logits[:, self._live :]]
             if scoped:
-                parts = [_top(logits.masked_fill(other, -torch.inf), beams) for other in (done, ~done)]
-            else:
-                parts = [_top(logits[:, : self._live], beams), _top(logits[:, self._live :], beams)]
+                tables = [logits.masked_fill(other, -torch.inf) for other in (done, ~done)]
+            parts = [table.topk(min(beams, table.shape[-1]), dim=-1) for table in tables]
+            if not scoped:
                 parts[1].indices.add_(self._live)
             values = torch.cat([part.values for part in parts], 1).double() - normalizer.double()[:, None]
             places = torch.cat([part.indices for part in parts], 1).cpu().numpy()
@@ -115,18 +117,3 @@ class FirstSteps:
     def gains(self, masses: Masses, places: Ints) -> Floats:
         """The scores of priors for each token, for the queries at these places, ``[B, N]``."""
         return masses.table(places, *self._spans)[:, self._order]
-
-    def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask]:
-        """Which tokens finish a passage and which are forbidden, ``[B, N]``."""
-        remaining = scope.table(queries, *self._spans)[:, self._order]
-        tokens = np.broadcast_to(self.tokens, remaining.shape)
-        return finished(tokens, remaining, self._end, self._early_stop), remaining == 0
-
-
-class _Top(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-
-def _top(scores: Tensor, count: int) -> _Top:
-    return _Top(*scores.topk(min(count, scores.shape[-1]), dim=-1))

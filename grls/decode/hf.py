@@ -47,12 +47,6 @@ class PrefixAllowedTokens:
         """Allowed next tokens of one beam; ``input_ids [length]`` are the tokens it has written."""
         prefix = tuple(input_ids.tolist()[self._skip :])
         state = self._state(prefix)
-        self._watch(prefix, state)
-        tokens = [] if state is None else self._index.allowed(np.array([state])).tokens.tolist()
-        return tokens or [self._pad]
-
-    def _watch(self, prefix: tuple[int, ...], state: int | None) -> None:
-        """Raise an error if no beam has begun a passage; single beams may be outside of the constraint."""
         if len(prefix) == 0:
             self._astray = None
         elif len(prefix) == 1:
@@ -60,11 +54,13 @@ class PrefixAllowedTokens:
                 self._astray = -1
             elif self._astray is None:
                 self._astray = prefix[0]
-        elif self._astray not in (None, -1):
+        elif self._astray not in (None, -1):  # no beam has begun a passage; single ones may be outside
             raise ConfigError(
                 f"every beam begins with the token {self._astray}, which begins no passage: does the "
                 "generation config force it (forced_bos_token_id)? Then give PrefixAllowedTokens(…, skip=2)."
             )
+        tokens = [] if state is None else self._index.allowed(np.array([state])).tokens.tolist()
+        return tokens or [self._pad]
 
     def _state(self, prefix: tuple[int, ...]) -> int | None:
         if prefix in self._states:

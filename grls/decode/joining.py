@@ -90,38 +90,26 @@ class JoinedSearch(SlotSearch):
         self.entered: list[JoiningQuery | None] = [None] * slots
         empty = Scope(decoder.index, slots)
         super().__init__(decoder, SearchRequest([[0] * longest] * slots, decoder.beams, empty, None))
-        self.inputs: list[Sequence[int]] = [()] * len(self.queries)
+        self.most = self.wanted  # the number of a query is that of its slot
         self.waiting = []
         self._open: set[int] = set()  # slots whose queries have no result yet
 
     def run(self) -> list[list[ScoredPassage]]:
         """Search until no query is left; results go to the source."""
         while True:
-            self._leave_early()
+            busy = np.flatnonzero(self.queries >= 0)
+            gone = [slot for slot in busy.tolist() if self.source.gone(self._of(slot).owner)]
+            if gone:  # nobody wants their results any more
+                self.drop(np.array(gone))
+                self.queries[gone] = -1
+                self._open.difference_update(gone)
+                if self.gathering is not None:
+                    for slot in gone:
+                        self.gathering.take(slot)
             self._let_in()
             if not (self.queries >= 0).any():
                 return []
             self.advance()
-
-    def input_of(self, query: int) -> Sequence[int]:
-        """The model input of a query."""
-        return self.inputs[query]
-
-    def most(self, query: int) -> int:
-        """The number of passages that a query wants."""
-        return self.wanted[query]
-
-    def _leave_early(self) -> None:
-        """Free the slots of queries whose results nobody wants any more."""
-        busy = np.flatnonzero(self.queries >= 0)
-        gone = [slot for slot in busy.tolist() if self.source.gone(self._of(slot).owner)]
-        if gone:
-            self.drop(np.array(gone))
-            self.queries[gone] = -1
-            self._open.difference_update(gone)
-            if self.gathering is not None:
-                for slot in gone:
-                    self.gathering.take(slot)
 
     def _let_in(self) -> None:
         """Give free slots to queries that wait, several at once so that the encoder has a batch."""
@@ -134,37 +122,27 @@ class JoinedSearch(SlotSearch):
             for slot, query in zip(taken.tolist(), new, strict=True):
                 self.entered[slot], self.inputs[slot], self.wanted[slot] = query, query.tokens, query.k
                 self.widths[slot] = query.beams or self.options.beams
-            self._look_again()
-            self._weigh(new[0].prior)
-            self._gather(new[0])
+            exclude = [() if query is None else query.exclude for query in self.entered]
+            allow = [None if query is None else query.allow for query in self.entered]
+            self.scope = Scope(self.index, len(self.entered), exclude, allow)
+            prior, count = new[0].prior, len(self.queries)  # the first one's weights are those of all
+            if self.masses is not None:
+                self.masses.within(self.scope)
+            elif prior is not None:
+                parts = [
+                    replace(part, log_weights=partial(self._log_weights, n))
+                    for n, part in enumerate(prior.parts)
+                ]
+                self.masses = Prior(tuple(parts), prior.normalized).open(self.index, self.scope, count)
+            if self.gathering is not None:
+                self.gathering.within(self.scope)
+            elif new[0].ranked is not None:  # the frontier of each slot
+                self.gathering = Gathering(self.index, self.scope, count)
             self._open.update(taken.tolist())
             self._begin(taken, taken)
             for slot in taken.tolist():
                 if slot in self._open and self.queries[slot] < 0:  # it may find nothing
                     self._answer(slot)
-
-    def _look_again(self) -> None:
-        """The passages that the queries in the slots may find."""
-        exclude = [() if query is None else query.exclude for query in self.entered]
-        allow = [None if query is None else query.allow for query in self.entered]
-        self.scope = Scope(self.index, len(self.entered), exclude, allow)
-
-    def _weigh(self, prior: Prior | None) -> None:
-        """Let the priors of the queries count, by the first one's weights."""
-        if self.masses is not None:
-            self.masses.within(self.scope)
-        elif prior is not None:
-            weights = [partial(self._log_weights, part) for part in range(len(prior.parts))]
-            parts = zip(prior.parts, weights, strict=True)
-            whole = Prior(tuple(replace(one, log_weights=own) for one, own in parts), prior.normalized)
-            self.masses = whole.open(self.index, self.scope, len(self.queries))
-
-    def _gather(self, query: JoiningQuery) -> None:
-        """Collect the frontier of each slot, if the first query needs that of its own."""
-        if self.gathering is not None:
-            self.gathering.within(self.scope)
-        elif query.ranked is not None:
-            self.gathering = Gathering(self.index, self.scope, len(self.queries))
 
     def _log_weights(self, part: int, slots: Ints) -> Floats:
         """``[n, N]`` the log-weights of one prior for the queries in n slots; those of one prior at once."""

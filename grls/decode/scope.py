@@ -51,24 +51,30 @@ class Scope:
         for name, entries in (("exclude", exclude), ("allow", allow)):
             if len(entries) not in (0, queries):
                 raise ValueError(f"{name} must have one entry a query, {queries}, got {len(entries)}")
-        count = len(index.rows.row_of)
-        wrong = [p for hidden in exclude for p in hidden if not 0 <= p < count]
-        if wrong:
-            raise ValueError(f"the index has {counted(count, 'passage')}; there is no passage {wrong[0]}")
-        if any(subset is not None and not subset.belongs(index.rows) for subset in allow):
-            raise ValueError("a subset belongs to another index")
         self._index = index
-        subsets = {id(subset): subset for subset in allow if subset is not None}
-        place = {name: number for number, name in enumerate(subsets)}
-        self._subsets = list(subsets.values())
-        self._several = Several([subset.rows for subset in self._subsets])
-        self._subset = np.full(queries, -1)  # the number of each query's subset; -1: no subset
-        if allow:
-            self._subset[:] = [-1 if subset is None else place[id(subset)] for subset in allow]
-        pairs = {(q, int(index.rows.row_of[p])) for q, hidden in enumerate(exclude) for p in hidden}
         self._stride = len(index.rows) + 1
+        row_of, keys = index.rows.row_of, set[int]()
+        for query, hidden in enumerate(exclude):
+            for passage in hidden:
+                if not 0 <= passage < len(row_of):
+                    passages = counted(len(row_of), "passage")
+                    raise ValueError(f"the index has {passages}; there is no passage {passage}")
+                keys.add(query * self._stride + int(row_of[passage]))
+        self._subsets: list[Subset] = []
+        self._subset = np.full(queries, -1)  # the number of each query's subset; -1: no subset
+        places: dict[int, int] = {}
+        for query, subset in enumerate(allow):
+            if subset is None:
+                continue
+            if not subset.belongs(index.rows):
+                raise ValueError("a subset belongs to another index")
+            if id(subset) not in places:
+                places[id(subset)] = len(self._subsets)
+                self._subsets.append(subset)
+            self._subset[query] = places[id(subset)]
+        self._several = Several([subset.rows for subset in self._subsets])
         # One sorted list for all queries: row r of query q is q * stride + r.
-        self._keys = np.array(sorted(q * self._stride + row for q, row in pairs), dtype=np.int64)
+        self._keys = np.array(sorted(keys), dtype=np.int64)
         # A row outside of the query's subset must not be subtracted a second time.
         owner, row = np.divmod(self._keys, self._stride)
         self._keys = self._keys[self._allowed(owner, row, row + 1) > 0]

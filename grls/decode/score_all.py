@@ -37,40 +37,29 @@ def score_rows(
         block: How many rows are walked together.
     """
     scores = np.zeros(len(index.rows))
-    for low in range(0, len(scores), block):
-        _walk(generator, index, model_input, low, min(low + block, len(scores)), scores)
-    return scores
-
-
-def _walk(
-    generator: GeneratorModel,
-    index: ConstraintIndex,
-    model_input: Sequence[int],
-    low: int,
-    high: int,
-    into: Floats,
-) -> None:
-    """Write the scores of the rows ``low:high`` into ``into``."""
-    states: Ints = np.array([index.start()])
-    before = np.zeros(1)
-    first, last = index.span(states)
+    start: Ints = np.array([index.start()])
+    first, last = index.span(start)
     if last[0] - first[0] == 1:
-        return
-    session = generator.open([model_input])
-    session.first()
-    while True:
-        allowed = index.allowed(states)
-        parents = np.repeat(np.arange(len(states)), np.diff(allowed.offsets))
-        scores = before[parents] + log_probabilities(session, allowed.tokens, allowed.offsets, "renormalized")
-        first, last = index.span(allowed.states)
-        inside = (first < high) & (last > low)
-        single = last - first == 1
-        into[first[inside & single]] = scores[inside & single]
-        live = np.flatnonzero(inside & ~single)
-        if not len(live):
-            return
-        session.step(parents[live], allowed.tokens[live])
-        states, before = allowed.states[live], scores[live]
+        return scores
+    for low in range(0, len(scores), block):
+        high, states, before = min(low + block, len(scores)), start, np.zeros(1)
+        session = generator.open([model_input])
+        session.first()
+        while True:
+            allowed = index.allowed(states)
+            parents = np.repeat(np.arange(len(states)), np.diff(allowed.offsets))
+            steps = log_probabilities(session, allowed.tokens, allowed.offsets, "renormalized")
+            sums = before[parents] + steps
+            first, last = index.span(allowed.states)
+            inside = (first < high) & (last > low)
+            single = last - first == 1
+            scores[first[inside & single]] = sums[inside & single]
+            live = np.flatnonzero(inside & ~single)
+            if not len(live):
+                break
+            session.step(parents[live], allowed.tokens[live])
+            states, before = allowed.states[live], sums[live]
+    return scores
 
 
 # The score of every passage, computed plainly: the definition of what the beam search approximates.

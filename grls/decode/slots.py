@@ -131,6 +131,8 @@ class SlotSearch(ABC):
         self.ask = ask
         self.index = options.index
         self.scope = ask.scope
+        self.inputs: list[Sequence[int]] = [*ask.inputs]
+        self.most = [ask.k] * len(ask.inputs)  # the number of passages that each query wants
         self.found: list[list[ScoredPassage]] = [[] for _ in ask.inputs]
         lengths = [len(tokens) for tokens in ask.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
@@ -143,8 +145,10 @@ class SlotSearch(ABC):
 
     def run(self) -> list[list[ScoredPassage]]:
         """Decode all queries."""
-        while True:
-            self._refill()
+        while True:  # free slots go to several waiting queries at once, so that the encoder has a batch
+            while self.waiting and len(free := self.free(len(self.waiting))):
+                taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
+                self._begin(np.array(taken), free[: len(taken)])
             if not (self.queries >= 0).any():
                 return self.found
             self.advance()
@@ -171,24 +175,11 @@ class SlotSearch(ABC):
         """
         raise NotImplementedError
 
-    def input_of(self, query: int) -> Sequence[int]:
-        """The model input of a query."""
-        return self.ask.inputs[query]
-
     def release(self, slots: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         """Free the slots of decided queries and report their results (score, state), best first."""
         self._report(self.queries[slots], results)
         self.queries[slots] = -1
         self._tell(len(slots))
-
-    def _refill(self) -> None:
-        """Give free slots to waiting queries, several at once so that the encoder has a batch."""
-        while self.waiting:
-            free = self.free(len(self.waiting))
-            if not len(free):
-                return
-            taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
-            self._begin(np.array(taken), free[: len(taken)])
 
     def free(self, waiting: int) -> Ints:
         """The free slots, or none as long as there are too few for the queries that wait."""
@@ -211,7 +202,7 @@ class SlotSearch(ABC):
         queries, slots = queries[undecided], slots[undecided]
         if not len(queries):
             return
-        inputs = [self.input_of(q) for q in queries]
+        inputs = [self.inputs[q] for q in queries]
         with PartTimer("encoder", sum(map(len, inputs))):
             nodes = self.session.load(slots, inputs)
         self.queries[slots] = queries
@@ -229,22 +220,24 @@ class SlotSearch(ABC):
             best = first_steps.best(self.session, queries, self.scope, mode, most, gains, normalized)
         self.enter(slots, nodes, best)
 
-    def most(self, query: int) -> int:
-        """The number of passages that a query wants."""
-        return self.ask.k
-
     def _tell(self, count: int) -> None:
         if self.ask.decided is not None and count:
             self.ask.decided(count)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
         """Turn the results (score, state) of decided queries into passages."""
-        owners = np.repeat(queries, [len(pairs) for pairs in results])
-        scores = [score for pairs in results for score, _ in pairs]
-        states = np.array([state for pairs in results for _, state in pairs], dtype=np.int64)
-        most = max(map(self.most, queries.tolist()), default=0)
-        passages = self.scope.passages(owners, states, most)
-        for query, score, numbers in zip(owners.tolist(), scores, passages, strict=True):
+        owners: list[int] = []
+        scores: list[float] = []
+        states: list[int] = []
+        most = 0
+        for query, pairs in zip(queries.tolist(), results, strict=True):
+            most = max(most, self.most[query])
+            for score, state in pairs:
+                owners.append(query)
+                scores.append(score)
+                states.append(state)
+        under = np.array(owners, dtype=np.int64), np.array(states, dtype=np.int64)
+        for query, score, numbers in zip(owners, scores, self.scope.passages(*under, most), strict=True):
             self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
         for query in queries.tolist():
-            del self.found[query][self.most(query) :]
+            del self.found[query][self.most[query] :]

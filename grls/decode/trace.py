@@ -170,7 +170,7 @@ def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
             continue
         place = int(np.flatnonzero((step.parents == row) & (step.tokens == token.token))[0])
         score = float(step.scores[place])  # the score in the search, so that ranks and margins are exact
-        fate = _fate(step, place)
+        fate = fate_of(step, place)
         bar = float(step.worst[0]) if fate == "beaten" else _bar(step, rivals, search.beams)
         path.append(PathStep(token, score, fate, _rank(step, rivals, place), _best(step), bar))
         gone = fate != "kept"
@@ -178,7 +178,8 @@ def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
     return tuple(path)
 
 
-def _fate(step: BeamStep, place: int) -> Fate:
+def fate_of(step: BeamStep, place: int) -> Fate:
+    """What the search does with a candidate of a step."""
     if place in step.chosen.finished:
         return "finished"
     if place in step.live:
@@ -265,7 +266,12 @@ def _score(
             low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])
             token = targets[target][len(tokens[target])]
             place = low + int(np.searchsorted(ways.tokens[low:high], token))
-            tokens[target].append(_token_score(ways.tokens[low:high], steps[low:high], place - low, rivals))
+            above = low + np.flatnonzero(steps[low:high] > steps[place])
+            best = above[np.argsort(-steps[above], kind="stable")][:rivals]
+            better = tuple(Rival(int(ways.tokens[n]), float(steps[n])) for n in best)
+            tokens[target].append(
+                TokenScore(int(ways.tokens[place]), float(steps[place]), high - low, better)
+            )
             places.append(place)
             if decoder.stops_early and remaining[place] == 1:
                 stops[target] = min(stops[target], len(tokens[target]))
@@ -280,10 +286,3 @@ def _score(
         # Forced tokens have probability one with renormalized scores, so the model need not compute them.
         scored += [TokenScore(int(t), 0.0, 1, ()) for t in sequence[len(scored) :]]
     return [PassageScore(tuple(scored), stop) for scored, stop in zip(tokens, stops, strict=True)]
-
-
-def _token_score(tokens: Ints, steps: Floats, place: int, rivals: int) -> TokenScore:
-    above = np.flatnonzero(steps > steps[place])
-    best = above[np.argsort(-steps[above], kind="stable")][:rivals]
-    kept = tuple(Rival(int(tokens[n]), float(steps[n])) for n in best)
-    return TokenScore(int(tokens[place]), float(steps[place]), len(tokens), kept)

@@ -45,7 +45,20 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
         return Query(TEXT_ALONE, query), []
     known = {one.id: one for one in read_queries(data)}
     if query in known:
-        return known[query], _order(known[query], Path(data) / "qrels", split, named)
+        qrels_file = Path(data) / "qrels" / f"{split}.tsv"
+        qrels = read_qrels(qrels_file) if qrels_file.is_file() else {}
+        if query in qrels:  # a passage in the evidence only is not gold here
+            return known[query], gold_passages(known[query], qrels)
+        if named:
+            return known[query], []
+        files = sorted(qrels_file.parent.glob("*.tsv"))
+        others = [other.stem for other in files if other != qrels_file and query in read_qrels(other)]
+        where = f"{Option('split')} {others[0]} does: name it" if others else "no split does: make qrels"
+        raise DataError(
+            f"{Option('split', split)} does not judge query {query!r}; {where}, or give "
+            f"{Option('case.gold', 'ID')}.",
+            qrels_file,
+        )
     file = Path(data) / "queries.jsonl" if Path(data).is_dir() else Path(data)
     if not any(character.isspace() for character in query):
         close = get_close_matches(query, known, n=1)
@@ -57,23 +70,6 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
         )
     log.warning("%s: no query has the id %r, so it is taken as the text of a query.", file, query)
     return Query(TEXT_ALONE, query), []
-
-
-def _order(query: Query, folder: Path, split: str, named: bool) -> list[str]:
-    """Gold passages in order, by the qrels of a split; a passage in the evidence only is not gold here."""
-    file = folder / f"{split}.tsv"
-    qrels = read_qrels(file) if file.is_file() else {}
-    if query.id in qrels:
-        return gold_passages(query, qrels)
-    if named:
-        return []
-    others = [f.stem for f in sorted(folder.glob("*.tsv")) if f != file and query.id in read_qrels(f)]
-    where = f"{Option('split')} {others[0]} does: name it" if others else "no split does: make qrels"
-    raise DataError(
-        f"{Option('split', split)} does not judge query {query.id!r}; {where}, or give "
-        f"{Option('case.gold', 'ID')}.",
-        file,
-    )
 
 
 def ids_of(listed: str | None, corpus: Corpus) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ Legend: A candidates of a step, R beams that they continue, K beam width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from grls.decode.beam import BeamStep, Decoder
 from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, ragged_logsumexp
-from grls.decode.trace import Fate
+from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, DataError, bounded
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
@@ -176,84 +176,48 @@ def trace_beam(
     bounded(f"[1, {MOST_LISTED}]", most=most)
     inner = single_steps(retriever)
     assert isinstance(inner, DecodesPassages)
+    generator: GenerativeRetriever = inner.generator
     hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    with turn(inner.generator.model):
-        stop = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
-        return _Watch(inner, hops, stop, Query(TEXT_ALONE, query), tuple(evidence), allow, k, most).trace()
-
-
-@dataclass
-class _Watch:
-    """One search that is watched; the arguments are those of :func:`trace_beam`."""
-
-    retriever: DecodesPassages
-    hops: HopOptions
-    stop: StopRule
-    query: Query
-    evidence: tuple[str, ...]
-    allow: Filter | None
-    k: int | None
-    most: int
-
-    def trace(self) -> BeamTrace:
-        generator, numbers = self._generator, self._numbers()
+    with turn(generator.model):
+        stop: StopRule = stop_rule(single_steps(retriever), hops) if hops.steps == "dynamic" else Never()
+        asked, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
+        numbers: list[int] = []
+        for name, number in zip(evidence, generator.corpus.numbers(evidence), strict=True):
+            if number is None:
+                source = generator.corpus.source
+                raise DataError(f"passage id {name!r} is not in the retriever's corpus.", source)
+            numbers.append(number)
         generator.model.eval()
-        k = self._asked()
-        before = generator.evidence(self.query.text, numbers)
-        model_input = generator.codec.model_input(generator.encode([self.query])[0], before)
-        (within,) = generator.subsets([self.query], self.allow)
-        prior = self.retriever.look_ahead(self.query, generator.corpus.passages(numbers))
+        if k is None and hops.steps in ("single", "ranked"):
+            k = 10
+        elif k is None:
+            branch = hops.branch or 4
+            k = max(branch, generator.widest) if stop.bias else branch
+        before = generator.evidence(query, numbers)
+        model_input = generator.codec.model_input(generator.encode([asked])[0], before)
+        (within,) = generator.subsets([asked], allow)
+        prior = inner.look_ahead(asked, generator.corpus.passages(numbers))
+        hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]
         decoder = generator.decoder(k)
         recorder = RecordingModel(decoder.generator)
         steps: list[BeamStep] = []
-        search = (model_input,), k, (self._hidden(numbers),), (within,)
+        search = (model_input,), k, (hidden,), (within,)
         (found,) = replace(decoder, generator=recorder).search(*search, steps.append, prior)
-        listing = _Listing(generator, decoder, search[2], within, prior, self.most)
+        listing = _Listing(generator, decoder, (hidden,), within, prior, most)
         return BeamTrace(
-            evidence=self.evidence,
+            evidence=tuple(evidence),
             mode=decoder.mode,
             beams=decoder.beams,
             k=k,
             early_stop=decoder.stops_early,
             vocabulary=int(generator.model.config.vocab_size),
-            passages=listing.reachable,
-            done_bias=self.stop.bias if self._may_end else 0.0,
+            passages=int(listing.remaining(np.array([decoder.index.start()]))[0]),
+            done_bias=stop.bias if may_end else 0.0,
             rescored=generator.options.rescore,
             steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
             cut=len(steps) > MOST_STEPS,
             results=tuple(listing.result(one.passage, one.score) for one in found),
         )
-
-    @property
-    def _generator(self) -> GenerativeRetriever:
-        generator: GenerativeRetriever = self.retriever.generator
-        return generator
-
-    @property
-    def _may_end(self) -> bool:
-        """Whether the model may write DONE here."""
-        return self.stop.may_end(len(self.evidence))
-
-    def _asked(self) -> int:
-        """The number of passages that the search returns."""
-        if self.k is not None:
-            return self.k
-        if self.hops.steps in ("single", "ranked"):
-            return 10
-        branch = self.hops.branch or 4
-        return max(branch, self._generator.widest) if self.stop.bias else branch
-
-    def _numbers(self) -> list[int]:
-        corpus, known = self._generator.corpus, []
-        for name, number in zip(self.evidence, self._generator.corpus.numbers(self.evidence), strict=True):
-            if number is None:
-                raise DataError(f"passage id {name!r} is not in the retriever's corpus.", corpus.source)
-            known.append(number)
-        return known
-
-    def _hidden(self, numbers: Sequence[int]) -> list[int]:
-        hidden = [] if self.hops.repeat else [*numbers]
-        return hidden if self._may_end else [*hidden, self._generator.done]
 
 
 class _Listing:
@@ -275,18 +239,44 @@ class _Listing:
             self._masses = prior.open(decoder.index, self._scope, 1)
             self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
-    @property
-    def reachable(self) -> int:
-        """Number of different passages that may be found."""
-        return int(self._remaining(np.array([self._decoder.index.start()]))[0])
-
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
         """The steps of the search, with what the model gave for them."""
         listed: list[TracedStep] = []
+        codec, end = self._generator.codec, self._decoder.index.rows.end
         places: list[int | None] = [None]  # of each beam among the listed candidates of the step before
         for step, given in zip(steps, recorded, strict=False):
-            order = self._order(step)
-            listed.append(self._step(step, given, order, places))
+            best = np.argsort(-step.scores, kind="stable")
+            within = np.isin(best, np.concatenate((step.chosen.live, step.chosen.finished)))
+            kept = np.concatenate((best[within], best[~within]))[: self._most]
+            order = best[np.isin(best, kept)]  # the listed candidates, best first
+            offsets = np.searchsorted(step.parents, np.arange(len(places) + 1))
+            logits, none = given.logits.astype(np.float64), np.zeros(len(step.states), np.int64)
+            allowed: Floats = ragged_logsumexp(logits, offsets)
+            full, constrained = logits - given.normalizers[step.parents], logits - allowed[step.parents]
+            gains = None if self._masses is None else self._masses.gains(none, step.states, offsets)
+            tokens = []
+            for n, remaining in zip(order.tolist(), self.remaining(step.states[order]).tolist(), strict=True):
+                found: tuple[str, ...] = ()
+                if n in step.chosen.finished:
+                    (numbers,) = self._scope.passages(none[:1], step.states[[n]], self._decoder.beams)
+                    found = tuple(self.result(number, 0.0).id for number in numbers)
+                tokens.append(
+                    TracedToken(
+                        beam=int(step.parents[n]),
+                        token=str(codec.tokenizer.convert_ids_to_tokens(int(step.tokens[n]))),
+                        full=float(full[n]),
+                        constrained=float(constrained[n]),
+                        prior=None if gains is None else float(gains[n]),
+                        score=float(step.scores[n]),
+                        passages=remaining,
+                        fate=fate_of(step, n),
+                        unique=bool(step.complete[n]) and int(step.tokens[n]) != end,
+                        found=found,
+                    )
+                )
+            masses = np.minimum(1.0, np.exp(allowed - given.normalizers)).tolist()
+            beams = map(TracedBeam, places, np.diff(offsets).tolist(), masses)
+            listed.append(TracedStep(tuple(beams), tuple(tokens), len(step.scores)))
             place = {candidate: n for n, candidate in enumerate(order.tolist())}
             places = [place.get(candidate) for candidate in step.live.tolist()]
         return tuple(listed)
@@ -298,65 +288,9 @@ class _Listing:
         passage = self._generator.corpus[number]
         return TracedResult(passage.id, passage.title, passage.text, score)
 
-    def _order(self, step: BeamStep) -> Ints:
-        """The listed candidates, best first."""
-        best = np.argsort(-step.scores, kind="stable")
-        within = np.isin(best, np.concatenate((step.chosen.live, step.chosen.finished)))
-        kept = np.concatenate((best[within], best[~within]))[: self._most]
-        return best[np.isin(best, kept)]
-
-    def _step(
-        self, step: BeamStep, given: RecordedStep, order: Ints, places: Sequence[int | None]
-    ) -> TracedStep:
-        offsets = np.searchsorted(step.parents, np.arange(len(places) + 1))
-        logits = given.logits.astype(np.float64)
-        allowed: Floats = ragged_logsumexp(logits, offsets)
-        full, constrained = logits - given.normalizers[step.parents], logits - allowed[step.parents]
-        gains = None if self._masses is None else self._gains(step, offsets)
-        beams = zip(places, np.diff(offsets).tolist(), np.exp(allowed - given.normalizers), strict=True)
-        left = self._remaining(step.states[order]).tolist()
-        tokens = [
-            TracedToken(
-                beam=int(step.parents[n]),
-                token=self._text(int(step.tokens[n])),
-                full=float(full[n]),
-                constrained=float(constrained[n]),
-                prior=None if gains is None else float(gains[n]),
-                score=float(step.scores[n]),
-                passages=remaining,
-                fate=_fate_of(step, n),
-                unique=bool(step.complete[n]) and int(step.tokens[n]) != self._decoder.index.rows.end,
-                found=self._found(step, n),
-            )
-            for n, remaining in zip(order.tolist(), left, strict=True)
-        ]
-        traced = tuple(TracedBeam(place, count, min(1.0, float(mass))) for place, count, mass in beams)
-        return TracedStep(traced, tuple(tokens), len(step.scores))
-
-    def _gains(self, step: BeamStep, offsets: Ints) -> Floats:
-        assert self._masses is not None
-        return self._masses.gains(np.zeros(len(step.states), np.int64), step.states, offsets)
-
-    def _remaining(self, states: Ints) -> Ints:
+    def remaining(self, states: Ints) -> Ints:
+        """Number of different passages under each state that may be found."""
         return self._scope.remaining(np.zeros(len(states), np.int64), *self._decoder.index.span(states))
-
-    def _text(self, token: int) -> str:
-        return str(self._generator.codec.tokenizer.convert_ids_to_tokens(token))
-
-    def _found(self, step: BeamStep, candidate: int) -> tuple[str, ...]:
-        if candidate not in step.chosen.finished:
-            return ()
-        states = step.states[[candidate]]
-        (numbers,) = self._scope.passages(np.zeros(1, np.int64), states, self._decoder.beams)
-        return tuple(self.result(number, 0.0).id for number in numbers)
-
-
-def _fate_of(step: BeamStep, candidate: int) -> Fate:
-    if candidate in step.chosen.finished:
-        return "finished"
-    if candidate in step.live:
-        return "kept"
-    return "beaten" if candidate in step.chosen.live else "pruned"
 
 
 # Records the logits of a search, for those who show what a model preferred before the constraint.

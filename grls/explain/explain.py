@@ -78,9 +78,73 @@ class Explainer:
             DataError: An id is not in the corpus, or the query is empty or too long.
         """
         numbers = self._numbers([*gold, *evidence])
-        with turn(self.generator.model):
+        generator, done, explanations = self.generator, self.generator.done, []
+        with turn(generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
-            return [self._one(searches, query, tuple(evidence), n) for n in numbers[: len(gold)]]
+            decoder, hits = searches.decoder, searches.trace.found
+            returned = [hit.passage for hit in hits]
+
+            def open_passages(state: int) -> list[int]:
+                under = decoder.index.passages(state).tolist()
+                return [passage for passage in under if not searches.excluded(passage)]
+
+            for number in numbers[: len(gold)]:
+                judgement = judge(searches, number, done, self.widest, self.exhaustive)
+                score = None if searches.excluded(number) else searches.score(number)
+                path = _path(searches, number)
+                bar = float("-inf") if score is None else score.score
+                found = zip(
+                    hits, self._names(returned), self._texts(returned), searches.scores(returned), strict=True
+                )
+                results = [
+                    Result(rank, name, text, hit.score, exact.complete, hit.score >= bar)
+                    for rank, (hit, name, text, exact) in enumerate(found, start=1)
+                ]
+                ending = None
+                if number != done and not searches.excluded(done):
+                    worth = searches.score(done).score
+                    rank_of_done = returned.index(done) + 1 if done in returned else None
+                    ending = Ending(worth, rank_of_done, score is not None and worth > score.score)
+                rows = []
+                for n, step in enumerate(path, start=1):
+                    token: TokenScore = step.token
+                    rivals = [Preferred(self._token(r.token), r.log_probability) for r in token.rivals]
+                    rows.append(PathRow(
+                        n, self._token(token.token), token.log_probability, step.score, token.allowed,
+                        step.fate, step.rank, step.best, step.bar, step.margin, tuple(rivals),
+                    ))  # fmt: skip
+                cut = 0
+                if number != done:
+                    passage, codec = generator.corpus[number], generator.codec
+                    parts = [text for text in (passage.title, passage.text) if text]
+                    whole = sum(map(len, codec.texts(parts))) + bool(passage.title)
+                    cut = max(0, whole - codec.limits.passage)
+                explanations.append(
+                    Explanation(
+                        query=query,
+                        evidence=tuple(evidence),
+                        gold=self._names([number])[0],
+                        gold_text=self._texts([number])[0],
+                        mode=decoder.mode,
+                        early_stop=decoder.stops_early,
+                        beams=decoder.beams,
+                        k=self.k,
+                        done_bias=searches.bias.get(done, 0.0),
+                        judgement=judgement,
+                        rank=returned.index(number) + 1 if number in returned else None,
+                        score=None if score is None else score.score,
+                        complete=None if score is None else score.complete,
+                        path=tuple(rows),
+                        tokens=len(generator.index.tokens(number)),
+                        results=tuple(results),
+                        done=ending,
+                        twins=tuple(self._names(searches.twins(number))),
+                        cut_tokens=cut,
+                        tree=beam_tree(searches.trace, path, self._token, open_passages, self._names),
+                        priors=searches.prior is not None,
+                    )
+                )
+        return explanations
 
     def judge(
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()
@@ -121,72 +185,6 @@ class Explainer:
         searches.forced([n for n in gold if not searches.excluded(n)])  # one pass for all passages
         return searches
 
-    def _one(self, searches: Searches, query: Query, evidence: tuple[str, ...], gold: int) -> Explanation:
-        retriever, decoder = self.generator, searches.decoder
-        judgement = judge(searches, gold, retriever.done, self.widest, self.exhaustive)
-        score = None if searches.excluded(gold) else searches.score(gold)
-        path = _path(searches, gold)
-        returned = [hit.passage for hit in searches.trace.found]
-        return Explanation(
-            query=query,
-            evidence=evidence,
-            gold=self._names([gold])[0],
-            gold_text=self._texts([gold])[0],
-            mode=decoder.mode,
-            early_stop=decoder.stops_early,
-            beams=decoder.beams,
-            k=self.k,
-            done_bias=searches.bias.get(retriever.done, 0.0),
-            judgement=judgement,
-            rank=returned.index(gold) + 1 if gold in returned else None,
-            score=None if score is None else score.score,
-            complete=None if score is None else score.complete,
-            path=tuple(self._row(n, step) for n, step in enumerate(path, start=1)),
-            tokens=len(retriever.index.tokens(gold)),
-            results=self._results(searches, score),
-            done=self._ending(searches, gold, score),
-            twins=tuple(self._names(searches.twins(gold))),
-            cut_tokens=self._cut(gold),
-            tree=self._tree(searches, path),
-            priors=searches.prior is not None,
-        )
-
-    def _results(self, searches: Searches, gold: Score | None) -> tuple[Result, ...]:
-        returned = searches.trace.found
-        numbers = [hit.passage for hit in returned]
-        bar = float("-inf") if gold is None else gold.score
-        rows = zip(
-            returned, self._names(numbers), self._texts(numbers), searches.scores(numbers), strict=True
-        )
-        return tuple(
-            Result(rank, name, text, hit.score, exact.complete, hit.score >= bar)
-            for rank, (hit, name, text, exact) in enumerate(rows, start=1)
-        )
-
-    def _ending(self, searches: Searches, gold: int, score: Score | None) -> Ending | None:
-        done = self.generator.done
-        if gold == done or searches.excluded(done):
-            return None
-        done_score = searches.score(done).score
-        returned = [hit.passage for hit in searches.trace.found]
-        rank = returned.index(done) + 1 if done in returned else None
-        return Ending(done_score, rank, score is not None and done_score > score.score)
-
-    def _tree(self, searches: Searches, path: tuple[PathStep, ...]) -> Tree:
-        def passages(state: int) -> list[int]:
-            under = searches.decoder.index.passages(state).tolist()
-            return [p for p in under if not searches.excluded(p)]
-
-        return beam_tree(searches.trace, path, self._token, passages, self._names)
-
-    def _row(self, number: int, step: PathStep) -> PathRow:
-        token: TokenScore = step.token
-        preferred = tuple(Preferred(self._token(r.token), r.log_probability) for r in token.rivals)
-        return PathRow(
-            number, self._token(token.token), token.log_probability, step.score, token.allowed, step.fate,
-            step.rank, step.best, step.bar, step.margin, preferred,
-        )  # fmt: skip
-
     def _token(self, token: int) -> str:
         return str(self.generator.codec.tokenizer.convert_ids_to_tokens(token))
 
@@ -199,20 +197,12 @@ class Explainer:
     def _texts(self, numbers: Sequence[int]) -> list[str]:
         done = self.generator.done
         passages = iter(self.generator.corpus.passages([n for n in numbers if n != done]))
-        return [DONE if n == done else _shown(*next(passages)[1:]) for n in numbers]
-
-    def _cut(self, gold: int) -> int:
-        """Number of tokens of a passage beyond the length limit."""
-        if gold == self.generator.done:
-            return 0
-        passage, codec = self.generator.corpus[gold], self.generator.codec
-        texts = [t for t in (passage.title, passage.text) if t]
-        whole = sum(map(len, codec.texts(texts))) + bool(passage.title)
-        return max(0, whole - codec.limits.passage)
-
-
-def _shown(text: str, title: str) -> str:
-    return f"{title}: {text}" if title else text
+        texts = []
+        for number in numbers:
+            passage = None if number == done else next(passages)
+            title = "" if passage is None or not passage.title else f"{passage.title}: "
+            texts.append(DONE if passage is None else f"{title}{passage.text}")
+        return texts
 
 
 def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
@@ -418,7 +408,10 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
     width = searches.decoder.beams
     if searches.excluded(gold):
         return Judgement("excluded", None, width, None)
-    rank = _true_rank(searches, gold) if exhaustive else None
+    rank = None
+    if exhaustive:
+        every = searches.every()
+        rank = 1 + sum(score > every[gold] + TOLERANCE for score in every.values())
     if _ends_before(searches, gold, done):
         return Judgement("done first", None, width, rank)
     results = {hit.passage for hit in searches.trace.found}
@@ -426,29 +419,26 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
         return Judgement("found", width, width, rank)
     if results.intersection(searches.twins(gold)):
         return Judgement("duplicate", width, width, rank)
-    if searches.score(gold).score > searches.last(searches.trace.found) + TOLERANCE:
-        return _lost(searches, gold, widest, rank)
-    if _misjudged(searches, gold) and (rank is None or rank <= searches.k):
-        return Judgement("early stop", None, width, rank)
+    decoder, own = searches.decoder, searches.score(gold)
+    if own.score > searches.last(searches.trace.found) + TOLERANCE:  # would a wider beam return it?
+        wanted, outranked = {gold, *searches.twins(gold)}, False
+        sufficient = None
+        while width < widest and sufficient is None and not outranked:
+            width = min(2 * width, widest)
+            hits = searches.at(width).found
+            if wanted & {hit.passage for hit in hits}:
+                sufficient = width
+            else:
+                outranked = searches.last(hits) >= own.score - TOLERANCE
+        worse = outranked if rank is None else rank > searches.k
+        return Judgement("scored worse" if worse else "pruned", sufficient, width, rank)
+    if decoder.mode != "renormalized" and decoder.stops_early and results:
+        # Scores up to the unique prefix may rank it below a passage with a lower whole score.
+        returned = searches.scores([hit.passage for hit in searches.trace.found])
+        lowest = min(score.complete for score in returned)
+        if own.complete > lowest + TOLERANCE and (rank is None or rank <= searches.k):
+            return Judgement("early stop", None, width, rank)
     return Judgement("scored worse", None, width, rank)
-
-
-def _lost(searches: Searches, gold: int, widest: int, rank: int | None) -> Judgement:
-    """Whether a wider beam would have returned a passage that the beam lost."""
-    wanted = {gold, *searches.twins(gold)}
-    score = searches.score(gold).score
-    outranked = False
-    sufficient = None
-    width = searches.decoder.beams
-    while width < widest and sufficient is None and not outranked:
-        width = min(2 * width, widest)
-        results = searches.at(width).found
-        if wanted & {hit.passage for hit in results}:
-            sufficient = width
-        else:
-            outranked = searches.last(results) >= score - TOLERANCE
-    worse = outranked if rank is None else rank > searches.k
-    return Judgement("scored worse" if worse else "pruned", sufficient, width, rank)
 
 
 def _ends_before(searches: Searches, gold: int, done: int) -> bool:
@@ -468,20 +458,6 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
         searches.decoder, searches.model_input, searches.k, hidden, searches.bias, searches.prior
     )
     return gold in results | {hit.passage for hit in others.trace.found}
-
-
-def _misjudged(searches: Searches, gold: int) -> bool:
-    """Whether scores up to the unique prefix rank the passage below one with a lower whole score."""
-    decoder = searches.decoder
-    if decoder.mode == "renormalized" or not decoder.stops_early or not searches.trace.found:
-        return False
-    returned = searches.scores([hit.passage for hit in searches.trace.found])
-    return searches.score(gold).complete > min(score.complete for score in returned) + TOLERANCE
-
-
-def _true_rank(searches: Searches, gold: int) -> int:
-    every = searches.every()
-    return 1 + sum(score > every[gold] + TOLERANCE for score in every.values())
 
 
 # The searches and exact scores of one model input, each computed once.
@@ -544,12 +520,11 @@ class Searches:
             decoder = replace(self.decoder, beams=beams)
             width = max(self.k, beams) if self.bias else self.k
             search = trace(decoder, self.model_input, width, self.exclude, self.prior)
-            self._traces[beams] = search._replace(found=self._weighed(search.found))
+            bias, hits = self.bias, search.found
+            weighed = [hit._replace(score=hit.score + bias.get(hit.passage, 0.0)) for hit in hits]
+            weighed.sort(key=lambda hit: -hit.score)
+            self._traces[beams] = search._replace(found=tuple(weighed[: self.k]))
         return self._traces[beams]
-
-    def _weighed(self, hits: Sequence[ScoredPassage]) -> tuple[ScoredPassage, ...]:
-        weighed = [hit._replace(score=hit.score + self.bias.get(hit.passage, 0.0)) for hit in hits]
-        return tuple(sorted(weighed, key=lambda hit: -hit.score)[: self.k])
 
     @property
     def trace(self) -> SearchTrace:

@@ -113,7 +113,8 @@ def html_page(explanations: Sequence[Explanation]) -> str:
     style = f"{STYLE}.beam-tree {colours[1]}\n{''.join(rules)}{_DRAWN_STYLE}"
     modules = (page.joinpath(name).read_text(encoding="utf-8") for name in ("dom.js", "tree.js"))
     script = re.sub(r"^import .*\n|^export ", "", "".join(modules), flags=re.MULTILINE) + _DRAW
-    return document(f"Why: {_named(explanations[0])}", style, body, script)
+    named = shortened(query.text, 70) if query.id == TEXT_ALONE else query.id
+    return document(f"Why: {named}", style, body, script)
 
 
 def drawn(tree: Tree) -> dict[str, Any]:
@@ -140,11 +141,6 @@ def drawn(tree: Tree) -> dict[str, Any]:
         steps.append({"candidates": candidates, "beams": beams, "tokens": tokens})
         places = {n: place for place, n in enumerate(here)}
     return {"steps": _plain(steps)}
-
-
-def _named(e: Explanation) -> str:
-    """The query by its id; by its text where it was asked without one."""
-    return shortened(e.query.text, 70) if e.query.id == TEXT_ALONE else e.query.id
 
 
 def _section(e: Explanation) -> str:

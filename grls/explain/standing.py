@@ -11,7 +11,7 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
-from grls.data.types import IN_CHAINS, Hit, Passage, Query
+from grls.data.types import IN_CHAINS, Passage, Query
 from grls.errors import ConfigError, DataError, Option
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.explain.text import Part, facts_part, parts_text, query_line, shortened, text_part, with_id
@@ -98,13 +98,25 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
     places = {hit.id: place for place, hit in enumerate(hits)}
     missing = [number for name, number in zip(gold, numbers, strict=True) if name not in places]
-    scores = _scores(retriever, query, missing)
-    described, gone = retriever.describe(), _removed(retriever)
-    texts = _texts(retriever.corpus, [hit.id for hit in hits[:_SHOWN]])
+    scores: dict[int, float] = {}  # of passages that were not ranked
+    if missing and isinstance(retriever, ScoresAll):
+        every = retriever.scores([query])(np.array([0]))[0]
+        scores = {passage: float(every[passage]) for passage in missing}
+    described, single = retriever.describe(), single_steps(retriever)
+    # Only generators have passages that were removed in their corpus still.
+    gone: Collection[int] = single.generator.removed if isinstance(single, DecodesPassages) else ()
+    first = [hit.id for hit in hits[:_SHOWN]]
+    passages = retriever.corpus.passages(_numbers(retriever.corpus, first)) if first else []
+    texts = {passage.id: _shown(passage) for passage in passages}
     made = []
     for name, number_ in zip(gold, numbers, strict=True):
         place = places.get(name)
         score = scores.get(number_) if place is None else hits[place].score
+        above = [
+            Above(rank, hit.id, texts[hit.id], hit.score, None if score is None else hit.score - score)
+            for rank, hit in enumerate(hits[: _SHOWN if place is None else min(place, _SHOWN)], 1)
+        ]
+        words = retriever.word_scores(query.text, number_) if isinstance(retriever, MatchesWords) else None
         made.append(
             GoldStanding(
                 query=query,
@@ -116,8 +128,8 @@ def standings(retriever: Retriever, query: Query, gold: Sequence[str], depth: in
                 score=score,
                 ranked=len(hits),
                 depth=depth,
-                above=_above(hits[: _SHOWN if place is None else min(place, _SHOWN)], score, texts),
-                words=_words(retriever, query, number_),
+                above=tuple(above),
+                words=words,
                 removed=number_ in gone,
             )
         )
@@ -135,38 +147,8 @@ def _numbers(corpus: Corpus, ids: Sequence[str]) -> list[int]:
     return [number_ for number_ in numbers if number_ is not None]
 
 
-def _scores(retriever: Retriever, query: Query, passages: Sequence[int]) -> dict[int, float]:
-    """The scores of passages that were not ranked, where the retriever scores all passages."""
-    if not passages or not isinstance(retriever, ScoresAll):
-        return {}
-    every = retriever.scores([query])(np.array([0]))[0]
-    return {passage: float(every[passage]) for passage in passages}
-
-
-def _removed(retriever: Retriever) -> Collection[int]:
-    """The numbers of passages that were removed; only generators have them in their corpus still."""
-    single = single_steps(retriever)
-    return single.generator.removed if isinstance(single, DecodesPassages) else ()
-
-
-def _words(retriever: Retriever, query: Query, passage: int) -> dict[str, float] | None:
-    return retriever.word_scores(query.text, passage) if isinstance(retriever, MatchesWords) else None
-
-
-def _texts(corpus: Corpus, ids: Sequence[str]) -> dict[str, str]:
-    passages = corpus.passages(_numbers(corpus, ids)) if ids else []
-    return {passage.id: _shown(passage) for passage in passages}
-
-
 def _shown(passage: Passage) -> str:
     return f"{passage.title}: {passage.text}" if passage.title else passage.text
-
-
-def _above(hits: Sequence[Hit], score: float | None, texts: dict[str, str]) -> tuple[Above, ...]:
-    return tuple(
-        Above(rank, hit.id, texts[hit.id], hit.score, None if score is None else hit.score - score)
-        for rank, hit in enumerate(hits, 1)
-    )
 
 
 def format_standing(s: GoldStanding) -> str:
@@ -179,7 +161,13 @@ def standing_parts(s: GoldStanding) -> list[Part]:
     asked = (("query", query_line(s.query)), ("passage", with_id(s.gold, s.gold_text)), _search("search", s))
     parts = [facts_part(*asked), text_part(why_there(s))]
     if s.words is not None:
-        parts.append(facts_part(*_in_common(s.words)))
+        words = s.words
+        there = sorted((word for word in words if words[word]), key=lambda word: -words[word])
+        lacking = [word for word in words if not words[word]]
+        common = ", ".join(f"{word} {_figure(words[word])}" for word in there) or "none in common"
+        lines = [("words", common)]
+        lines += [("lacking", ", ".join(lacking))] if lacking and there else []
+        parts.append(facts_part(*lines))
     if s.above:
         rows = [("rank", "id", "score", "ahead", "passage")]
         for one in s.above:
@@ -190,13 +178,10 @@ def standing_parts(s: GoldStanding) -> list[Part]:
 
 
 def _search(name: str, s: GoldStanding) -> tuple[str, str]:
-    return name, s.system if s.mode == s.system else f"{s.system}, {_scale(s.mode)}"
-
-
-def _scale(mode: str) -> str:
-    if mode == IN_CHAINS:
-        return "scores: the probability that a chain of hops holds the passage, in whatever hop"
-    return f"{mode} scores"
+    scale = f"{s.mode} scores"
+    if s.mode == IN_CHAINS:
+        scale = "scores: the probability that a chain of hops holds the passage, in whatever hop"
+    return name, s.system if s.mode == s.system else f"{s.system}, {scale}"
 
 
 def why_there(s: GoldStanding) -> str:
@@ -221,13 +206,6 @@ def why_there(s: GoldStanding) -> str:
 def in_ranking(s: GoldStanding) -> list[Part]:
     """Where a passage stands in a ranking by hops, for the end of an explanation of a hop."""
     return [facts_part(_search("ranking", s)), text_part(why_there(s))]
-
-
-def _in_common(words: dict[str, float]) -> list[tuple[str, str]]:
-    there = sorted((word for word in words if words[word]), key=lambda word: -words[word])
-    lacking = [word for word in words if not words[word]]
-    lines = [("words", ", ".join(f"{word} {_figure(words[word])}" for word in there) or "none in common")]
-    return lines + ([("lacking", ", ".join(lacking))] if lacking and there else [])
 
 
 def _figure(value: float | None, signed: bool = False) -> str:
@@ -296,11 +274,11 @@ def standings_of(
 
 def line_of(made: Sequence[GoldStanding]) -> str:
     """The standings of a query in one line: each gold passage with its rank."""
-    return visible(f"{made[0].query.id}: {', '.join(f'{s.gold} {_place(s)}' for s in made)}")
-
-
-def _place(s: GoldStanding) -> str:
-    return "removed" if s.removed else "not found" if s.rank is None else f"rank {s.rank:,}"
+    places = []
+    for s in made:
+        place = "removed" if s.removed else "not found" if s.rank is None else f"rank {s.rank:,}"
+        places.append(f"{s.gold} {place}")
+    return visible(f"{made[0].query.id}: {', '.join(places)}")
 
 
 def format_ranks(ranks: Sequence[int | None], depth: int) -> str:

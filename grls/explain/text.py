@@ -28,12 +28,67 @@ def number(value: float | None, signed: bool = False) -> str:
 
 def why(e: Explanation) -> str:
     """One paragraph that says why the passage was found or missed."""
-    say = {
-        "found": _found, "duplicate": _duplicate, "excluded": _excluded, "done first": _done,
-        "pruned": _pruned, "early stop": _early, "scored worse": _worse,
-    }[e.verdict]  # fmt: skip
-    notes = [say(e), *_notes(e)]
-    return " ".join(note for note in notes if note)
+    notes = [_reason(e)]
+    if e.judgement.true_rank is not None:
+        notes.append(f"By exact scores of every passage it has rank {e.judgement.true_rank}.")
+    if e.done is not None and e.verdict != "done first":
+        place = f"rank {e.done.rank}" if e.done.rank else "not among the results"
+        notes.append(f"DONE scores {number(e.done.score)} ({place}).")
+    if e.twins and e.verdict not in ("duplicate", "excluded"):
+        notes.append(f"It has the same tokens as {', '.join(e.twins)}.")
+    if e.cut_tokens:
+        notes.append(
+            f"The length limit cut {counted(e.cut_tokens, 'token')} at its end: no search finds those."
+        )
+    return " ".join(notes)
+
+
+def _reason(e: Explanation) -> str:
+    """What the verdict means for this passage."""
+    if e.verdict == "found":
+        return f"Found at rank {e.rank} with score {number(e.score)}."
+    if e.verdict == "duplicate":
+        ids = ", ".join(r.id for r in e.results if r.id in e.twins)
+        return f"Its tokens equal those of {ids}, which was found (score {number(e.score)})."
+    if e.verdict == "excluded":
+        if e.gold in e.evidence:
+            return "It is among the evidence of this hop, and a passage is not retrieved twice."
+        if e.gold == "DONE":
+            return "DONE may not be written at this hop."
+        return f"Evidence of this hop has the same tokens ({', '.join(set(e.evidence) & set(e.twins))})."
+    if e.verdict == "done first":
+        assert e.done is not None
+        place = f"It stands at rank {e.rank}, but" if e.rank else "It is not among the results, and"
+        return (
+            f"{place} DONE scores {number(e.done.score)} against its {number(e.score)}: the chain that ends "
+            "here beats every chain through this passage."
+        )
+    if e.verdict == "pruned":
+        beam, widest = e.judgement.sufficient, e.judgement.widest
+        wider = f"A beam of {beam} finds it." if beam else f"No beam up to {widest} finds it."
+        return f"{_compared(e)} {_left(e)} {wider}"
+    if e.verdict == "early stop":
+        return (
+            f"Its whole score is {number(e.complete)}, the worst passage returned has "
+            f"{number(min(r.complete for r in e.results))}; but the search compared scores up to the unique "
+            f"prefix ({number(e.score)}). {_left(e)} Use {Option('search.early_stop', False)!s}, or "
+            "renormalized scores."
+        )
+    if e.left is not None and e.left.fate == "pruned" and e.judgement.widest > e.beams:
+        better = counted(e.k, "passage that scores higher", "passages that score higher")
+        truth = (
+            "other passages still outrank it"
+            if e.judgement.true_rank is not None
+            else f"a beam of {e.judgement.widest} returns {better}"
+        )
+        return f"{_compared(e)} {_left(e)} But no wider beam would help: {truth}."
+    above = sum(r.above for r in e.results)
+    ids = ", ".join(r.id for r in e.results[:3])
+    more = f" and {above - 3} more" if above > 3 else ""
+    return (
+        f"Its exact score is {number(e.score)}; {above} of the {counted(len(e.results), 'passage')} returned "
+        f"score at least as high (first {ids}{more}): no search would put it among {e.k}. {_left(e)}"
+    )
 
 
 def search(e: Explanation) -> str:
@@ -73,93 +128,22 @@ def explanation_parts(e: Explanation) -> list[Part]:
         ("hop", str(e.hop) + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
         ("search", search(e)),
     )
+    colour = COLOURS[e.verdict]
     verdict = text_part(f"{e.verdict.upper()}: {MEANING[e.verdict]}", why(e))
-    return [facts, verdict._replace(marks={0: COLOURS[e.verdict]}), *_path(e), _results(e)]
-
-
-def _path(e: Explanation) -> list[Part]:
-    if not e.path:
-        return []
-    left = [n for n, row in enumerate(e.path, start=1) if row.fate in ("pruned", "beaten")]
-    rows = (HEADER, *(cells(row) for row in e.path))
-    table = Part("table", rows, (1, 9, 10), dict.fromkeys(left, COLOURS[e.verdict]))
-    rest = e.tokens - len(e.path)
-    tokens = counted(rest, "further token is", "further tokens are")
-    return [table, text_part(f"{tokens} not decoded: one passage is left")] if rest else [table]
-
-
-def _results(e: Explanation) -> Part:
+    parts = [facts, verdict._replace(marks={0: colour})]
+    if e.path:
+        left = [n for n, row in enumerate(e.path, start=1) if row.fate in ("pruned", "beaten")]
+        rows = (HEADER, *(cells(row) for row in e.path))
+        parts.append(Part("table", rows, (1, 9, 10), dict.fromkeys(left, colour)))
+        if rest := e.tokens - len(e.path):
+            tokens = counted(rest, "further token is", "further tokens are")
+            parts.append(text_part(f"{tokens} not decoded: one passage is left"))
     if not e.results:
-        return text_part("the search returned nothing")
-    rows = [("rank", "id", "score", "passage")]
-    rows += [(str(r.rank), r.id, number(r.score), shortened(r.text, 70)) for r in e.results]
+        return [*parts, text_part("the search returned nothing")]
+    returned = [("rank", "id", "score", "passage")]
+    returned += [(str(r.rank), r.id, number(r.score), shortened(r.text, 70)) for r in e.results]
     mine = [place for place, result in enumerate(e.results, start=1) if result.id == e.gold]
-    return Part("table", tuple(rows), (1, 3), dict.fromkeys(mine, COLOURS["found"]))
-
-
-def _found(e: Explanation) -> str:
-    return f"Found at rank {e.rank} with score {number(e.score)}."
-
-
-def _duplicate(e: Explanation) -> str:
-    ids = [r.id for r in e.results if r.id in e.twins]
-    return f"Its tokens equal those of {', '.join(ids)}, which was found (score {number(e.score)})."
-
-
-def _excluded(e: Explanation) -> str:
-    if e.gold in e.evidence:
-        return "It is among the evidence of this hop, and a passage is not retrieved twice."
-    if e.gold == "DONE":
-        return "DONE may not be written at this hop."
-    return f"Evidence of this hop has the same tokens ({', '.join(set(e.evidence) & set(e.twins))})."
-
-
-def _done(e: Explanation) -> str:
-    assert e.done is not None
-    place = f"It stands at rank {e.rank}, but" if e.rank else "It is not among the results, and"
-    return (
-        f"{place} DONE scores {number(e.done.score)} against its {number(e.score)}: the chain that ends here "
-        "beats every chain through this passage."
-    )
-
-
-def _pruned(e: Explanation) -> str:
-    wider = (
-        f"A beam of {e.judgement.sufficient} finds it."
-        if e.judgement.sufficient
-        else f"No beam up to {e.judgement.widest} finds it."
-    )
-    return f"{_compared(e)} {_left(e)} {wider}"
-
-
-def _early(e: Explanation) -> str:
-    return (
-        f"Its whole score is {number(e.complete)}, the worst passage returned has "
-        f"{number(min(r.complete for r in e.results))}; but the search compared scores up to the unique "
-        f"prefix ({number(e.score)}). {_left(e)} Use {Option('search.early_stop', False)!s}, or renormalized "
-        "scores."
-    )
-
-
-def _worse(e: Explanation) -> str:
-    if e.left is not None and e.left.fate == "pruned" and e.judgement.widest > e.beams:
-        truth = (
-            "other passages still outrank it"
-            if e.judgement.true_rank is not None
-            else f"a beam of {e.judgement.widest} returns {_better(e.k)}"
-        )
-        return f"{_compared(e)} {_left(e)} But no wider beam would help: {truth}."
-    above = sum(r.above for r in e.results)
-    ids = ", ".join(r.id for r in e.results[:3])
-    more = f" and {above - 3} more" if above > 3 else ""
-    return (
-        f"Its exact score is {number(e.score)}; {above} of the {counted(len(e.results), 'passage')} returned "
-        f"score at least as high (first {ids}{more}): no search would put it among {e.k}. {_left(e)}"
-    )
-
-
-def _better(count: int) -> str:
-    return counted(count, "passage that scores higher", "passages that score higher")
+    return [*parts, Part("table", tuple(returned), (1, 3), dict.fromkeys(mine, COLOURS["found"]))]
 
 
 def _compared(e: Explanation) -> str:
@@ -182,22 +166,6 @@ def _left(e: Explanation) -> str:
     return (
         f"{where} rank {row.rank} for {counted(e.beams, 'beam')}, {margin:.2f} nats below the last one kept."
     )
-
-
-def _notes(e: Explanation) -> list[str]:
-    notes = []
-    if e.judgement.true_rank is not None:
-        notes.append(f"By exact scores of every passage it has rank {e.judgement.true_rank}.")
-    if e.done is not None and e.verdict != "done first":
-        place = f"rank {e.done.rank}" if e.done.rank else "not among the results"
-        notes.append(f"DONE scores {number(e.done.score)} ({place}).")
-    if e.twins and e.verdict not in ("duplicate", "excluded"):
-        notes.append(f"It has the same tokens as {', '.join(e.twins)}.")
-    if e.cut_tokens:
-        notes.append(
-            f"The length limit cut {counted(e.cut_tokens, 'token')} at its end: no search finds those."
-        )
-    return notes
 
 
 # A report in parts (facts by name, sentences, tables): a terminal prints them, a page lays them out.
@@ -243,18 +211,18 @@ def parts_text(parts: Sequence[Part], colour: bool = False) -> str:
         parts: The parts of a report.
         colour: Use ANSI colours.
     """
-    return "\n\n".join("\n".join(_lines(part, colour)) for part in parts)
-
-
-def _lines(part: Part, colour: bool) -> list[str]:
-    if part.kind == "table":
-        lines = aligned(part.rows, part.left)
-    elif part.kind == "facts":
-        lines = [visible(f"{name:<8} {value}") for name, value in part.rows]
-    else:
-        lines = [visible(row[0]) for row in part.rows]
-    marked = part.marks if colour else NO_MARKS
-    return [f"\x1b[1;{marked[n]}m{line}\x1b[0m" if n in marked else line for n, line in enumerate(lines)]
+    texts = []
+    for part in parts:
+        if part.kind == "table":
+            lines = aligned(part.rows, part.left)
+        elif part.kind == "facts":
+            lines = [visible(f"{name:<8} {value}") for name, value in part.rows]
+        else:
+            lines = [visible(row[0]) for row in part.rows]
+        for n, code in part.marks.items() if colour else ():
+            lines[n] = f"\x1b[1;{code}m{lines[n]}\x1b[0m"
+        texts.append("\n".join(lines))
+    return "\n\n".join(texts)
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:

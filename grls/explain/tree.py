@@ -6,7 +6,7 @@ the search never saw. The module does not know how a tree is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -81,7 +81,10 @@ def beam_tree(
         if position < len(search.steps):
             step = search.steps[position]
             places: dict[int, int] = {}
-            for kind, places_of_kind in _by_kind(search, position).items():
+            kinds: dict[Kind, Ints] = {
+                "finished": step.chosen.finished, "kept": step.live, "beaten": beaten(step),
+            }  # fmt: skip
+            for kind, places_of_kind in kinds.items():
                 for c in places_of_kind.tolist():
                     parent = int(parents[step.parents[c]])
                     gold = bool(
@@ -89,11 +92,12 @@ def beam_tree(
                     )
                     under = passages(int(step.states[c])) if kind == "finished" else []
                     places[c] = len(nodes)
+                    rank = min((ranks[p] for p in under if p in ranks), default=None)
                     gold_here = len(nodes) if gold else gold_here
                     nodes.append(
                         Node(
                             position + 1, parent, text(int(step.tokens[c])), float(step.scores[c]), kind,
-                            gold, tuple(names(under)), _first_rank(under, ranks),
+                            gold, tuple(names(under)), rank,
                         )
                     )  # fmt: skip
             parents = np.array([places[c] for c in step.live.tolist()], dtype=np.int64)
@@ -103,12 +107,3 @@ def beam_tree(
         gold_node = gold_here
     sizes = [len(step.scores) for step in search.steps]
     return Tree(tuple(nodes), (*sizes, *[0] * (len(path) - len(sizes))))
-
-
-def _by_kind(search: SearchTrace, position: int) -> Mapping[Kind, Ints]:
-    step = search.steps[position]
-    return {"finished": step.chosen.finished, "kept": step.live, "beaten": beaten(step)}
-
-
-def _first_rank(passages: list[int], ranks: Mapping[int, int]) -> int | None:
-    return min((ranks[p] for p in passages if p in ranks), default=None)

@@ -91,7 +91,9 @@ class ArrayIndex(Segment):
         leaf = node < 0
         inner = np.where(leaf, 0, node)
         branching = ~leaf & (self._depths[inner] == depth)
-        position = self._position(node, inner, leaf, depth)
+        # The place of the next token of each state in the tokens of the rows, if it is forced.
+        row = np.where(leaf, ~node, self._spans[inner, 0].astype(np.int64))
+        position = np.asarray(self.rows.offsets[row] + depth, dtype=np.int64)
         ended = leaf & (position >= self.rows.offsets[np.where(leaf, ~node, 0) + leaf])
         if self.rows.form == "prefixes" and (self.rows.tokens[position[ended] - 1] != self.rows.end).any():
             self.rows.refuse_prefixes("decoding beyond the unique prefix")
@@ -106,25 +108,6 @@ class ArrayIndex(Segment):
         at = offsets[:-1][forced]
         tokens[at] = self.rows.tokens[position[forced]]
         children[at] = states[forced] + 1
-        self._fill_branches(branching, first, fanout, depth, offsets, tokens, children)
-        return Allowed(tokens, children, offsets)
-
-    def _position(self, node: Ints, inner: Ints, leaf: Array, depth: Ints) -> Ints:
-        """The place of the next token of each state in the tokens of the rows, if it is forced."""
-        row = np.where(leaf, ~node, self._spans[inner, 0].astype(np.int64))
-        return np.asarray(self.rows.offsets[row] + depth, dtype=np.int64)
-
-    def _fill_branches(
-        self,
-        branching: Array,
-        first: Ints,
-        fanout: Ints,
-        depth: Ints,
-        offsets: Ints,
-        tokens: Ints,
-        children: Ints,
-    ) -> None:
-        """Write the edges of the branching states into ``tokens`` and ``children``."""
         size = fanout[branching]
         within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
         edge = np.repeat(first[branching], size) + within
@@ -132,6 +115,7 @@ class ArrayIndex(Segment):
         tokens[slot] = self._edge_tokens[edge]
         below = self._edge_nodes[edge].astype(np.int64) << _DEPTH_BITS
         children[slot] = below | np.repeat(depth[branching] + 1, size)
+        return Allowed(tokens, children, offsets)
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
         node = states >> _DEPTH_BITS
@@ -223,10 +207,16 @@ def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[Branchi
         while first < len(low):
             before = int(ends[first - 1]) if first else 0
             last = max(first + 1, int(np.searchsorted(ends, before + block, side="right")))
-            ranges = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
-            wide = int(ends[last - 1]) - before > block
-            depths, child_lows, child_highs, fanouts = (_branch_wide if wide else _branch)(*ranges, shared)
-            part = BranchingNodes(depths, *ranges, fanouts, child_lows, child_highs)
+            lows, highs = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
+            if int(ends[last - 1]) - before > block:  # one range of many rows: as _branch, with little memory
+                inside = shared[int(lows[0]) + 1 : int(highs[0])]
+                depth = int(inside.min())
+                opens = np.flatnonzero(inside == depth) + int(lows[0]) + 1
+                child_lows, child_highs = np.concatenate((lows, opens)), np.concatenate((opens, highs))
+                depths, fanouts = np.array([depth]), np.array([len(child_lows)])
+            else:
+                depths, child_lows, child_highs, fanouts = _branch(lows, highs, shared)
+            part = BranchingNodes(depths, lows, highs, fanouts, child_lows, child_highs)
             yield part
             below.append((child_lows[part.inner].astype(kind), child_highs[part.inner].astype(kind)))
             first = last
@@ -243,15 +233,6 @@ def edge_types(rows: int) -> tuple[type[np.signedinteger[Any]], type[np.unsigned
     """The types for numbers of nodes and leaves, and of edges: at most R nodes and two edges a row."""
     kinds: list[type[np.signedinteger[Any]]] = [np.int16, np.int32, np.int64]
     return next(kind for kind in kinds if rows <= np.iinfo(kind).max), unsigned(2 * rows)
-
-
-def _branch_wide(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:
-    """The results of :func:`_branch` for one range of many rows, with little memory."""
-    inside = shared[int(low[0]) + 1 : int(high[0])]
-    depth = int(inside.min())
-    opens = np.flatnonzero(inside == depth) + int(low[0]) + 1
-    child_low = np.concatenate((low, opens))
-    return np.array([depth]), child_low, np.concatenate((opens, high)), np.array([len(child_low)])
 
 
 def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:

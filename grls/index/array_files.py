@@ -72,29 +72,27 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
         IndexFormatError: A file is missing, truncated or damaged.
     """
     verify = True if is_checked(files, verify) else asked_to_verify(verify)
-    return {name: _load(folder / f"{name}.npy", entry, verify) for name, entry in files.items()}
+    arrays = {}
+    for name, entry in files.items():
+        file = folder / f"{name}.npy"
+        if not file.is_file():
+            raise IndexFormatError(f"{file}: the file is missing; {REBUILD}")
+        if (size := file.stat().st_size) != entry["bytes"]:
+            raise IndexFormatError(f"{file}: {size} bytes, expected {entry['bytes']} (truncated?); {REBUILD}")
+        sampled = verify is None and "sample" in entry
+        if (verify and sha256(file) != entry["sha256"]) or (sampled and _sample(file) != entry["sample"]):
+            raise IndexFormatError(f"{file}: the checksum differs, the file is damaged; {REBUILD}")
+        try:
+            arrays[name] = map_array(file)
+        except ValueError:
+            raise IndexFormatError(f"{file}: no array can be read, the file is damaged; {REBUILD}") from None
+    return arrays
 
 
 def is_checked(files: dict[str, dict[str, Any]], verify: bool | None) -> bool:
     """Whether :func:`load_arrays` compares the checksums of all bytes."""
     verify = asked_to_verify(verify)
     return bool(verify) or (verify is None and sum(e["bytes"] for e in files.values()) <= CHECKED_BYTES)
-
-
-def _load(file: Path, entry: dict[str, Any], verify: bool | None) -> Array:
-    if not file.is_file():
-        raise IndexFormatError(f"{file}: the file is missing; {REBUILD}")
-    if file.stat().st_size != entry["bytes"]:
-        raise IndexFormatError(
-            f"{file}: {file.stat().st_size} bytes, expected {entry['bytes']} (truncated?); {REBUILD}"
-        )
-    sampled = verify is None and "sample" in entry
-    if (verify and sha256(file) != entry["sha256"]) or (sampled and _sample(file) != entry["sample"]):
-        raise IndexFormatError(f"{file}: the checksum differs, the file is damaged; {REBUILD}")
-    try:
-        return map_array(file)
-    except ValueError:
-        raise IndexFormatError(f"{file}: no array can be read, the file is damaged; {REBUILD}") from None
 
 
 def map_array(file: Path) -> Array:

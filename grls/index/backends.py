@@ -41,16 +41,12 @@ def register_backend(backend: type[Segment]) -> None:
         raise ConfigError(
             f"the backend {name!r} stores {taken[0]!r}, which is an array of the rows: rename it."
         )
-    if not _same_class(BACKENDS.get(name, backend), backend):
+    known = BACKENDS.get(name, backend)  # the same lines of a module that is read twice make another class
+    if (known.__module__, known.__qualname__) != (backend.__module__, called):
         raise ConfigError(
             f"the backend {name!r} is {BACKENDS[name].__qualname__} already; choose another name."
         )
     BACKENDS[name] = backend
-
-
-def _same_class(one: type, other: type) -> bool:
-    """Whether two classes are the same, or were made from the same lines of a module read twice."""
-    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
 def check_backend(backend: str) -> None:

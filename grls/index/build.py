@@ -9,7 +9,7 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,19 +89,22 @@ def build_index(
     noun = "span" if isinstance(corpus, Spans) else "passage"
     with Progress(len(corpus), "tokenize", plural(noun), shown=progress) as bar, ExitStack() as after:
 
-        def ended() -> None:
+        def passages_and_done() -> Iterator[Sequences]:
+            yield from _tokenized(corpus, codec, bar)
+            yield token_sequences([codec.done_sequence], token_type(codec))
             bar.close()
             after.enter_context(waiting(f"sort {counted(len(corpus), noun)}", progress))
 
-        done = token_sequences([codec.done_sequence], token_type(codec))
-        pieces = _followed(chain(_tokenized(corpus, codec, bar), (done,)), ended)
+        pieces = passages_and_done()
         kept: list[Sequences] = []
         needed = 0
         for piece in pieces:
             kept.append(piece)
             needed += cost(len(piece.tokens), len(piece.offsets) - 1, piece.tokens.itemsize)
             if memory is not None and backend == "array" and needed > memory:
-                return _build_on_disk(_drained(kept, pieces), codec.end, memory, form, scratch)
+                drained = _drained(kept, pieces)
+                save = partial(save_stream, drained, end=codec.end, memory=memory, form=form)
+                return index_on_disk(save, scratch)
         return index_tokens(*_joined(kept), codec.end, backend, form)
 
 
@@ -174,12 +177,6 @@ def token_sequences(rows: list[Any], kind: Any) -> Sequences:
     return Sequences(np.concatenate(rows).astype(kind), offsets)
 
 
-def _followed(pieces: Iterator[Sequences], ended: Callable[[], None]) -> Iterator[Sequences]:
-    """The pieces; calls ``ended`` after the last one."""
-    yield from pieces
-    ended()
-
-
 def _drained(kept: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:
     """``kept``, then ``rest``; a piece is released as soon as it is yielded."""
     kept.reverse()
@@ -192,12 +189,6 @@ def _joined(pieces: list[Sequences]) -> Sequences:
     shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
     places = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
     return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *places]))
-
-
-def _build_on_disk(
-    pieces: Iterator[Sequences], end: int, memory: int, form: Form, scratch: str | Path | None
-) -> Segment:
-    return index_on_disk(lambda folder: save_stream(pieces, folder, end, memory, form), scratch)
 
 
 def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> Segment:
@@ -270,15 +261,11 @@ class ShardSorter:
         """Sort a shard; the result says how many rows each run has, the largest token, and what was cut."""
         before = self._codec.cut_passages
         spill = Spill(folder, self._codec.end, self._memory, shard.first)
-        spill.take(self._tokens(shard))
+        firsts, kind = range(shard.first, shard.end, BATCH), token_type(self._codec)
+        batches = (self._listed.passages(range(n, min(n + BATCH, shard.end))) for n in firsts)
+        spill.take(token_sequences(self._codec.passages(batch), kind) for batch in batches)
         cut = self._codec.cut_passages - before
         return {"rows": [run.rows for run in spill.runs], "top": spill.top, "cut": cut}
-
-    def _tokens(self, shard: Shard) -> Iterator[Sequences]:
-        kind = token_type(self._codec)
-        for first in range(shard.first, shard.end, BATCH):
-            passages = self._listed.passages(range(first, min(first + BATCH, shard.end)))
-            yield token_sequences(self._codec.passages(passages), kind)
 
 
 def index_of_shards(
@@ -307,13 +294,13 @@ def index_of_shards(
         place.mkdir()
         last = Spill(place, codec.end, memory, passages)
         last.take([token_sequences([codec.done_sequence], token_type(codec))])
-        runs = [run for done in shards for run in _runs(done)]
+        runs = [
+            SortedRun(done.folder / f"run-{n}", rows)
+            for done in shards
+            for n, rows in enumerate(done.result["rows"])
+        ]
         top = max([last.top, *(done.result["top"] for done in shards)])
         save_runs(Runs((*runs, *last.runs), passages + 1, top), folder, codec.end, memory, form)
 
     with waiting(f"merge {counted(len(shards), 'shard')}", progress):
         return index_on_disk(save, scratch)
-
-
-def _runs(done: Done) -> list[SortedRun]:
-    return [SortedRun(done.folder / f"run-{n}", rows) for n, rows in enumerate(done.result["rows"])]

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
-from grls.data.types import Passage
 from grls.data.words import pieces
 from grls.index.rows import MAX_LENGTH, Array, Ints, sort_rows
 from grls.io.option_errors import visible
@@ -55,19 +54,6 @@ class CorpusCheck(NamedTuple):
     findings: list[Finding]
 
 
-class _Sequences(NamedTuple):
-    """The uncut token sequences of a corpus, a few bytes a token.
-
-    Attributes:
-        tokens: ``[T]`` the concatenated passages; every token id is raised by one and each sequence ends in
-            0, so the end sorts before every token.
-        lengths: ``[N]`` lengths without the end.
-    """
-
-    tokens: npt.NDArray[np.uint32]
-    lengths: Ints
-
-
 class _Relations(NamedTuple):
     """Passages that are related to another one: ``[n, 2]`` numbers of both, sorted by the first."""
 
@@ -97,15 +83,24 @@ def check_corpus(
     for batch in corpus.batches():
         texts = [passage.text for passage in batch]
         bodies = _words(texts, words) if codec is None else codec.texts(texts)
-        rows = _with_titles(batch, bodies, codec, words)
-        parts.append(_flat(rows))
+        rows, titles = bodies, [passage.title for passage in batch]
+        if any(titles):  # uncut sequences as retrieval writes them: title, marker, body
+            heads = _words(titles, words) if codec is None else codec.texts(titles)
+            marker = words.setdefault("\0 title", len(words))
+            rows = [
+                body if not title else [*head, marker, *body] if codec is None else codec.titled(head, body)
+                for title, head, body in zip(titles, heads, bodies, strict=True)
+            ]
+        flat = np.fromiter(chain.from_iterable([*row, -1] for row in rows), np.int64)
+        parts.append(flat.astype(np.uint32) + 1)  # so the end is 0, which sorts before every token
         lengths.append(np.array([len(row) for row in rows], np.int64))
         empty.append(np.array([not p.text.strip() for p in batch]))
         if codec is not None:
-            broken.append(_changed(batch, bodies, codec))
-    sequences = _Sequences(np.concatenate(parts), np.concatenate(lengths))
+            decoded = codec.tokenizer.batch_decode(bodies, clean_up_tokenization_spaces=False)
+            broken.append(np.array([text != p.text for text, p in zip(decoded, batch, strict=True)]))
+    tokens, sizes = np.concatenate(parts), np.concatenate(lengths)
     del parts
-    related = _relations(sequences, limit)
+    related = _relations(tokens, sizes, limit)
 
     def single(kind: str, flags: Array) -> Finding:
         numbers = np.flatnonzero(flags)
@@ -120,13 +115,13 @@ def check_corpus(
     findings = [
         paired("duplicate of an earlier passage", related.twins, "="),
         single("empty text", np.concatenate(empty)),
-        single(f"longer than {limit} {unit}{cut}", sequences.lengths > limit),
+        single(f"longer than {limit} {unit}{cut}", sizes > limit),
         paired(f"equal to another in the first {limit} {unit}", related.cut_twins, "="),
         paired("prefix of another passage", related.prefixes, "<"),
     ]
     if codec is not None:
         findings.append(single("changed by the tokenizer's round trip", np.concatenate(broken)))
-    mean, longest = (sequences.lengths.mean(), sequences.lengths.max()) if len(corpus) else (0, 0)
+    mean, longest = (sizes.mean(), sizes.max()) if len(corpus) else (0, 0)
     return CorpusCheck(corpus.source, len(corpus), unit, float(mean), int(longest), findings)
 
 
@@ -147,38 +142,23 @@ def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
     return [[known.setdefault(word, len(known)) for word in pieces(text)] for text in texts]
 
 
-def _with_titles(
-    batch: list[Passage], bodies: list[list[int]], codec: Codec | None, words: dict[str, int]
-) -> list[list[int]]:
-    """Uncut sequences as retrieval writes them: title, marker, body."""
-    titles = [passage.title for passage in batch]
-    if not any(titles):
-        return bodies
-    heads = _words(titles, words) if codec is None else codec.texts(titles)
-    marker = words.setdefault("\0 title", len(words))
-    return [
-        body if not title else [*head, marker, *body] if codec is None else codec.titled(head, body)
-        for title, head, body in zip(titles, heads, bodies, strict=True)
-    ]
-
-
-def _flat(rows: list[list[int]]) -> npt.NDArray[np.uint32]:
-    """The concatenated sequences, every token raised by one, and a 0 after each sequence."""
-    return np.fromiter(chain.from_iterable([*row, -1] for row in rows), np.int64).astype(np.uint32) + 1
-
-
-def _changed(batch: list[Passage], bodies: list[list[int]], codec: Codec) -> npt.NDArray[np.bool_]:
-    decoded = codec.tokenizer.batch_decode(bodies, clean_up_tokenization_spaces=False)
-    return np.array([text != p.text for text, p in zip(decoded, batch, strict=True)])
-
-
-def _relations(sequences: _Sequences, limit: int) -> _Relations:
+def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> _Relations:
     """Which passages are equal, equal once cut, or a prefix of another.
 
     The end sorts before every token. So in sorted order, a sequence that is a prefix of any other one is a
     prefix of the next distinct sequence, and sequences that are equal once cut are adjacent.
+
+    Args:
+        tokens: ``[T]`` the concatenated passages, uncut; each ends in 0.
+        sizes: ``[N]`` lengths without the end.
+        limit: The longest passage that is not cut.
     """
-    tokens, lengths = _cut(sequences, MAX_LENGTH - 1)
+    most, lengths = MAX_LENGTH - 1, sizes
+    if (sizes > most).any():
+        ends, kept = np.cumsum(sizes + 1) - 1, np.ones(len(tokens), np.bool_)
+        for n in np.flatnonzero(sizes > most):
+            kept[ends[n] - sizes[n] + most : ends[n]] = False
+        tokens, lengths = tokens[kept], np.minimum(sizes, most)
     rows, shared = sort_rows(tokens, np.concatenate(([0], np.cumsum(lengths + 1))), end=0)
     row_of = rows.row_of.astype(np.int64)
     numbers = np.arange(len(row_of))
@@ -187,7 +167,7 @@ def _relations(sequences: _Sequences, limit: int) -> _Relations:
     is_prefix = np.append(shared[1:] == row_lengths[:-1], False)
     alike = shared[1:] >= limit  # a row and the next one are equal once cut
     with_next, with_last = np.append(alike, False), np.insert(alike, 0, False)
-    in_cut = (with_next | with_last)[row_of] & (sequences.lengths > limit)
+    in_cut = (with_next | with_last)[row_of] & (sizes > limit)
     neighbour = np.arange(max(len(rows), 1)) + np.where(with_last, -1, 1)
 
     def pairs(passages: Ints, others: Ints) -> Ints:
@@ -201,14 +181,3 @@ def _relations(sequences: _Sequences, limit: int) -> _Relations:
         pairs(cut, first[neighbour[row_of[cut]]]),
         pairs(shorter, first[row_of[shorter] + 1]),
     )
-
-
-def _cut(sequences: _Sequences, limit: int) -> _Sequences:
-    """The sequences with at most ``limit`` tokens each."""
-    if not (sequences.lengths > limit).any():
-        return sequences
-    ends = np.cumsum(sequences.lengths + 1) - 1
-    kept = np.ones(len(sequences.tokens), np.bool_)
-    for n in np.flatnonzero(sequences.lengths > limit):
-        kept[ends[n] - sequences.lengths[n] + limit : ends[n]] = False
-    return _Sequences(sequences.tokens[kept], np.minimum(sequences.lengths, limit))

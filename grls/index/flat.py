@@ -33,22 +33,20 @@ class FlatIndex(Segment):
         self._prefixes: list[Prefix] = [()]
         self._spans: list[list[int]] = [[0, len(rows)]]
         for r in range(len(rows)):
-            self._insert(tuple(int(t) for t in rows.row(r)), r)
+            sequence = tuple(rows.row(r).tolist())
+            for length, token in enumerate(sequence):
+                prefix, longer = sequence[:length], sequence[: length + 1]
+                if longer not in self._number:
+                    self.following[prefix].append(token)
+                    self.following[longer] = []
+                    self._number[longer] = len(self._prefixes)
+                    self._prefixes.append(longer)
+                    self._spans.append([r, r])
+                self._spans[self._number[longer]][1] = r + 1
 
     @classmethod
     def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
         return cls(rows)
-
-    def _insert(self, sequence: Prefix, row: int) -> None:
-        for length, token in enumerate(sequence):
-            prefix, longer = sequence[:length], sequence[: length + 1]
-            if longer not in self._number:
-                self.following[prefix].append(token)
-                self.following[longer] = []
-                self._number[longer] = len(self._prefixes)
-                self._prefixes.append(longer)
-                self._spans.append([row, row])
-            self._spans[self._number[longer]][1] = row + 1
 
     def start(self) -> int:  # noqa: D102
         return 0

@@ -9,7 +9,8 @@ checksum cannot, an index that was written wrongly. Memory: about 40 bytes a row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,26 +70,23 @@ def check_index(folder: str | Path) -> list[PartCheck]:
     """
     path = Path(folder)
     opened: list[Segment] = []
-    loading = attempt(
-        "files, checksums and sizes", path / MANIFEST, lambda: opened.append(load_index(path, verify=True))
-    )
-    return [loading, *(_checks(opened[0], path) if opened else ())]
-
-
-def _checks(index: Segment, path: Path) -> Iterator[PartCheck]:
-    rows = index.rows
-    yield attempt("each passage has one row", path / "members.npy", lambda: _check_members(rows, path))
-    shared: list[Ints] = []
-    in_order = attempt(
-        "rows are sorted and distinct", path / "tokens.npy", lambda: shared.append(_check_order(rows, path))
-    )
-    yield in_order
-    if shared:
-        yield attempt(
-            f"the arrays of {index.backend} are those of the rows",
-            path,
-            lambda: _check_backend(index, shared[0], path),
+    checks = [
+        attempt(
+            "files, checksums and sizes",
+            path / MANIFEST,
+            lambda: opened.append(load_index(path, verify=True)),
         )
+    ]
+    for index in opened:
+        rows, shared = index.rows, list[Ints]()
+        members, tokens = path / "members.npy", path / "tokens.npy"
+        checks.append(attempt("each passage has one row", members, partial(_check_members, rows, path)))
+        in_order = partial(_check_order, rows, path, shared)
+        checks.append(attempt("rows are sorted and distinct", tokens, in_order))
+        if shared:
+            what = f"the arrays of {index.backend} are those of the rows"
+            checks.append(attempt(what, path, partial(_check_backend, index, shared[0], path)))
+    return checks
 
 
 def _check_members(rows: Rows, path: Path) -> None:
@@ -107,8 +105,8 @@ def _check_members(rows: Rows, path: Path) -> None:
         raise IndexFormatError(f"{path / 'members.npy'}: the passages of a row are in disorder; {REBUILD}")
 
 
-def _check_order(rows: Rows, path: Path) -> Ints:
-    """Check the rows; returns ``[R]`` the length of the prefix that each shares with the row before."""
+def _check_order(rows: Rows, path: Path, known: list[Ints]) -> None:
+    """Check the rows; ``known`` gets ``[R]`` how many tokens each row shares with the row before."""
     file = path / "tokens.npy"
     starts = rows.offsets.all()
     shared = shared_prefixes(rows.tokens, starts)
@@ -118,17 +116,13 @@ def _check_order(rows: Rows, path: Path) -> Ints:
         at = shared[these]
         if (at >= np.minimum(lengths[these], lengths[these - 1])).any():
             raise IndexFormatError(f"{file}: a row is the beginning of the next one; {REBUILD}")
-        if (_token(rows, starts[these] + at) <= _token(rows, starts[these - 1] + at)).any():
+        if (rows.tokens[starts[these] + at] <= rows.tokens[starts[these - 1] + at]).any():
             raise IndexFormatError(f"{file}: the rows are not sorted; {REBUILD}")
     if rows.form == "whole" and int((rows.tokens == rows.end).sum()) != len(rows):
         raise IndexFormatError(f"{file}: the end token {rows.end} is inside a row; {REBUILD}")
     if rows.form == "prefixes" and not np.array_equal(lengths, kept_lengths(lengths, shared, 0, rows.form)):
         raise IndexFormatError(f"{file}: a row is longer than its unique prefix; {REBUILD}")
-    return shared
-
-
-def _token(rows: Rows, places: Ints) -> Ints:
-    return rows.tokens[places].astype(np.int64)
+    known.append(shared)
 
 
 def _check_backend(index: Segment, shared: Ints, path: Path) -> None:

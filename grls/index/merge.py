@@ -14,7 +14,6 @@ from grls.index.rows import (
     Ints,
     Offsets,
     Rows,
-    SortedRows,
     gather,
     kept_lengths,
     narrow,
@@ -37,21 +36,32 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
     Raises:
         TypeError: The index is of another class.
     """
+    backend: type[Segment]
+    starts: Ints  # [R] the start of each row in the concatenated tokens of the segments
     if isinstance(index, UnionIndex):
-        segments = [index.base, index.added]
-        backend: type[Segment] = type(index.base)
+        segments, backend = [index.base, index.added], type(index.base)
+        base, added = index.base.rows, index.added.rows
+        starts = np.empty(len(index.rows), dtype=np.int64)
+        place, new = index.rows.places, index.rows.new
+        old = np.ones(len(index.rows), dtype=bool)
+        old[place[new]] = False
+        starts[old] = base.offsets.all()[:-1]
+        starts[place[new]] = len(base.tokens) + added.offsets.all()[:-1][new]
     elif isinstance(index, Segment):
         segments, backend = [index], type(index)
+        starts = index.rows.offsets.all()[:-1]
     else:
         raise TypeError(f"cannot merge a {type(index).__name__}")
-    members, member_offsets = _members(index.rows, keep)
-    sizes = np.diff(member_offsets)
+    members = index.rows.members_in(0, len(index.rows))  # those that stay, renumbered and grouped by row
+    stay = keep[members]
+    sizes = np.bincount(index.rows.row_of[members].astype(np.int64)[stay], minlength=len(index.rows))
+    members = (np.cumsum(keep) - 1)[members[stay]]
     left = np.flatnonzero(sizes)
     lengths = index.rows.lengths()[left]
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     wide = np.result_type(*[segment.rows.tokens.dtype for segment in segments])
     tokens = np.concatenate([segment.rows.tokens.astype(wide, copy=False) for segment in segments])
-    tokens = gather(tokens, _starts(index)[left], offsets)
+    tokens = gather(tokens, starts[left], offsets)
     shared = shared_prefixes(tokens, offsets)
     if index.rows.form == "prefixes":  # without a removed neighbour, fewer tokens identify a row
         lengths = kept_lengths(lengths, shared, 0, "prefixes")
@@ -72,28 +82,3 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
         form=index.rows.form,
     )
     return backend.build(rows, shared)
-
-
-def _members(rows: SortedRows, keep: Array) -> tuple[Ints, Ints]:
-    """The kept passages, renumbered and grouped by row, and the start of each row, ``[R + 1]``."""
-    members = rows.members_in(0, len(rows))
-    row = rows.row_of[members].astype(np.int64)
-    stay = keep[members]
-    number: Ints = np.cumsum(keep) - 1
-    counts = np.bincount(row[stay], minlength=len(rows))
-    return number[members[stay]], np.concatenate(([0], np.cumsum(counts)))
-
-
-def _starts(index: ConstraintIndex) -> Ints:
-    """``[R]`` the start of each row in the concatenated tokens of the segments."""
-    if isinstance(index, UnionIndex):
-        base, added = index.base.rows, index.added.rows
-        starts = np.empty(len(index.rows), dtype=np.int64)
-        place, new = index.rows.places, index.rows.new
-        old = np.ones(len(index.rows), dtype=bool)
-        old[place[new]] = False
-        starts[old] = base.offsets.all()[:-1]
-        starts[place[new]] = len(base.tokens) + added.offsets.all()[:-1][new]
-        return starts
-    assert isinstance(index, Segment)
-    return index.rows.offsets.all()[:-1]

@@ -21,9 +21,9 @@ from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
 from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
-from grls.index.external_sort.runs import Sequences
-from grls.index.external_sort.stream import Runs, merge_runs, write_stream
-from grls.index.rows import MAX_LENGTH, Array, Form, Ints, Offsets, Rows
+from grls.index.external_sort.runs import Sequences, Spill
+from grls.index.external_sort.stream import Runs, merge_runs
+from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, other_format, read_json, write_json
 from grls.io.recipes import VARIABLE, load_plugins
 
@@ -60,8 +60,10 @@ def save_stream(
     """
     with atomic_folder(folder, MANIFEST) as new:
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=new) as scratch:
-            sequences = (Sequences(*piece) for piece in pieces)
-            sizes = write_stream(sequences, new, Path(scratch), end, memory, form)
+            spill = Spill(Path(scratch), end, memory)
+            spill.take(Sequences(*piece) for piece in pieces)
+            runs = Runs(tuple(spill.runs), spill.passages, spill.top)
+            sizes = merge_runs(runs, new, Path(scratch), memory, form, release=True)
         _write_manifest(new, ArrayIndex.backend, sizes, end, form, tokenizer, corpus)
 
 
@@ -103,10 +105,18 @@ def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: 
 def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> None:
     """Write an index into an existing folder; the caller gives the folder its final name."""
     if isinstance(index, ArrayIndex) and index.files is not None:
-        for file in (Path(index.files.name) / "index").glob("*.npy"):
-            _link(file, folder / file.name)
+        for file in (Path(index.files.name) / "index").glob("*.npy"):  # they never change
+            try:
+                os.link(file, folder / file.name)
+            except OSError:  # the file system has no hard links
+                shutil.copyfile(file, folder / file.name)
     else:
-        rows = index.rows
+        rows, own = index.rows, index.arrays()
+        if set(own) != set(index.stored):  # or they would not be read again
+            raise ConfigError(
+                f"the backend {index.backend!r} stores the arrays {sorted(own)} and declares "
+                f"{sorted(index.stored)}: name in its class attribute `stored` what arrays() returns."
+            )
         arrays = {
             "tokens": rows.tokens,
             "offsets": rows.offsets.blocks,
@@ -114,7 +124,7 @@ def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> No
             "members": rows.members,
             "member_offsets": rows.member_offsets,
         }
-        for name, array in (arrays | _stored_arrays(index)).items():
+        for name, array in (arrays | own).items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
     sizes = {
         "passages": len(index),
@@ -123,25 +133,6 @@ def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> No
         "longest": index.rows.longest,
     }
     _write_manifest(folder, index.backend, sizes, index.rows.end, index.rows.form, tokenizer, corpus)
-
-
-def _stored_arrays(index: Segment) -> dict[str, Array]:
-    """The arrays of the backend; their names are those that it declares, or they would not be read again."""
-    arrays = index.arrays()
-    if set(arrays) != set(index.stored):
-        raise ConfigError(
-            f"the backend {index.backend!r} stores the arrays {sorted(arrays)} and declares "
-            f"{sorted(index.stored)}: name in its class attribute `stored` what arrays() returns."
-        )
-    return arrays
-
-
-def _link(file: Path, other: Path) -> None:
-    """Make a hard link to a file that never changes, or a copy if the file system has no hard links."""
-    try:
-        os.link(file, other)
-    except OSError:
-        shutil.copyfile(file, other)
 
 
 def _write_manifest(
@@ -202,63 +193,44 @@ def load_index(
     for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest[what] != expected:
             raise MismatchError(f"{path}: the index was built with another {what}; {REBUILD}")
-    files = _named_files(manifest)
+    backend = BACKENDS[manifest["backend"]]  # its files are opened, whatever else a manifest names
+    known = {*ROW_ARRAYS, *backend.stored}
+    files = {name: entry for name, entry in manifest["files"].items() if name in known}
     checked = is_checked(files, verify)
     arrays = load_arrays(path, files, verify)
-    if needed := set(BACKENDS[manifest["backend"]].stored) - set(arrays):
+    if needed := set(backend.stored) - set(arrays):
         raise _misfit_of(manifest, path, f"{min(needed)} is missing")
-    refuse_misfit(_of_known_form(arrays, manifest), manifest["backend"], path)
-    rows = _rows(manifest, arrays, path)
+    built_in = manifest["backend"] in BUILT_IN  # a registered backend checks its own arrays in ``restore``
+    formed = {name: array for name, array in arrays.items() if built_in or name in ROW_ARRAYS}
+    refuse_misfit(formed, manifest["backend"], path)
+    tokens, members = arrays.pop("tokens"), arrays.pop("members")
+    offsets = Offsets(arrays.pop("offsets"), arrays.pop("within"))
+    longest = manifest["longest"]
+    if not -1 < longest <= MAX_LENGTH:
+        raise IndexFormatError(
+            f"{path / MANIFEST}: the longest row has {longest:,} tokens, at most {MAX_LENGTH:,} are "
+            f"possible; {REBUILD}"
+        )
+    shared = arrays.pop("member_offsets")
+    rows = Rows(tokens, offsets, members, shared, manifest["end"], longest, manifest["form"])
+    counts = {"passages": len(members), "rows": len(rows), "tokens": len(tokens)}
+    for name, count in counts.items():
+        if manifest[name] != count:
+            raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {REBUILD}")
     if checked:
-        refuse_outside(rows, _of_known_form(arrays, manifest), path)
+        refuse_outside(rows, arrays if built_in else {}, path)
     try:
-        return BACKENDS[manifest["backend"]].restore(rows, arrays)
+        return backend.restore(rows, arrays)
     except (KeyError, OverflowError, TypeError, RuntimeError, ValueError) as error:
         if out_of_memory(error):
             raise
         raise _misfit_of(manifest, path, str(error)) from None
 
 
-def _of_known_form(arrays: dict[str, Array], manifest: dict[str, Any]) -> dict[str, Array]:
-    """The arrays whose form is known here: those of the rows, and of the backends of the package.
-
-    A registered backend checks its own in ``restore``.
-    """
-    own = manifest["backend"] in BUILT_IN
-    return {name: array for name, array in arrays.items() if own or name in ROW_ARRAYS}
-
-
 def _misfit_of(manifest: dict[str, Any], path: Path, what: str) -> IndexFormatError:
     return IndexFormatError(
         f"{path / MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({what}); {REBUILD}"
     )
-
-
-def _named_files(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The files of an index that are opened: those of its backend, whatever else a manifest names."""
-    known = {*ROW_ARRAYS, *BACKENDS[manifest["backend"]].stored}
-    return {name: entry for name, entry in manifest["files"].items() if name in known}
-
-
-def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Rows:
-    """Make the rows from ``arrays`` and remove their arrays from it."""
-    tokens, blocks, members, member_offsets = (
-        arrays.pop(name) for name in ("tokens", "offsets", "members", "member_offsets")
-    )
-    offsets = Offsets(blocks, arrays.pop("within"))
-    if not -1 < manifest["longest"] <= MAX_LENGTH:
-        raise IndexFormatError(
-            f"{path / MANIFEST}: the longest row has {manifest['longest']:,} tokens, at most {MAX_LENGTH:,} "
-            f"are possible; {REBUILD}"
-        )
-    rows = Rows(
-        tokens, offsets, members, member_offsets, manifest["end"], manifest["longest"], manifest["form"]
-    )
-    counts = {"passages": len(members), "rows": len(rows), "tokens": len(tokens)}
-    for name, count in counts.items():
-        if manifest[name] != count:
-            raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {REBUILD}")
-    return rows
 
 
 def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
@@ -313,13 +285,6 @@ def refuse_misfit(arrays: dict[str, Array], backend: str, path: Path) -> None:
     for name, array in arrays.items():
         if array.ndim != _DIMENSIONS.get(name, 1) or array.dtype.kind not in _KINDS.get(name, "u"):
             raise _misfit(path, name, f"an array {array.shape} of {array.dtype} is none of an index")
-    rows = _row_count(arrays, path)
-    if backend == "array":
-        _refuse_nodes(arrays, rows, path)
-
-
-def _row_count(arrays: dict[str, Array], path: Path) -> int:
-    """R, if the arrays of the rows fit together."""
     offsets, within = arrays["offsets"], arrays["within"]
     rows = (len(within) or len(offsets)) - 1
     blocks = rows // 32 + 1 if len(within) else rows + 1
@@ -332,17 +297,12 @@ def _row_count(arrays: dict[str, Array], path: Path) -> int:
     ends = (len(shared), int(shared[0]), int(shared[-1])) if len(shared) else (rows + 1, 0, rows)
     if ends != (rows + 1, 0, len(members)):
         raise _misfit(path, "member_offsets", f"{len(members):,} passages do not fit {rows:,} rows")
-    return rows
-
-
-def _refuse_nodes(arrays: dict[str, Array], rows: int, path: Path) -> None:
-    """Refuse the nodes of the backend ``array`` if their numbers do not fit."""
+    if backend != "array":
+        return
     nodes, edges = len(arrays["depths"]), len(arrays["edge_tokens"])
-    first = arrays["first_edges"]
-    if nodes < 1 or arrays["spans"].shape != (nodes, 2):
-        raise _misfit(
-            path, "spans", f"{arrays['spans'].shape} is not two numbers for each of {nodes:,} nodes"
-        )
+    first, spans = arrays["first_edges"], arrays["spans"]
+    if nodes < 1 or spans.shape != (nodes, 2):
+        raise _misfit(path, "spans", f"{spans.shape} is not two numbers for each of {nodes:,} nodes")
     if len(first) != nodes + 1 or int(first[0]) or int(first[-1]) != edges:
         raise _misfit(path, "first_edges", f"it does not fit {nodes:,} nodes with {edges:,} edges")
     if len(arrays["edge_nodes"]) != edges or edges != max(nodes + rows - 1, 0):
@@ -369,7 +329,10 @@ def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
         )
     if len(lengths) and int(lengths.min()) < 1:
         raise _misfit(path, "offsets", "a row is empty")
-    _refuse_unended(rows, path)
+    for start in range(0, len(rows) if rows.form == "whole" else 0, _AT_ONCE):
+        last = rows.offsets[np.arange(start, min(start + _AT_ONCE, len(rows))) + 1] - 1
+        if (rows.tokens[last] != rows.end).any():
+            raise _misfit(path, "tokens", f"a row does not end in the end token {rows.end}")
     _refuse_above(rows.members, len(rows.members) - 1, path, "members")
     _refuse_falling(rows.member_offsets, path, "member_offsets")
     if "first_edges" in arrays:
@@ -377,20 +340,9 @@ def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
     if "spans" in arrays:
         _refuse_above(arrays["spans"].reshape(-1), len(rows), path, "spans")
         _refuse_falling(arrays["spans"].reshape(-1), path, "spans", within=2)
-    if "edge_nodes" in arrays:
-        _refuse_other_edges(arrays, lengths, path)
-
-
-def _refuse_unended(rows: Rows, path: Path) -> None:
-    """Refuse whole rows that do not end in the end token, block by block."""
-    for start in range(0, len(rows) if rows.form == "whole" else 0, _AT_ONCE):
-        last = rows.offsets[np.arange(start, min(start + _AT_ONCE, len(rows))) + 1] - 1
-        if (rows.tokens[last] != rows.end).any():
-            raise _misfit(path, "tokens", f"a row does not end in the end token {rows.end}")
-
-
-def _refuse_other_edges(arrays: dict[str, Array], lengths: Ints, path: Path) -> None:
-    """Refuse edges that do not lead down: to each further node once, in order, and to each row once."""
+    if "edge_nodes" not in arrays:
+        return
+    # Edges lead down: to each further node once, in order, and to each row once.
     below, depths = arrays["edge_nodes"].astype(np.int64), arrays["depths"].astype(np.int64)
     first_edges = arrays["first_edges"].astype(np.int64)
     fanouts = first_edges[1:] - first_edges[:-1]

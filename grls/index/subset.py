@@ -73,16 +73,21 @@ class Several:
     """
 
     def __init__(self, sets: Sequence[NumberSet]):
-        self._stride = 1 + max((each.limit for each in sets), default=0)
-        self._sparse = np.array([each.sparse for each in sets], dtype=bool)
-        lists = [g * self._stride + each.list for g, each in enumerate(sets) if each.sparse]
-        self._keys = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)
-        large = [each for each in sets if not each.sparse]
+        self._stride = 1 + (sets[0].limit if sets else 0)
+        self._sparse = np.zeros(len(sets), dtype=bool)
+        keys, words, ranks = [np.empty(0, dtype=np.int64)], [], []
+        for number, each in enumerate(sets):
+            self._sparse[number] = each.sparse
+            if each.sparse:
+                keys.append(number * self._stride + each.list)
+            else:
+                words.append(each.words)
+                ranks.append(each.ranks)
+        self._keys = np.concatenate(keys)
         self._first_word = np.cumsum(~self._sparse) - 1
-        if large:
-            self._first_word *= len(large[0].words)
-            self._words = np.concatenate([each.words for each in large])
-            self._ranks = np.concatenate([each.ranks for each in large])
+        if words:
+            self._first_word *= len(words[0])
+            self._words, self._ranks = np.concatenate(words), np.concatenate(ranks)
 
     def count(self, sets: Ints, low: Ints, high: Ints) -> Ints:
         """How many members of set ``sets[i]`` lie from ``low[i]`` to below ``high[i]``."""

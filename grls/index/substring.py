@@ -87,7 +87,10 @@ class SubstringIndex(KeyIndex):
         kind = unsigned(len(vocabulary) + 1)
         ranks = np.zeros(starts[-1], dtype=kind)
         ranks[np.arange(len(tokens)) + np.repeat(np.arange(len(rows)), lengths)] = places + 1
-        suffixes = _sort_suffixes(ranks)
+        # The suffix array of the ranks: from the suffixes of their big-endian bytes, those that begin a rank.
+        width = ranks.dtype.itemsize
+        of_bytes = np.asarray(divsufsort(ranks.astype(f">u{width}").view(np.uint8)))
+        suffixes = of_bytes[of_bytes % width == 0].astype(np.int64) // width
         kept = suffixes[ranks[suffixes] != _SEPARATOR]
         return cls(ranks, kept.astype(unsigned(len(ranks), np.uint32)), vocabulary, starts)
 
@@ -228,12 +231,3 @@ class SubstringIndex(KeyIndex):
             else:
                 high = middle
         return low
-
-
-def _sort_suffixes(ranks: Array) -> Ints:
-    """The suffix array of unsigned ranks, from the suffixes of their big-endian bytes that begin a rank."""
-    width = ranks.dtype.itemsize
-    octets = ranks.astype(f">u{width}").view(np.uint8)
-    places = np.asarray(divsufsort(octets))
-    suffixes: Ints = places[places % width == 0].astype(np.int64) // width
-    return suffixes

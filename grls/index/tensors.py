@@ -106,7 +106,12 @@ class TensorIndex:
             0, len(self._edge_nodes) - 1
         )
         splits = branching.gather(1, beams)
-        forced = self._next(torch.where(leaf, ~nodes, self._low[inner]), written)
+        # The token after those written of the first row of a node (any token if the row ends there).
+        rows = torch.where(leaf, ~nodes, self._low[inner])
+        begins = self._blocks[rows if self._within is None else rows >> self._shift]
+        if self._within is not None:
+            begins = begins + self._within[rows]
+        forced = self._tokens[(begins + written[:, None]).clamp(max=len(self._tokens) - 1)]
         return Children(
             beams,
             torch.where(splits, self._edge_tokens[edge], forced.gather(1, beams)),
@@ -122,13 +127,6 @@ class TensorIndex:
             torch.where(leaf, ~nodes, self._low[inner]),
             torch.where(leaf, -nodes, self._high[inner]),
         )
-
-    def _next(self, rows: Tensor, written: Tensor) -> Tensor:
-        """The token after ``written`` tokens of a row (any token if the row ends there)."""
-        begins = self._blocks[rows if self._within is None else rows >> self._shift]
-        if self._within is not None:
-            begins = begins + self._within[rows]
-        return self._tokens[(begins + written[:, None]).clamp(max=len(self._tokens) - 1)]
 
 
 def _widest(depths: Array, first_edges: Array, beams: int) -> Ints:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.filters import Allow, Numbers
+from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, is_short, nothing_found
@@ -90,15 +90,22 @@ class BM25Retriever:
         self.parameters = asdict(BM25Options(k1, b, method))
         with waiting(f"index {counted(len(corpus), 'passage')} by their words", None):
             self.analyzer = (analyzer or Analyzer()).of(corpus)
-            words = [self.analyzer.indexed(f"{passage.title} {passage.text}") for passage in corpus]
-            if not any(words):
-                raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
+            longer: list[list[str]] = []
+            short: list[list[str]] = []
+            for passage in corpus:
+                longer.append([])
+                short.append([])
+                for word in self.analyzer.indexed(f"{passage.title} {passage.text}"):
+                    (short if is_short(word) else longer)[-1].append(word)
             self._indexes = []
-            for short in (False, True):
-                held = [[word for word in of if is_short(word) == short] for of in words]
-                if any(held):
+            self._known: set[str] = set()
+            for words in (longer, short):
+                if any(words):
                     self._indexes.append(bm25s.BM25(k1=k1, b=b, method=method))
-                    self._indexes[-1].index(held, show_progress=False)
+                    self._indexes[-1].index(words, show_progress=False)
+                    self._known |= self._indexes[-1].vocab_dict.keys()
+            if not self._indexes:
+                raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
         self._asked = self._empty = 0
         self._next_warning = 1
 
@@ -122,7 +129,19 @@ class BM25Retriever:
                 "such as en, de, zh, or none.",
                 file,
             )
-        corpus = _corpus(spec.get("corpus"), folder, how)
+        named = spec.get("corpus")
+        if named is not None and not isinstance(named, str):
+            raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
+        if named is not None or _has_passages(folder, how):
+            corpus = Corpus.read(folder / (named or "."))
+        elif how.corpus is not None:
+            corpus = how.corpus
+        else:
+            raise DataError(
+                "bm25 has no passages here, and no other member has: name their folder, as in "
+                '{"kind": "bm25", "corpus": "../data"}, or make one with `grls index bm25`.',
+                file,
+            )
         refuse_other_passages(corpus, spec)
         options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
         return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
@@ -156,12 +175,22 @@ class BM25Retriever:
         """
         queries = queries_of(queries)
         within = reachable(queries, allow, self.corpus)
-        words = self._words([query.text for query in queries])
+        words = [self.analyzer.words(query.text) for query in queries]
         self._warn_of_misses(words)
-        rankings = []
+        rankings: list[list[Hit]] = []
         with Progress(len(words), "bm25", "queries", shown=None) as bar:
             for query, terms in enumerate(words):
-                rankings.append(self._top(terms, k, within.of(query)))
+                hits: list[Hit] = []
+                allowed = within.of(query)
+                if terms and (allowed is None or len(allowed)):
+                    scores = self._scores(terms) if allowed is None else self._scores(terms)[allowed]
+                    most = min(k, len(scores))
+                    least = np.partition(scores, -most)[-most]  # the score of the last hit
+                    places = np.flatnonzero((scores >= least) & (scores > 0))
+                    places = places[np.argsort(-scores[places], kind="stable")][:most]
+                    ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
+                    hits += map(Hit, ids, scores[places].tolist())
+                rankings.append(hits)
                 bar.update()
         return rankings
 
@@ -192,7 +221,7 @@ class BM25Retriever:
     def text_scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The BM25 score of every passage for each text, ``[texts, passages]``; 0 without a common word."""
         scores = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
-        asked = self._words(texts)
+        asked = [self.analyzer.words(text) for text in texts]
         self._warn_of_misses(asked)
         with Progress(len(asked), "bm25", "queries", shown=None) as bar:
             for row, words in zip(scores, asked, strict=True):
@@ -202,17 +231,10 @@ class BM25Retriever:
 
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
         """What each word adds to a score; see :class:`~grls.retrieve.base.MatchesWords`."""
-        (words,) = self._words([text])
         return {
-            word: float(self._scores([word])[passage]) * times if self._knows(word) else 0.0
-            for word, times in Counter(words).items()
+            word: float(self._scores([word])[passage]) * times if word in self._known else 0.0
+            for word, times in Counter(self.analyzer.words(text)).items()
         }
-
-    def _words(self, texts: Sequence[str]) -> list[list[str]]:
-        return [self.analyzer.words(text) for text in texts]
-
-    def _knows(self, word: str) -> bool:
-        return any(word in index.vocab_dict for index in self._indexes)
 
     def _scores(self, words: list[str]) -> npt.NDArray[np.float32]:
         """The scores of all passages, ``[passages]``."""
@@ -225,46 +247,14 @@ class BM25Retriever:
     def _warn_of_misses(self, queries: list[list[str]]) -> None:
         """Warn if most queries so far have no word of any passage; again after ten times as many queries."""
         self._asked += len(queries)
-        self._empty += sum(not any(map(self._knows, words)) for words in queries)
+        self._empty += sum(map(self._known.isdisjoint, queries))
         if self._asked >= self._next_warning:
             message = nothing_found(self._asked, self._empty, self.corpus.source)
             if message:
                 log.warning(message)
                 self._next_warning = 10 * self._asked
 
-    def _top(self, words: list[str], k: int, allowed: Numbers | None) -> list[Hit]:
-        if not words or (allowed is not None and not len(allowed)):
-            return []
-        scores = self._scores(words)
-        if allowed is not None:
-            scores = scores[allowed]
-        k = min(k, len(scores))
-        least = np.partition(scores, -k)[-k]  # the k-th best score
-        places = np.flatnonzero((scores >= least) & (scores > 0))
-        places = places[np.argsort(-scores[places], kind="stable")][:k]
-        ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
-        return [Hit(*pair) for pair in zip(ids, scores[places].tolist(), strict=True)]
 
-
-def _corpus(named: Any, folder: Path, how: Opening) -> Corpus:
-    """The passages of the named folder, or else of the folder itself, or else of the retriever around it."""
-    file = folder / MANIFEST
-    if named is not None and not isinstance(named, str):
-        raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
-    place = folder / (named or ".")
-    inside = _has_passages(place, how, folder)
-    if named is None and not inside and how.corpus is not None:
-        return how.corpus
-    if named is None and not inside:
-        raise DataError(
-            "bm25 has no passages here, and no other member has: name their folder, as in "
-            '{"kind": "bm25", "corpus": "../data"}, or make one with `grls index bm25`.',
-            file,
-        )
-    return Corpus.read(place)
-
-
-def _has_passages(place: Path, how: Opening, folder: Path | None = None) -> bool:
+def _has_passages(folder: Path, how: Opening) -> bool:
     """Whether a folder holds the passages; an embedded BM25 takes those of the retriever around it."""
-    within = (place if folder is None else folder).resolve() in how.within
-    return corpus_file(place).is_file() and (how.corpus is None or within)
+    return corpus_file(folder).is_file() and (how.corpus is None or folder.resolve() in how.within)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
@@ -29,9 +28,6 @@ AUTO = "auto"
 """Chooses the kind that recognises the model."""
 
 FALLBACK = "generative"
-
-BUILDERS = {"generative": "grls.retrieve.generative.build:build_generative"}
-"""Kinds that a function builds, ``module:function``, and no classmethod."""
 
 VARIANTS = {"st5": "dense"}
 """Other names of a kind, with a variant of its model; :attr:`Building.asked` holds the name."""
@@ -109,7 +105,10 @@ def build(model: str, corpus: str, how: Building) -> str:
     kind = VARIANTS.get(asked, asked)
     if kind in KINDS:
         class_of(kind)  # what is wrong with it is said first
-    buildable = {name: made for name in _importable() if (made := _build_of(name)) is not None}
+    buildable: dict[str, Build] = {}
+    for name in _importable():
+        if (maker := getattr(class_of(name), "build", None)) is not None:
+            buildable[name] = maker
     if kind not in buildable:
         known = ", ".join(sorted([AUTO, *buildable, *VARIANTS]))
         what = "is not built from a model" if kind in KINDS else "is no kind of retriever"
@@ -141,9 +140,3 @@ def _importable() -> list[str]:
             class_of(kind)
             kinds.append(kind)
     return kinds
-
-
-def _build_of(kind: str) -> Build | None:
-    module, _, name = BUILDERS.get(kind, "").partition(":")
-    maker: Build | None = getattr(import_module(module) if module else class_of(kind), name or "build", None)
-    return maker

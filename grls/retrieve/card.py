@@ -90,33 +90,28 @@ class Card:
     @property
     def text(self) -> str:
         """The whole file."""
-        return f"---\n{self._header()}\n---\n\n{self._body()}"
-
-    def _header(self) -> str:
         from huggingface_hub import ModelCardData
 
-        options = self.options
-        generative = ["generative-retrieval"] if _is_generative(self.described) else []
-        tags = ["retrieval", *generative, "grls", self.described.system]
-        return ModelCardData(
-            license=options.license,
+        how, said = self.described, self.options
+        names = (how.system, how.name, *how.members)
+        generative = any(word in name for name in names for word in ("generator", "hybrid"))
+        tags = ["retrieval", *(["generative-retrieval"] if generative else []), "grls", how.system]
+        header = ModelCardData(
+            license=said.license,
             library_name="grls",
             tags=list(dict.fromkeys(tags)),
-            base_model=list(options.base_models) or None,
-            language=list(options.languages) or None,
-            datasets=list(options.datasets) or None,
+            base_model=list(said.base_models) or None,
+            language=list(said.languages) or None,
+            datasets=list(said.datasets) or None,
         ).to_yaml()
-
-    def _body(self) -> str:
-        how = self.described
         facts = {
             "System": how.name,
             "Scores": how.score_mode,
             "Passages": f"{self.passages:,}",
             "Members": ", ".join(how.members),
             "Training stages": ", ".join(how.stages),
-            "Base models": ", ".join(self.options.base_models),
-            "Licence": self.options.license or "not stated",
+            "Base models": ", ".join(said.base_models),
+            "Licence": said.license or "not stated",
         }
         listed = "\n".join(f"- {what}: {value}" for what, value in facts.items() if value)
         options = json.dumps(how.options, indent=2, ensure_ascii=False)
@@ -134,7 +129,8 @@ class Card:
             "## Options",
             f"```json\n{options}\n```",
         ]
-        return "\n\n".join(parts) + "\n"
+        body = "\n\n".join(parts)
+        return f"---\n{header}\n---\n\n{body}\n"
 
 
 def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
@@ -163,17 +159,12 @@ def figures_beside(folder: str | Path) -> Figures:
         if file.is_file():
             content = read_json(file)
             content = content.get("metrics", content) if isinstance(content, dict) else {}
-            if figures := _figures(content):
-                return figures
+            if isinstance(content, dict):
+                rows = {"this retriever": _numbers(content)}
+                rows |= {str(name): _numbers(one) for name, one in content.items() if isinstance(one, dict)}
+                if figures := {name: row for name, row in rows.items() if row}:
+                    return figures
     return {}
-
-
-def _figures(content: Any) -> Figures:
-    if not isinstance(content, dict):
-        return {}
-    systems = {str(name): _numbers(one) for name, one in content.items() if isinstance(one, dict)}
-    alone = _numbers(content)
-    return {name: row for name, row in {"this retriever": alone, **systems}.items() if row}
 
 
 def _numbers(content: dict[str, Any]) -> dict[str, float]:
@@ -184,20 +175,14 @@ def _numbers(content: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _is_generative(described: Description) -> bool:
-    """Whether a generator is a part of a retriever."""
-    names = (described.system, described.name, *described.members)
-    return any(word in name for name in names for word in ("generator", "hybrid"))
-
-
 def _table(figures: Figures) -> str:
     """The measures of systems; shares of 1 in points, as in all other tables."""
     names = list(dict.fromkeys(name for row in figures.values() for name in row))
     lines = [["system", *names], ["---", *["---:"] * len(names)]]
     for system, row in figures.items():
-        lines.append([system, *(_shown(name, row[name]) if name in row else "" for name in names)])
+        cells = [system]
+        for name in names:
+            share = name in row and _SHARE.search(name) and 0 <= row[name] <= 1
+            cells.append("" if name not in row else f"{100 * row[name]:.1f}" if share else f"{row[name]:.4g}")
+        lines.append(cells)
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
-
-
-def _shown(name: str, value: float) -> str:
-    return f"{100 * value:.1f}" if _SHARE.search(name) and 0 <= value <= 1 else f"{value:.4g}"

@@ -182,7 +182,9 @@ class DenseRetriever(EncodedRetriever):
     def score(self, encoded: Matrix, queries: Numbers) -> Floats:
         """Similarities ``[n, N]`` of queries by number, or ``[n, N + 1]`` where DONE is scored."""
         rows = self.rows if self.scores_done else self.rows[:-1]
-        return all_similarities(encoded[queries], rows, self.encoder.similarity)
+        if self.encoder.similarity in _DISTANCES:
+            return _distances(encoded[queries], rows, self.encoder.similarity)
+        return np.asarray(encoded[queries] @ rows.T, dtype=np.float64)
 
 
 class Nearest(NamedTuple):
@@ -220,14 +222,27 @@ def top_k(
     if not len(queries) or k < 1:
         return [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
     if similarity in _DISTANCES:
-        return _by_distance(queries, rows, k, block, among, similarity)
-    scores, numbers = _candidates(queries, rows, min(k + _MARGIN, count), block, among)
-    nearest = []
-    for query, best, candidates in zip(queries, scores, numbers, strict=True):
-        while len(candidates) < count and _more_may_tie(best, k):
-            wider = min(4 * len(candidates), count)
-            (best,), (candidates,) = _candidates(query[None], rows, wider, block, among)
-        nearest.append(_rank(query, rows, candidates, k))
+        nearest = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+        numbers = np.arange(len(rows)) if among is None else among
+        for start in range(0, len(numbers), block):
+            taken = numbers[start : start + block]
+            for query, far in enumerate(_distances(queries, np.asarray(rows[taken]), similarity)):
+                candidates = np.concatenate([nearest[query].numbers, taken])
+                values = np.concatenate([nearest[query].scores, far])
+                best = np.lexsort((candidates, -values))[:k]
+                nearest[query] = Nearest(candidates[best], values[best])
+        return nearest
+    nearest, best_rows = [], _candidates(queries, rows, min(k + _MARGIN, count), block, among)
+    for vector, single, found in zip(queries, *best_rows, strict=True):
+        # Wider, as long as a row beyond the candidates could belong among the k best.
+        while len(found) < count:
+            if float(single[-1]) < float(single[k - 1]) - _SLACK * float(np.abs(single).max()):
+                break
+            wider = min(4 * len(found), count)
+            (single,), (found,) = _candidates(vector[None], rows, wider, block, among)
+        exact = similarities(vector, rows[found])
+        best = np.lexsort((found, -exact))[:k]
+        nearest.append(Nearest(found[best], exact[best]))
     return nearest
 
 
@@ -241,32 +256,10 @@ def similarities(query: Matrix, rows: Matrix, similarity: str = "dot") -> Scores
     return products
 
 
-def all_similarities(queries: Matrix, rows: Matrix, similarity: str = "dot") -> Scores:
-    """Similarities ``[Q, R]`` of queries to all rows; see :func:`top_k`."""
-    if similarity in _DISTANCES:
-        return _distances(queries, rows, similarity)
-    return np.asarray(queries @ rows.T, dtype=np.float64)
-
-
 def _distances(queries: Matrix, rows: Matrix, similarity: str) -> Scores:
     """Distances ``[Q, R]`` with their sign turned."""
     pairs = (queries.astype(np.float64), rows.astype(np.float64))
     return -np.asarray(cdist(*pairs, _DISTANCES[similarity]))
-
-
-def _by_distance(
-    queries: Matrix, rows: Matrix, k: int, block: int, among: Numbers | None, similarity: str
-) -> list[Nearest]:
-    nearest = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
-    numbers = np.arange(len(rows)) if among is None else among
-    for start in range(0, len(numbers), block):
-        taken = numbers[start : start + block]
-        for query, scores in enumerate(_distances(queries, np.asarray(rows[taken]), similarity)):
-            candidates = np.concatenate([nearest[query].numbers, taken])
-            values = np.concatenate([nearest[query].scores, scores])
-            best = np.lexsort((candidates, -values))[:k]
-            nearest[query] = Nearest(candidates[best], values[best])
-    return nearest
 
 
 def _candidates(
@@ -287,15 +280,3 @@ def _candidates(
         scores = np.take_along_axis(scores, best, axis=1)
         numbers = np.take_along_axis(numbers, best, axis=1)
     return scores, numbers
-
-
-def _more_may_tie(scores: Matrix, k: int) -> bool:
-    """Whether a row beyond the candidates could belong among the k best."""
-    slack = _SLACK * float(np.abs(scores).max())
-    return float(scores[-1]) >= float(scores[k - 1]) - slack
-
-
-def _rank(query: Matrix, rows: Matrix, candidates: Numbers, k: int) -> Nearest:
-    scores = similarities(query, rows[candidates])
-    best = np.lexsort((candidates, -scores))[:k]
-    return Nearest(candidates[best], scores[best])

@@ -39,13 +39,13 @@ from grls.cluster.plan import (
     shards_folder,
 )
 from grls.cluster.work import done_by_workers
-from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array_files import asked_to_verify
+from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
 from grls.io.files import atomic_folder, scratch_folder, sha256
 from grls.io.parts import PartTimer
@@ -56,9 +56,7 @@ from grls.models.sentence_model import COSINE, DOT, library_type
 from grls.models.text_encoder import TextEncoder, passage_text
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
-from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.generative.options import USUAL_SEARCH
-from grls.retrieve.hub import upload
 from grls.retrieve.queries import check_counts, queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import (
@@ -89,7 +87,6 @@ _FIELDS = (
 
 _CUT = Option("limits.input")
 """The option that a cut passage asks for."""
-"""The option that sets the longest passage."""
 
 _NAMED = 10
 """Number of cut queries that warnings name; training may ask for a great many."""
@@ -155,7 +152,7 @@ class EncodedRetriever(ABC):
         progress: bool = False,
     ):
         check_counts(batch_size=batch_size)
-        _refuse_unusable_corpus(corpus)
+        refuse_unindexable(corpus)
         self.check_rows(rows, len(corpus) + len(self.last_texts), encoder.dimension)
         self.encoder = encoder
         self.corpus = corpus
@@ -260,7 +257,7 @@ class EncodedRetriever(ABC):
             options: Other arguments of the constructor.
         """
         check_counts(batch_size=batch_size)
-        _refuse_unusable_corpus(corpus)
+        refuse_unindexable(corpus)
         parts, cut = [], 0
         with Progress(len(corpus), "embed", "passages", shown=progress) as bar, encoder.telling(bar.update):
             for first in range(0, len(corpus), cls.part):
@@ -335,7 +332,7 @@ class EncodedRetriever(ABC):
         options = {"device": how.device, "max_tokens": how.limits.input, **cls.loading(how)}
         load = partial(cls.encodes.load, place, **options)
         encoder, passages = load(), Corpus.read(corpus)
-        _refuse_unusable_corpus(passages)
+        refuse_unindexable(passages)
         prints = {"model": encoder.fingerprint(), "corpus": passages.fingerprint}
         read = str(corpus_file(passages.source).absolute())
         maker = EncodingMaker(cls, load, place, read, how.batch_size, prints)
@@ -577,11 +574,6 @@ class EncodedRetriever(ABC):
             cls._put(output, encoder, corpus, str(opened._encoded_by), parts)
         return ChangedCount(len(corpus))
 
-    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
-        """Save to ``folder`` and upload it as a model repository; returns its address."""
-        self.save_pretrained(folder)
-        return upload(folder, repository, private, card_of(self, folder, repository, CardOptions()))
-
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
         """See :class:`~grls.retrieve.base.ChecksFolder`."""
         file, last = folder / self.file, len(self.corpus) - 1
@@ -744,20 +736,6 @@ class EncodingMaker:
     def work(self, encoder: TextEncoder, corpus: Corpus) -> Work:
         """The work with an open encoder and corpus."""
         return partial(self.kind.encode_shard, encoder, corpus, self.batch_size)
-
-
-def _refuse_unusable_corpus(corpus: Corpus) -> None:
-    """Refuse a corpus that has no passage, or one with the id of DONE.
-
-    Raises:
-        DataError: The corpus is empty or holds the id of DONE.
-    """
-    if not len(corpus):
-        raise DataError(
-            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
-        )
-    if corpus.numbers([DONE_ID])[0] is not None:
-        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
 
 
 def unusable_row(array: Array) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,7 +109,16 @@ class _Walk:
         self.seen.add(folder.resolve())
         file = folder / MANIFEST
         spec: dict[str, Any] = {}
-        yield attempt("manifest", file, lambda: spec.update(_manifest(folder)))
+
+        def read_manifest() -> None:
+            content = read_spec(folder)
+            class_of(content["kind"], file)
+            if content["kind"] == "link":
+                linked(content, file)
+                followed(folder)
+            spec.update(content)
+
+        yield attempt("manifest", file, read_manifest)
         if (folder / CHECKSUMS).is_file():
             yield attempt("checksums of all files", folder / CHECKSUMS, lambda: compare_checksums(folder))
         if corpus_file(folder).is_file():
@@ -121,16 +131,12 @@ class _Walk:
         opened: list[Retriever] = []
         yield attempt("opens", file, lambda: opened.append(load_retriever(folder, self.how)))
         for retriever in opened:
-            yield from _of_open(retriever, folder, spec)
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    spec, file = read_spec(folder), folder / MANIFEST
-    class_of(spec["kind"], file)
-    if spec["kind"] == "link":
-        linked(spec, file)
-        followed(folder)
-    return spec
+            inner = single_steps(retriever)  # of a composite it is a member, checked with its own folder
+            kind: Any = class_of(spec["kind"])
+            if isinstance(inner, ChecksFolder) and isinstance(inner, kind):
+                for what, checked_file, check in inner.invariants(folder):
+                    yield attempt(what, checked_file, check)
+            yield attempt("answers", folder, partial(_check_answers, retriever, folder))
 
 
 def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
@@ -150,15 +156,6 @@ def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
                 yield from _members(named, folder)
             elif isinstance(named, str) and named != BM25 and is_retriever(member_path(named, folder)):
                 yield member_path(named, folder)
-
-
-def _of_open(retriever: Retriever, folder: Path, spec: dict[str, Any]) -> Iterator[PartCheck]:
-    inner = single_steps(retriever)  # of a composite it is a member, which is checked with its own folder
-    kind: Any = class_of(spec["kind"])
-    if isinstance(inner, ChecksFolder) and isinstance(inner, kind):
-        for what, file, check in inner.invariants(folder):
-            yield attempt(what, file, check)
-    yield attempt("answers", folder, lambda: _check_answers(retriever, folder))
 
 
 def _check_answers(retriever: Retriever, folder: Path) -> None:

@@ -159,9 +159,6 @@ def _as_ours(error: Exception, repository: str, what: str, revision: str | None 
 MEMBERS = "members"
 """The folder of the members in a copy."""
 
-CORPUS = corpus_file(".").name
-"""The file of the passages in a folder."""
-
 
 def pack_folder(folder: str | Path, output: str | Path) -> None:
     """Write a self-contained copy of a retriever folder, atomically.
@@ -196,8 +193,8 @@ def write_packed(root: Path, output: str | Path, new: Path) -> dict[Path, str]:
     Raises:
         ConfigError: ``output`` holds a folder that is to be copied.
     """
-    packing = _Packing(root.resolve(), Path(output).resolve())
-    packing.write(new)
+    packing = _Packing(root.resolve(), Path(output).resolve(), new)
+    packing.copy(packing.root, ".")
     return packing.places
 
 
@@ -207,21 +204,18 @@ class _Packing:
     Args:
         root: The folder of the retriever.
         output: The copy at its final place, which may not be a folder that is copied.
+        new: The empty folder that becomes the copy.
     """
 
-    def __init__(self, root: Path, output: Path):
+    def __init__(self, root: Path, output: Path, new: Path):
         self.root = root
         self.output = output
-        self.new = Path()
+        self.new = new
         self.places = {root: "."}
         if output in root.parents:
             raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
 
-    def write(self, new: Path) -> None:
-        self.new = new
-        self._retriever(self.root, ".")
-
-    def _retriever(self, source: Path, here: str) -> None:
+    def copy(self, source: Path, here: str) -> None:
         """Copy a retriever folder, with all that it names."""
         target = self.new / here
         _copy_files(source, target)
@@ -242,52 +236,42 @@ class _Packing:
                 named = holder[key]
                 if isinstance(named, dict):
                     holder[key] = self._moved(named, source, here)
-                elif isinstance(named, str):
-                    holder[key] = self._named(named, source, here)
+                elif isinstance(named, str) and (path := member_path(named, source)).exists():
+                    real = path.resolve()
+                    inside = real.is_relative_to(source) and real.relative_to(source).parts[:1] != (MEMBERS,)
+                    if not inside or is_retriever(real):  # else it is copied anyway
+                        holder[key] = relative(self.new / self._placed(path), self.new / here)
         return moved
-
-    def _named(self, named: str, source: Path, here: str) -> str:
-        """The path of a copy, as it stands in the file of another copy."""
-        path = member_path(named, source)
-        if not path.exists() or _is_part(
-            path.resolve(), source
-        ):  # a hub name, bm25, or what is copied anyway
-            return named
-        return relative(self.new / self._placed(path), self.new / here)
 
     def _placed(self, path: Path) -> str:
         """Where the copy of a folder or corpus is, relative to the whole copy; each is copied once."""
         source = followed(path).resolve()
-        if source not in self.places:
-            self._refuse_to_replace(source)
-            self.places[source] = place = self._free(_name_of(source))
-            if is_retriever(source):
-                self._retriever(source, place)
-            elif corpus_file(source).is_file():  # of a data set, the corpus alone
-                (self.new / place).mkdir(parents=True)
-                shutil.copyfile(corpus_file(source), self.new / place / CORPUS)
-            else:
-                _copy_files(source, self.new / place)
-        return self.places[source]
-
-    def _refuse_to_replace(self, source: Path) -> None:
+        if source in self.places:
+            return self.places[source]
         if self.output == source or (self.output in source.parents and self.output != self.root):
             raise ConfigError(
                 f"{self.output} is or holds {source}, a member of the retriever, which would be lost: choose "
                 "another place."
             )
-
-    def _free(self, name: str) -> str:
-        """A place for a member whose name no other one has, upper and lower case alike."""
+        name = source.name
+        if (
+            source.parent.name.startswith(".") or source.parent.name == "snapshots"
+        ):  # temporary, or of the hub
+            name = str(read_spec(source)["kind"]) if is_retriever(source) else "data"
         taken = {place.lower() for place in self.places.values()}
-        names = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 2))
-        return next(place for one in names if (place := f"{MEMBERS}/{one}").lower() not in taken)
-
-
-def _is_part(path: Path, source: Path) -> bool:
-    """Whether a path is a part of a retriever's folder, and no member."""
-    inside = path.is_relative_to(source) and path.relative_to(source).parts[:1] != (MEMBERS,)
-    return inside and not is_retriever(path)
+        place, number = f"{MEMBERS}/{name}", 1
+        while place.lower() in taken:
+            number += 1
+            place = f"{MEMBERS}/{name}-{number}"
+        self.places[source] = place
+        if is_retriever(source):
+            self.copy(source, place)
+        elif corpus_file(source).is_file():  # of a data set, the corpus alone
+            (self.new / place).mkdir(parents=True)
+            shutil.copyfile(corpus_file(source), corpus_file(self.new / place))
+        else:
+            _copy_files(source, self.new / place)
+        return place
 
 
 def _copy_files(source: Path, target: Path) -> None:
@@ -301,10 +285,3 @@ def _copy_files(source: Path, target: Path) -> None:
                 shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns(".*"))
         else:
             shutil.copyfile(entry, target / entry.name)
-
-
-def _name_of(source: Path) -> str:
-    """The name of a folder; of a temporary one, or one of the hub, its kind."""
-    if source.parent.name.startswith(".") or source.parent.name == "snapshots":
-        return str(read_spec(source)["kind"]) if is_retriever(source) else "data"
-    return source.name

@@ -188,8 +188,20 @@ class MaxSimSearch:
             k: Largest number of passages.
             numbers: ``[n]`` numbers of the allowed passages, ascending; each has a vector.
         """
-        scores, longest = self.single(queries, numbers)
-        return [self._exact(*pair, numbers, longest, k) for pair in zip(queries, scores, strict=True)]
+        rankings = []
+        table, longest = self.single(queries, numbers)
+        for query, scores in zip(queries, table, strict=True):
+            divisor, near = self._divisor(query), numbers
+            if len(scores) > k:  # those whose scores in single precision are high enough
+                lengths = float(np.linalg.norm(query, axis=1).sum())
+                slack = _SLACK * lengths * longest / divisor
+                near = numbers[scores >= np.partition(scores, -k)[-k] - slack]
+            wide, exact = query.astype(np.float64), np.empty(len(near))
+            for place, number in enumerate(near.tolist()):
+                begin, end = self.tokens.bounds[number : number + 2]
+                exact[place] = maxsim(wide, self.tokens.vectors[begin:end].astype(np.float64))
+            rankings.append(top(exact / divisor, near, k))
+        return rankings
 
     def single(self, queries: list[Matrix], numbers: Numbers) -> tuple[Floats, float]:
         """``[Q, n]`` scores in single precision, and the length of the longest vector of a passage.
@@ -222,21 +234,6 @@ class MaxSimSearch:
                 rows = self.tokens.vectors[places]
             yield first, last, rows, bounds
             first = last
-
-    def _exact(
-        self, query: Matrix, scores: Floats, numbers: Numbers, longest: float, k: int
-    ) -> tuple[Numbers, Floats]:
-        """The k best in double precision, among passages whose single-precision scores are high enough."""
-        if len(scores) > k:
-            lengths = float(np.linalg.norm(query, axis=1).sum())
-            slack = _SLACK * lengths * longest / self._divisor(query)
-            numbers = numbers[scores >= np.partition(scores, -k)[-k] - slack]
-        wide = query.astype(np.float64)
-        exact = np.empty(len(numbers))
-        for place, number in enumerate(numbers.tolist()):
-            begin, end = self.tokens.bounds[number : number + 2]
-            exact[place] = maxsim(wide, self.tokens.vectors[begin:end].astype(np.float64))
-        return top(exact / self._divisor(query), numbers, k)
 
     def _divisor(self, query: Matrix) -> int:
         return max(len(query), 1) if self.mean else 1

@@ -49,29 +49,21 @@ def by_retriever(
     lists: list[list[int]] = []
     for first in range(0, len(corpus), _BATCH):
         numbers = range(first, min(first + _BATCH, len(corpus)))
-        rankings = _asked(retriever, corpus, list(numbers), k)
-        lists += [
-            [n for n in ranking if same[n] != same[passage]][:k]
-            for passage, ranking in zip(numbers, rankings, strict=True)
-        ]
+        queries = {}
+        for number, passage in zip(numbers, corpus.passages(list(numbers)), strict=True):
+            if text := f"{passage.title} {passage.text}".strip()[:_LONGEST]:
+                queries[number] = Query(passage.id, text)
+        # A few more than k, since the passage itself and its copies do not count.
+        rankings = retriever.retrieve([*queries.values()], k + 5) if queries else []
+        ids = list({hit.id for hits in rankings for hit in hits})
+        number_of = dict(zip(ids, corpus.numbers(ids), strict=True))
+        hits_of = dict(zip(queries, rankings, strict=True))
+        for number in numbers:  # a generator may return DONE, which has no number
+            found = [number_of[hit.id] for hit in hits_of.get(number, ())]
+            lists.append([n for n in found if n is not None and same[n] != same[number]][:k])
         if progress is not None:
             progress(len(numbers))
     return _reported(Neighbours.of_lists(lists, k, by))
-
-
-def _asked(retriever: Retriever, corpus: Corpus, numbers: list[int], k: int) -> list[list[int]]:
-    """Numbers of the passages retrieved for each of these passages, including itself and copies."""
-    passages = corpus.passages(numbers)
-    texts = [f"{passage.title} {passage.text}".strip()[:_LONGEST] for passage in passages]
-    asked = [place for place, text in enumerate(texts) if text]
-    # A few more than k, since the passage itself and its copies do not count.
-    rankings = retriever.retrieve([Query(passages[p].id, texts[p]) for p in asked], k + 5) if asked else []
-    ids = list({hit.id for hits in rankings for hit in hits})
-    number = dict(zip(ids, corpus.numbers(ids), strict=True))
-    lists: list[list[int]] = [[] for _ in numbers]
-    for place, hits in zip(asked, rankings, strict=True):  # a generator may return DONE, which has no number
-        lists[place] = [n for hit in hits if (n := number[hit.id]) is not None]
-    return lists
 
 
 def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer | None = None) -> Neighbours:

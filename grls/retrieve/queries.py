@@ -90,6 +90,8 @@ def reachable(
         ConfigError: A filter cannot be used.
         DataError: A filter names a passage that is not in the corpus.
     """
+    if allow is None:
+        return Reachable([], [None] * len(queries))
     filters = one_each(allow, len(queries))
     passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
     if gone:

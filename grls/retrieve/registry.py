@@ -7,8 +7,7 @@ The module of a kind is imported when a folder of that kind is opened.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -42,7 +41,6 @@ from grls.retrieve.spec import (
 if TYPE_CHECKING:
     from grls.data.words import Analyzer
     from grls.retrieve.generative.options import SearchOptions
-    from grls.retrieve.hops.options import HopOptions
 
 
 KINDS: dict[str, str] = {
@@ -109,22 +107,22 @@ class Openable(Protocol):
     A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
     data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and removed
     (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches have lost. A
-    class whose folders members can share has the methods of :mod:`grls.retrieve.registry`. A class whose
-    specification names folders lists the fields in ``folders``, such as ``priors.*.retriever`` (``*``: every
-    element of a list). A class that ``grls tune`` can tune names the steps in ``tuned_by``, each as
-    ``module:name`` of a ``grls.tune.step.Step``.
+    class whose specification names folders lists the fields in ``folders``, such as ``priors.*.retriever``
+    (``*``: every element of a list). A class that ``grls tune`` can tune names the steps in ``tuned_by``,
+    each as ``module:name`` of a ``grls.tune.step.Step``.
+
+    Folders that several members of a composite name are opened once, with their models and passages
+    (:attr:`Opening.opened`), where the class has two methods, since two members may have other options of
+    search:
+
+    - ``shared_by(folder, spec, how)``: what its model and passages depend on, beside the class; None: it
+      cannot be shared in this place;
+    - ``reopened(folder, how)``: the same retriever with the options of search of another opening; what is
+      large is shared.
     """
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
         """Open a folder; for an embedded specification, the folder around it."""
-        ...
-
-
-class Hopping(Openable, Protocol):
-    """The class of the kind ``hops``."""
-
-    def over(self, retriever: Retriever, hops: HopOptions) -> Retriever:
-        """A retriever that works hop by hop."""
         ...
 
 
@@ -211,45 +209,40 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     from grls.retrieve.options import merged, stored_hops, stored_search
 
     file, named = folder / MANIFEST, spec["kind"]
-    kind = class_of(named, file)
+    kind: Any = class_of(named, file)
     stored = stored_search(spec, file, getattr(kind, "heeds", None))
     search = merged(stored, how.search) if member else (how.search or stored)
     hops = None if named == "hops" or not how.hop_by_hop else stored_hops(spec, file)
-    with _naming(folder):
-        opened = opened_once(kind, folder, spec, replace(how, search=search, hop_by_hop=True))
-        _refuse_incomplete(opened, named)
+    how, shared = replace(how, search=search, hop_by_hop=True), how.opened
+    opened: Any
     try:
-        return opened if hops is None else _hops().over(opened, hops)
+        key = kind.shared_by(folder, spec, how) if shared is not None and hasattr(kind, "shared_by") else None
+        if shared is None or key is None:
+            opened = kind.open(folder, spec, how)
+        elif (kind, key) in shared:
+            opened = cast(Any, shared[kind, key]).reopened(folder, how)
+        else:
+            opened = shared[kind, key] = kind.open(folder, spec, how)
+        if lacking := [name for name in _REQUIRED if not hasattr(opened, name)]:
+            raise ConfigError(
+                f"the kind {named!r} ({KINDS[named]}) opened a {type(opened).__name__} without "
+                f"{', '.join(lacking)}: a retriever has {', '.join(_REQUIRED)} "
+                "(grls.retrieve.base.Retriever)."
+            )
+    except (ConfigError, MismatchError) as error:  # errors that do not name the file get it
+        text = error.text
+        says_where = text.startswith(str(folder)) and not text.startswith(str(folder / ".."))
+        if says_where or str(file) in text:
+            raise
+        again = MismatchError if isinstance(error, MismatchError) else ConfigError
+        raise again(f"{file}: {text}") from error
+    if hops is None:
+        return cast(Retriever, opened)
+    wrapping: Any = class_of("hops")
+    try:
+        return cast(Retriever, wrapping.over(opened, hops))
     except ConfigError as error:
         raise DataError(f"hops: {worded(error.text, in_python)}", file) from error
-
-
-def _refuse_incomplete(opened: Any, kind: str) -> None:
-    """Refuse what a class opened without all that :class:`~grls.retrieve.base.Retriever` asks for."""
-    if lacking := [name for name in _REQUIRED if not hasattr(opened, name)]:
-        raise ConfigError(
-            f"the kind {kind!r} ({KINDS[kind]}) opened a {type(opened).__name__} without "
-            f"{', '.join(lacking)}: a retriever has {', '.join(_REQUIRED)} (grls.retrieve.base.Retriever)."
-        )
-
-
-def _hops() -> Hopping:
-    """The class of the kind ``hops``, which wraps any retriever."""
-    return cast(Hopping, class_of("hops"))
-
-
-@contextmanager
-def _naming(folder: Path) -> Iterator[None]:
-    """Within the block, add the folder's file to errors that do not name it."""
-    try:
-        yield
-    except (ConfigError, MismatchError) as error:
-        text, file = error.text, folder / MANIFEST
-        named = text.startswith(str(folder)) and not text.startswith(str(folder / ".."))
-        if named or str(file) in text:
-            raise
-        kind = MismatchError if isinstance(error, MismatchError) else ConfigError
-        raise kind(f"{file}: {text}") from error
 
 
 def create(
@@ -336,7 +329,18 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
     """
     file = folder / MANIFEST
     if isinstance(member, Mapping):
-        _refuse_to_embed(member, file, field)
+        if "kind" not in member:
+            raise DataError(
+                f"{field}: the field 'kind' is missing; write in which of {', '.join(sorted(KINDS))} it is, "
+                "or name the member's folder.",
+                file,
+            )
+        if not getattr(class_of(member["kind"], file), "embeddable", True):
+            raise DataError(
+                f"{field}: a {member['kind']} retriever has data in its folder, so it cannot be embedded: "
+                "name its folder.",
+                file,
+            )
         return open_spec(folder, dict(member), how, True)
     if not isinstance(member, str):
         raise DataError(f"{field}: expected the path of a retriever folder, or its specification.", file)
@@ -358,22 +362,6 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
             file,
         )
     return _open_folder(path, _entering(how, place), True)
-
-
-def _refuse_to_embed(member: Mapping[str, Any], file: Path, field: str) -> None:
-    """Refuse an embedded specification without a kind, or of a kind whose folder holds its data."""
-    if "kind" not in member:
-        raise DataError(
-            f"{field}: the field 'kind' is missing; write in which of {', '.join(sorted(KINDS))} it is, or "
-            "name the member's folder.",
-            file,
-        )
-    if not getattr(class_of(member["kind"], file), "embeddable", True):
-        raise DataError(
-            f"{field}: a {member['kind']} retriever has data in its folder, so it cannot be embedded: name "
-            "its folder.",
-            file,
-        )
 
 
 def names_bm25(name: str) -> bool:
@@ -399,44 +387,7 @@ def load_named(
     return open_member(with_languages({"kind": BM25, **given}, Path(), corpus), Path(), name, opening)
 
 
-# Folders that several members of a composite name are opened once, with their models and passages.
-#
-# Two members may have other options of search, so a kind that can share has two methods:
-#
-# - ``shared_by(folder, spec, how)``: what its model and passages depend on, beside the class; None: it cannot
-#   be shared in this place;
-# - ``reopened(folder, how)``: the same retriever with the options of search of another opening; what is large
-#   is shared.
-#
-# What is opened is known within one opening alone (:attr:`grls.retrieve.registry.Opening.opened`).
-
-
-def opened_once(kind: Any, folder: Path, spec: dict[str, Any], how: Any) -> Retriever:
-    """Open a folder, or share what an earlier member opened.
-
-    Args:
-        kind: The class of its kind.
-        folder: The folder.
-        spec: Its specification.
-        how: The options of opening (:class:`grls.retrieve.registry.Opening`).
-    """
-    shared_by = getattr(kind, "shared_by", None)
-    key: Hashable | None = None
-    if how.opened is not None and shared_by is not None:
-        key = shared_by(folder, spec, how)
-    if key is None:
-        alone: Retriever = kind.open(folder, spec, how)
-        return alone
-    known: Any = how.opened.get((kind, key))
-    if known is not None:
-        again: Retriever = known.reopened(folder, how)
-        return again
-    made: Retriever = kind.open(folder, spec, how)
-    how.opened[kind, key] = made
-    return made
-
-
-def folder_key(folder: Path, spec: dict[str, Any], how: Any) -> Hashable | None:
+def folder_key(folder: Path, spec: dict[str, Any], how: Opening) -> Hashable | None:
     """What the model and the passages of a folder depend on; None: it has members of its own."""
     return None if "retriever" in spec else (folder.resolve(), how.device, how.precision, how.verify)
 

@@ -70,7 +70,12 @@ class RetrieverRun:
         """
         info = self.info(name)
         if share is None:
-            portions = in_portions(output, lambda: self.settings(info), self.queries, self._retrieve)
+
+            def retrieve(part: slice) -> list[Retrieved]:
+                queries, filters = self.queries[part], self.filters[part]
+                return retrieve_results(self.retriever, queries, self.k, self.pool, filters)
+
+            portions = in_portions(output, lambda: self.settings(info), self.queries, retrieve)
         else:
             portions = share(self.settings(info))
         info = replace(info, seconds=portions.seconds)
@@ -79,13 +84,13 @@ class RetrieverRun:
             portions.file.remove()
         return line
 
-    def _retrieve(self, part: slice) -> list[Retrieved]:
-        return retrieve_results(self.retriever, self.queries[part], self.k, self.pool, self.filters[part])
-
     def info(self, name: str | None) -> RunInfo:
         """The manifest."""
         described = self.retriever.describe()
         pooled = ", pooled" if described.options.get("pool") else ""
+        # The retriever and its filters, whatever ends its chains or rankings.
+        parts = {"retriever": unended_fingerprint(self.retriever), "where": self.filter.where}
+        parts |= self._filters()
         return RunInfo(
             system=described.system,
             name=name or f"{described.system}, {described.steps}{pooled}",
@@ -98,15 +103,9 @@ class RetrieverRun:
             stages=described.stages,
             members=described.members,
             options={"k": self.k, **described.options, **self.filter.record},
-            retriever=self._unended(),
+            retriever=hashlib.sha256(json.dumps(parts).encode()).hexdigest(),
             limit=self.limit,
         )
-
-    def _unended(self) -> str:
-        """The fingerprint of the retriever and its filters, whatever ends its chains or rankings."""
-        filters = {"where": self.filter.where, **self._filters()}
-        parts = {"retriever": unended_fingerprint(self.retriever), **filters}
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
         """What the results depend on."""

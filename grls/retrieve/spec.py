@@ -58,21 +58,18 @@ def read_spec(folder: str | Path) -> dict[str, Any]:
 def _read(folder: str | Path) -> dict[str, Any]:
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
-        raise DataError(f"no retriever here ({MANIFEST} is missing); {_remedy(Path(folder))}.", folder)
+        remedy = "make one with `grls index`"
+        if os.path.isfile(Path(folder) / "corpus.jsonl"):  # noqa: PTH113 (as in is_retriever)
+            named = Option("corpus", Path(folder))
+            remedy = (
+                f"it holds a corpus: make one of it with `grls index bm25 {named}`, `grls index MODEL "
+                f"{named}` or `grls fit`"
+            )
+        raise DataError(f"no retriever here ({MANIFEST} is missing); {remedy}.", folder)
     spec = read_json(file)
     if not isinstance(spec, dict) or "kind" not in spec:
         raise DataError("expected an object with the kind of the retriever in 'kind'; make it again.", file)
     return spec
-
-
-def _remedy(folder: Path) -> str:
-    """How to get a retriever, for what was named in its place."""
-    if not _holds(folder, "corpus.jsonl"):
-        return "make one with `grls index`"
-    return (
-        f"it holds a corpus: make one of it with `grls index bm25 {Option('corpus', folder)}`, `grls index "
-        f"MODEL {Option('corpus', folder)}` or `grls fit`"
-    )
 
 
 def followed(folder: str | Path) -> Path:
@@ -152,14 +149,7 @@ def refuse_broken_seal(folder: str | Path) -> None:
 
 def is_retriever(folder: Path) -> bool:
     """Whether a folder is one of a retriever; what can be no name of a folder is none."""
-    return _holds(folder, MANIFEST)
-
-
-def _holds(folder: Path, name: str) -> bool:
-    try:
-        return (folder / name).is_file()
-    except OSError:
-        return False
+    return os.path.isfile(folder / MANIFEST)  # noqa: PTH113 (Path.is_file fails for a name too long)
 
 
 def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> None:
@@ -180,13 +170,13 @@ def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: It would be lost.
     """
-    place = Path(folder)
-    inside = [text for text in _texts(content) if _is_below(text) and is_retriever(place / text)]
-    if inside:
-        raise ConfigError(
-            f"{folder} is written as a whole, and its member {Path(folder) / inside[0]} would be lost: "
-            "choose another folder, or move the member out of it."
-        )
+    for text in _texts(content):
+        below = text != "" and not Path(text).is_absolute() and ".." not in Path(text).parts
+        if below and is_retriever(Path(folder) / text):
+            raise ConfigError(
+                f"{folder} is written as a whole, and its member {Path(folder) / text} would be lost: choose "
+                "another folder, or move the member out of it."
+            )
 
 
 def _texts(content: Any) -> Iterator[str]:
@@ -196,11 +186,6 @@ def _texts(content: Any) -> Iterator[str]:
     elif isinstance(content, Mapping | list | tuple):
         for value in content.values() if isinstance(content, Mapping) else content:
             yield from _texts(value)
-
-
-def _is_below(path: str) -> bool:
-    """Whether a path, as it stands in a folder's file, names that folder or one in it."""
-    return path != "" and not Path(path).is_absolute() and ".." not in Path(path).parts
 
 
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
@@ -294,19 +279,16 @@ def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
 
 def recorded(options: Any) -> dict[str, Any]:
     """A dataclass of options as JSON, without what is as usual."""
-    usual = {one.name: one for one in fields(options)}
-    found: dict[str, Any] = {}
-    for name, value in asdict(options).items():
-        if value != _usual(usual[name]):
-            found[name] = list(value) if isinstance(value, tuple) else value
-    return found
-
-
-def _usual(field: Any) -> Any:
-    if field.default is not MISSING:
-        return field.default
-    made = field.default_factory() if field.default_factory is not MISSING else MISSING
-    return asdict(made) if is_dataclass(made) and not isinstance(made, type) else made
+    values, record = asdict(options), dict[str, Any]()
+    for field in fields(options):
+        value, usual = values[field.name], field.default
+        if usual is MISSING and field.default_factory is not MISSING:
+            usual = field.default_factory()
+            if is_dataclass(usual) and not isinstance(usual, type):
+                usual = asdict(usual)
+        if value != usual:
+            record[field.name] = list(value) if isinstance(value, tuple) else value
+    return record
 
 
 def relative(path: str | Path, folder: str | Path) -> str:

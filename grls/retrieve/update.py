@@ -10,7 +10,7 @@ written under a temporary name and renamed at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -77,39 +77,36 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
         verifying(True),  # what is damaged would get new checksums
         atomic_folder(final, MANIFEST) as new,
     ):
-        if _holds_own_form(root) and not any(_members(read_spec(root))):
+        holds_own_form = is_retriever(root) and hasattr(_class(root), "update")
+        if holds_own_form and not any(_members(read_spec(root))):
             return _update_own_form(root, new, changes)
         places = write_packed(root, final, new)
-        with _naming({new / place: source for source, place in places.items()}):
+        try:
             _update_copy([new / place for place in places.values()], replace(changes, merge=True))
             return ChangedCount(len(load_retriever(new, Opening("cpu")).corpus))
-
-
-def _holds_own_form(folder: Path) -> bool:
-    """Whether a folder holds passages in a form that its kind changes itself."""
-    return is_retriever(folder) and hasattr(_class(folder), "update")
+        except GrlsError as error:  # it names folders in place of their temporary copies
+            text = error.text
+            copies = {new / place: source for source, place in places.items()}
+            for copy, source in sorted(copies.items(), reverse=True):  # members before what holds them
+                text = text.replace(str(copy), str(source))
+            error.args = (text,)
+            raise
 
 
 def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCount:
-    """Change such a folder; its options and its members stay."""
+    """Change a folder that holds passages in a form of its own; its options and its members stay."""
     kind, spec = _class(source), read_spec(source)
     kept = {name: spec[name] for name in (*OPTIONS, *getattr(kind, "fields", ())) if name in spec}
-    with _aside(target / MEMBERS, target.with_name(f"{target.name}.{MEMBERS}")):
-        count: ChangedCount = kind.update(source, target, changes)
+    members, aside = target / MEMBERS, target.with_name(f"{target.name}.{MEMBERS}")
+    moved = members.is_dir()  # the update writes the folder anew
+    if moved:
+        members.rename(aside)
+    count: ChangedCount = kind.update(source, target, changes)
+    if moved:
+        aside.rename(members)
     if kept:
         update_spec(target, kept)
     return count
-
-
-@contextmanager
-def _aside(folder: Path, place: Path) -> Iterator[None]:
-    """A context in which a folder, if it exists, is in another place."""
-    moved = folder.is_dir()
-    if moved:
-        folder.rename(place)
-    yield
-    if moved:
-        place.rename(folder)
 
 
 def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
@@ -118,44 +115,41 @@ def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
     Args:
         folders: The copy and what it holds: retrievers, corpora, models.
         changes: The changes.
+
+    Raises:
+        ConfigError: A retriever holds data of which nothing is known.
+        MismatchError: A corpus is not as it was when its retriever was made.
     """
-    retrievers = [folder for folder in folders if is_retriever(folder)]
-    for folder in retrievers:
-        _refuse_other_kind(folder)
-    own = [folder for folder in retrievers if _holds_own_form(folder)]
-    others = [folder for folder in folders if folder not in own]
-    corpora = _corpora(others)
-    removed = {folder: set(_removed_before(folder)) for folder in own}
+    removed = {}  # ids that a folder of an own form holds though they were removed; all others lose them
+    for folder in filter(is_retriever, folders):
+        kind = _class(folder)
+        if hasattr(kind, "update"):
+            removed[folder] = set(kind.removed_in(folder) if hasattr(kind, "removed_in") else ())
+        elif not hasattr(kind, "folders"):
+            raise ConfigError(
+                f"{folder}: passages of a retriever of kind {read_spec(folder).get('kind')!r} cannot be "
+                "added or removed: make it again over the new corpus."
+            )
+    others = [folder for folder in folders if folder not in removed]
+    files = {folder: corpus_file(folder) for folder in others}
+    for folder in filter(is_retriever, others):
+        for part, place in _with_corpora(folder, read_spec(folder)):
+            files[place] = corpus_file(place)
+            if files[place].is_file():
+                refuse_other_passages(Corpus.read(place), part)
+    corpora = list({file.resolve(): file for file in files.values() if file.is_file()}.values())
     gone = list(dict.fromkeys(chain(changes.remove, *map(sorted, removed.values()))))
     for folder, before in removed.items():
         left = [one for one in gone if one not in before]
         _update_own_form(folder, folder, replace(changes, remove=left))
     for file in corpora:
-        replace(changes, remove=gone).over(Corpus.read(file)).corpus.write(file)
-    for folder in others:
-        if is_retriever(folder):
-            _refresh(folder)
-
-
-def _removed_before(folder: Path) -> list[str]:
-    """Ids of passages that a folder holds though they were removed; the other members lose them now."""
-    kind = _class(folder)
-    return kind.removed_in(folder) if hasattr(kind, "removed_in") else []
-
-
-def _corpora(folders: Sequence[Path]) -> list[Path]:
-    """The files of the passages that folders hold or name, each once.
-
-    Raises:
-        MismatchError: One is not as it was when its retriever was made.
-    """
-    files = {folder: corpus_file(folder) for folder in folders}
-    for folder in filter(is_retriever, folders):
-        for part, place in _with_corpora(folder, read_spec(folder)):
-            files[place] = corpus_file(place)
-            if files[place].is_file():
-                refuse_other_passages(Corpus.read(place), part)
-    return list({file.resolve(): file for file in files.values() if file.is_file()}.values())
+        replace(changes, remove=gone).over(Corpus.read(file))[0].write(file)
+    for folder in filter(is_retriever, others):  # the fingerprints of the changed passages
+        spec = read_spec(folder)
+        for part, place in _with_corpora(folder, spec):
+            if CORPUS_FIELDS[0] in part:
+                part |= passages_record(Corpus.read(place))
+        update_spec(folder, spec)
 
 
 def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Path]]:
@@ -168,29 +162,6 @@ def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str
     for part in (spec, *_embedded(spec)):
         if CORPUS_FIELDS[0] in part or isinstance(part.get("corpus"), str):
             yield part, folder / part.get("corpus", ".")
-
-
-def _refresh(folder: Path) -> None:
-    """Write the fingerprints of the changed passages into a ``grls.json``."""
-    spec = read_spec(folder)
-    for part, place in _with_corpora(folder, spec):
-        if CORPUS_FIELDS[0] in part:
-            part |= passages_record(Corpus.read(place))
-    update_spec(folder, spec)
-
-
-def _refuse_other_kind(folder: Path) -> None:
-    """Refuse a retriever that holds data of which nothing is known.
-
-    Raises:
-        ConfigError: With the folder and the remedy.
-    """
-    kind = _class(folder)
-    if not hasattr(kind, "update") and not hasattr(kind, "folders"):
-        raise ConfigError(
-            f"{folder}: passages of a retriever of kind {read_spec(folder).get('kind')!r} cannot be added or "
-            "removed: make it again over the new corpus."
-        )
 
 
 def _embedded(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -210,23 +181,6 @@ def _members(spec: Mapping[str, Any]) -> Iterator[Any]:
 
 def _class(folder: Path) -> Any:
     return class_of(read_spec(folder)["kind"], folder / MANIFEST)
-
-
-@contextmanager
-def _naming(folders: Mapping[Path, Path]) -> Iterator[None]:
-    """A context whose errors name folders in place of their temporary copies.
-
-    Args:
-        folders: Copies -> the folders that they are copies of.
-    """
-    try:
-        yield
-    except GrlsError as error:
-        text = error.text
-        for copy, source in sorted(folders.items(), reverse=True):  # members before what holds them
-            text = text.replace(str(copy), str(source))
-        error.args = (text,)
-        raise
 
 
 # Changes of the passages of a retriever: which are removed, and which are added behind the others.
@@ -257,24 +211,13 @@ class Changes:
         check_counts(batch_size=self.batch_size)
         list_texts(self, "remove")
 
-    def over(self, corpus: Corpus) -> ChangedCorpus:
-        """The corpus after the changes.
+    def over(self, corpus: Corpus) -> tuple[Corpus, Numbers]:
+        """The corpus after the changes, and the numbers before of the passages that stay, ascending.
 
         Raises:
             ConfigError: No passage would be left.
             DataError: A passage to remove is not in the corpus, or the id of an added one is taken.
         """
-        kept = self._kept(corpus)
-        changed = corpus.select(kept.tolist()) if self.remove else corpus
-        changed.source = corpus.source
-        if self.add is not None:
-            changed = changed.extended(self.add)
-        if not len(changed):
-            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
-        return ChangedCorpus(changed, kept)
-
-    def _kept(self, corpus: Corpus) -> Numbers:
-        """The numbers of the passages that stay, ascending."""
         keep = np.ones(len(corpus), dtype=bool)
         for name, number in zip(self.remove, corpus.numbers(list(self.remove)), strict=True):
             if number is None:
@@ -282,19 +225,14 @@ class Changes:
                     f"the passage {name!r} is not in the corpus, so it cannot be removed.", corpus.source
                 )
             keep[number] = False
-        return np.flatnonzero(keep)
-
-
-class ChangedCorpus(NamedTuple):
-    """A corpus after changes.
-
-    Attributes:
-        corpus: The passages.
-        kept: Their numbers before; the added passages follow and had none.
-    """
-
-    corpus: Corpus
-    kept: Numbers
+        kept = np.flatnonzero(keep)
+        changed = corpus.select(kept.tolist()) if self.remove else corpus
+        changed.source = corpus.source
+        if self.add is not None:
+            changed = changed.extended(self.add)
+        if not len(changed):
+            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
+        return changed, kept
 
 
 class ChangedCount(NamedTuple):

@@ -9,7 +9,6 @@ The host needs no value from the device during the function, so it can be compil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -90,7 +89,8 @@ class Count:
         # The padding of sorted lists is beyond all rows; the padding of the list of subsets is never read.
         self._hidden = self._kept(self._hidden, hidden, _BEYOND)
         self._subsets = self._kept(self._subsets, subsets, -1)
-        if not _same(scope.subsets, self._loaded):  # a filter can have as many rows as there are passages
+        # A filter can have as many rows as there are passages, so the same ones are not read again.
+        if [*map(id, scope.subsets)] != [*map(id, self._loaded)]:
             self._held = self._kept(self._held, scope.held(), _BEYOND)
             self._loaded = scope.subsets
         now = self._hidden, self._subsets, self._held
@@ -123,10 +123,6 @@ class Count:
     def _between(self, keys: Tensor, owners: Tensor, low: Tensor, high: Tensor) -> Tensor:
         base = owners * self._stride
         return torch.searchsorted(keys, base + high) - torch.searchsorted(keys, base + low)
-
-
-def _same(one: Sequence[Subset], other: Sequence[Subset]) -> bool:
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def decide_step(

@@ -13,7 +13,6 @@ of either.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -247,8 +246,9 @@ class CudaGraphs:
             ConfigError: The work cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
+        how = graph, self._pool, self._stream, "thread_local"  # allocations of other threads do not end it
         try:
-            with _capturing, torch.cuda.device(self._device), self._captured(graph):
+            with _capturing, torch.cuda.device(self._device), torch.cuda.graph(*how):
                 work()
         except RuntimeError as error:
             if out_of_memory(error):
@@ -258,10 +258,6 @@ class CudaGraphs:
                 f"search without {Option('search.compile')}."
             ) from error
         return partial(self._replay, graph)
-
-    def _captured(self, graph: torch.cuda.CUDAGraph) -> AbstractContextManager[None]:
-        # thread_local: allocations of other threads must not end the capture
-        return torch.cuda.graph(graph, self._pool, self._stream, "thread_local")
 
     def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
         with torch.cuda.device(self._device):

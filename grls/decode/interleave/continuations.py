@@ -193,13 +193,9 @@ class Continuations:
         if len(self.markers.within) and not lengths.all():  # a quote begins at the beginning of a character
             begins = np.repeat(lengths == 0, np.diff(following.offsets))
             following = _without(following, begins & np.isin(following.tokens, self.markers.within))
-        return following if self.options.repeat else self._unused(rows, live, following)
-
-    def _unused(self, rows: Ints, live: list[LiveBeam], following: Following) -> Following:
-        """The tokens that follow beams within keys, without those that lead only to keys quoted already.
-
-        Only tokens of the quoted keys need to be checked, and these are few.
-        """
+        if self.options.repeat:
+            return following
+        # Not those that lead only to keys quoted already: few tokens, as they are tokens of the quoted keys.
         gone = np.zeros(len(following.tokens), dtype=bool)
         for n, row in enumerate(rows.tolist()):
             used = quoted(live[row])
@@ -207,10 +203,13 @@ class Continuations:
                 continue
             part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
             quoted_tokens = self._tokens(used)
-            known = _places(following.tokens[part], quoted_tokens.distinct)
-            states = following.states[part][known]
-            few = self.index.count(states) <= quoted_tokens.total
-            for c, state in zip(known[few].tolist(), states[few], strict=True):
+            tokens, wanted = following.tokens[part], quoted_tokens.distinct  # both ascend
+            places = np.searchsorted(tokens, wanted)
+            inside = places < len(tokens)
+            known = places[inside][tokens[places[inside]] == wanted[inside]]
+            ends = following.states[part][known]
+            few = self.index.count(ends) <= quoted_tokens.total
+            for c, state in zip(known[few].tolist(), ends[few], strict=True):
                 gone[part.start + c] = used.issuperset(self.index.keys(state, whole=False).tolist())
         return _without(following, gone) if gone.any() else following
 
@@ -263,7 +262,7 @@ class Continuations:
 
 
 def _normalizer(logits: Tensor) -> Floats:
-    """Log of the sum of exponentials over the vocabulary, ``[R]``.
+    """Log of the sum of exponentials over the vocabulary, ``[R]``; a benchmark times it as the model's.
 
     Raises:
         ConfigError: A logit is not a number.
@@ -278,15 +277,6 @@ def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
     place = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
     values: Floats = logits[tuple(place)].double().cpu().numpy()
     return values
-
-
-def _places(tokens: Ints, wanted: Ints) -> Ints:
-    """The places in ``tokens`` of those of the ``wanted`` tokens that occur; both arrays ascend."""
-    places = np.searchsorted(tokens, wanted)
-    inside = places < len(tokens)
-    places, wanted = places[inside], wanted[inside]
-    matches: Ints = places[tokens[places] == wanted]
-    return matches
 
 
 def _best(following: Following, scores: Floats, most: int) -> tuple[Following, Floats]:

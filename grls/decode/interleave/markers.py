@@ -138,20 +138,14 @@ def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
 
 def _barred(tokenizer: Any, opening: str, closing: str) -> Ints:
     """Tokens that hold a closing marker, or the end of an opening marker followed by more text."""
-    special = set(tokenizer.all_special_ids)
-    barred = [
-        token
-        for token, text in enumerate(token_texts(tokenizer))
-        if token not in special and (closing in text or _hides(text, opening))
-    ]
+    special, barred = set(tokenizer.all_special_ids), []
+    ends = [opening[n:] for n in range(1, len(opening))]
+    for token, text in enumerate(token_texts(tokenizer)):
+        followed = opening in text and not text.endswith(opening)
+        hides = followed or any(text.startswith(end) and len(text) > len(end) for end in ends)
+        if token not in special and (closing in text or hides):
+            barred.append(token)
     return np.array(barred, dtype=np.int64)
-
-
-def _hides(text: str, opening: str) -> bool:
-    if opening in text and not text.endswith(opening):
-        return True
-    ends = (opening[n:] for n in range(1, len(opening)))
-    return any(text.startswith(end) and len(text) > len(end) for end in ends)
 
 
 # Finds tokens that are parts of a character, and token sequences that are whole characters.

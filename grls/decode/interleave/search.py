@@ -136,34 +136,30 @@ class _Run:
 
     def run(self) -> list[list[Interlaced]]:
         while True:
-            self._refill()
+            free = [slot for slot, query in enumerate(self.queries) if query < 0]
+            while self.waiting and free:  # waiting inputs take free slots, and write their first token
+                taken = [(slot, self.waiting.pop()) for slot in free[: len(self.waiting)]]
+                slots = np.array([slot for slot, _ in taken])
+                nodes = self.session.load(slots, [self.inputs[query] for _, query in taken])
+                for (slot, query), node in zip(taken, nodes.tolist(), strict=True):
+                    self.queries[slot] = query
+                    self.beams[slot] = [LiveBeam(node)]
+                self._choose(slots.tolist())
+                free = [slot for slot, query in enumerate(self.queries) if query < 0]
             if not any(self.beams):
                 return self.results
-            self._advance()
-
-    def _refill(self) -> None:
-        """Give free slots to waiting inputs, which then write their first token."""
-        free = [slot for slot, query in enumerate(self.queries) if query < 0]
-        while self.waiting and free:
-            taken = [(slot, self.waiting.pop()) for slot in free[: len(self.waiting)]]
-            slots = np.array([slot for slot, _ in taken])
-            nodes = self.session.load(slots, [self.inputs[query] for _, query in taken])
-            for (slot, query), node in zip(taken, nodes.tolist(), strict=True):
-                self.queries[slot] = query
-                self.beams[slot] = [LiveBeam(node)]
-            self._choose(slots.tolist())
-            free = [slot for slot, query in enumerate(self.queries) if query < 0]
-
-    def _advance(self) -> None:
-        """Feed every live beam its last token, and choose the next."""
-        owners = [slot for slot, beams in enumerate(self.beams) for _ in beams]
-        live = [beam for beams in self.beams for beam in beams]
-        ones = np.ones(len(live), dtype=np.int64)
-        tokens = np.array([beam.tokens[-1] for beam in live])
-        parents = np.array([beam.node for beam in live])
-        nodes = iter(self.session.feed(Branches(np.array(owners), parents, ones, tokens)).tolist())
-        self.beams = [[_moved(beam, next(nodes)) for beam in beams] for beams in self.beams]
-        self._choose([slot for slot, beams in enumerate(self.beams) if beams])
+            # Every live beam is fed its last token, and chooses the next.
+            owners = [slot for slot, beams in enumerate(self.beams) for _ in beams]
+            live = [beam for beams in self.beams for beam in beams]
+            ones, parents = np.ones(len(live), dtype=np.int64), np.array([beam.node for beam in live])
+            tokens = np.array([beam.tokens[-1] for beam in live])
+            fed = self.session.feed(Branches(np.array(owners), parents, ones, tokens)).tolist()
+            moved = iter([
+                LiveBeam(node, b.tokens, b.score, b.spans, b.mode, b.state, b.first, b.before)
+                for b, node in zip(live, fed, strict=True)
+            ])  # fmt: skip
+            self.beams = [[next(moved) for _ in beams] for beams in self.beams]
+            self._choose([slot for slot, beams in enumerate(self.beams) if beams])
 
     def _choose(self, slots: list[int]) -> None:
         """Continue the beams of these slots, whose rows the session has just computed in this order."""
@@ -230,8 +226,3 @@ class _Run:
         results.append(Interlaced(beam.tokens, spans, score, ended))
         results.sort(key=lambda output: -output.score)
         del results[self.k :]
-
-
-def _moved(beam: LiveBeam, node: int) -> LiveBeam:
-    """A beam whose last token is fed."""
-    return LiveBeam(node, beam.tokens, beam.score, beam.spans, beam.mode, beam.state, beam.first, beam.before)

@@ -115,29 +115,24 @@ class Spill:
             ValueError: A sequence lacks the end token, has it inside, or is too long.
         """
         for piece in pieces:
-            for part in self._fitting(piece):
-                needed = cost(len(part.tokens), len(part.offsets) - 1, part.tokens.itemsize)
+            offsets = np.asarray(piece.offsets, dtype=np.int64)
+            top = int(piece.tokens.max(initial=0))
+            self.top = max(self.top, top)
+            kind = unsigned(top)
+            width = np.dtype(kind).itemsize
+            costs = COPIES * width * offsets + ROW_BYTES * np.arange(len(offsets))
+            first = 0
+            while first < len(offsets) - 1:  # parts that fit into memory (or hold one passage)
+                last = int(np.searchsorted(costs, costs[first] + self._memory, side="right")) - 1
+                last = min(max(last, first + 1), len(offsets) - 1)
+                tokens = piece.tokens[offsets[first] : offsets[last]].astype(kind)
+                needed = cost(len(tokens), last - first, width)
                 if self._held and self._held_cost + needed > self._memory:
                     self._write()
-                self._held.append(part)
+                self._held.append(Sequences(tokens, offsets[first : last + 1] - offsets[first]))
                 self._held_cost += needed
+                first = last
         self._write()
-
-    def _fitting(self, piece: Sequences) -> Iterator[Sequences]:
-        """A piece in parts that fit into memory (or hold one passage)."""
-        offsets = np.asarray(piece.offsets, dtype=np.int64)
-        top = int(piece.tokens.max(initial=0))
-        self.top = max(self.top, top)
-        kind = unsigned(top)
-        width = np.dtype(kind).itemsize
-        costs = COPIES * width * offsets + ROW_BYTES * np.arange(len(offsets))
-        first = 0
-        while first < len(offsets) - 1:
-            last = int(np.searchsorted(costs, costs[first] + self._memory, side="right")) - 1
-            last = min(max(last, first + 1), len(offsets) - 1)
-            tokens = piece.tokens[offsets[first] : offsets[last]].astype(kind)
-            yield Sequences(tokens, offsets[first : last + 1] - offsets[first])
-            first = last
 
     def _write(self) -> None:
         if not self._held:

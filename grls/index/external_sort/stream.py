@@ -14,7 +14,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,7 @@ from grls.index.external_sort.runs import (
     GrowingArray,
     Partition,
     RowSlice,
-    Sequences,
     SortedRun,
-    Spill,
     read_part,
 )
 from grls.index.rows import (
@@ -46,31 +44,6 @@ from grls.index.rows import (
 SMALLEST_MEMORY = 64 * 2**20
 """The least useful memory limit, in bytes."""
 _AT_ONCE = 1 << 20
-
-
-def write_stream(
-    pieces: Iterable[Sequences], folder: Path, scratch: Path, end: int, memory: int, form: Form = "whole"
-) -> dict[str, int]:
-    """Index a stream of passages: write the ``.npy`` files of an array index to ``folder``.
-
-    Args:
-        pieces: The passages in order; each piece should be small compared with ``memory``.
-        folder: Destination.
-        scratch: An empty folder for the sort.
-        end: The end token.
-        memory: Memory for sorting in bytes.
-        form: What to keep of each row.
-
-    Returns:
-        ``passages``, ``rows``, ``tokens`` (stored) and ``longest``.
-
-    Raises:
-        ValueError: A sequence lacks the end token, has it inside, or is too long.
-    """
-    spill = Spill(scratch, end, memory)
-    spill.take(pieces)
-    runs = Runs(tuple(spill.runs), spill.passages, spill.top)
-    return merge_runs(runs, folder, scratch, memory, form, release=True)
 
 
 class Runs(NamedTuple):
@@ -111,7 +84,15 @@ def merge_runs(
     for run in runs if release else ():
         (run.folder / "tokens.npy").unlink()
     _write_offsets(folder, scratch, sorted_files.tokens, sorted_files.longest)
-    _write_member_offsets(folder, scratch, sorted_files.rows, passages)
+    count = sorted_files.rows
+    with GrowingArray(folder / "member_offsets.npy", unsigned(passages)) as file:
+        if count < passages:  # empty where no row is shared
+            total = 0
+            file.append(np.zeros(1, dtype=np.int64))
+            for low in range(0, count, _AT_ONCE):
+                sizes = read_part(scratch / "sizes.npy", low, min(low + _AT_ONCE, count)).astype(np.int64)
+                file.append(total + np.cumsum(sizes))
+                total += int(sizes.sum())
     _write_nodes(folder, scratch, sorted_files.rows, kind, unsigned(passages))
     return {
         "passages": passages,
@@ -211,7 +192,9 @@ class _SortedFiles:
             self._last_size += int(sizes[0])
             return
         shared = shared.copy()
-        shared[0] = _common(self._last, tokens[: offsets[1]])
+        shortest = min(len(self._last), int(offsets[1]))
+        differ = np.flatnonzero(self._last[:shortest] != tokens[:shortest])
+        shared[0] = int(differ[0]) if len(differ) else shortest
         self._finish_last(int(shared[0]))
         own = tokens[offsets[:-1] + shared]
         above = np.empty_like(own)
@@ -246,19 +229,6 @@ class _SortedFiles:
         self.longest = max(self.longest, int(lengths.max(initial=0)))
 
 
-def _common(one: Array, other: Array) -> int:
-    """The length of the common prefix of two rows."""
-    shortest = min(len(one), len(other))
-    differ = np.flatnonzero(one[:shortest] != other[:shortest])
-    return int(differ[0]) if len(differ) else shortest
-
-
-def _pieces(file: Path, count: int) -> Iterator[Ints]:
-    """A scratch array of ``count`` elements in pieces, as 64-bit integers."""
-    for low in range(0, count, _AT_ONCE):
-        yield read_part(file, low, min(low + _AT_ONCE, count)).astype(np.int64)
-
-
 def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> None:
     """``offsets.npy`` and ``within.npy``, as :meth:`grls.index.rows.Offsets.pack` makes them."""
     with (
@@ -283,17 +253,6 @@ def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> No
                 blocks.append(offsets)
 
 
-def _write_member_offsets(folder: Path, scratch: Path, rows: int, passages: int) -> None:
-    with GrowingArray(folder / "member_offsets.npy", unsigned(passages)) as file:
-        if rows == passages:
-            return
-        total = 0
-        file.append(np.zeros(1, dtype=np.int64))
-        for sizes in _pieces(scratch / "sizes.npy", rows):
-            file.append(total + np.cumsum(sizes))
-            total += int(sizes.sum())
-
-
 def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: Any) -> None:
     """The branching nodes, as :meth:`grls.index.array.ArrayIndex.build` makes them."""
     shared, own, above = (read_part(scratch / f"{name}.npy", 0, rows) for name in ("shared", "own", "above"))
@@ -312,19 +271,11 @@ def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: An
             spans.append(np.stack((part.lows, part.highs), axis=1))
             ends = np.cumsum(part.fanouts)
             first_edges.append(edges + ends)
-            edge_tokens.append(_edge_tokens(part.child_lows, ends - part.fanouts, part.fanouts, own, above))
+            # The token in which a child's first row differs from the row before; of a node's first child,
+            # that of the row before the second child at this place.
+            tokens, several = own[part.child_lows], (ends - part.fanouts)[part.fanouts > 1]
+            tokens[several] = above[part.child_lows[several + 1]]
+            edge_tokens.append(tokens)
             edge_nodes.append(number_children(part, nodes))
             nodes += int(part.inner.sum())
             edges += int(part.fanouts.sum())
-
-
-def _edge_tokens(child_lows: Ints, firsts: Ints, fanouts: Ints, own: Array, above: Array) -> Array:
-    """The token of each edge.
-
-    For every child but the first, it is the token in which the child's first row differs from the row before.
-    For the first child, it is the token of the row before the second child at this place.
-    """
-    tokens = own[child_lows]
-    several = firsts[fanouts > 1]
-    tokens[several] = above[child_lows[several + 1]]
-    return tokens

@@ -26,7 +26,6 @@ from grls.index.array import ArrayIndex
 from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays, map_array
 from grls.index.base import ConstraintIndex
 from grls.index.ranges.ranged import (
-    ANSWERS,
     MOST_PARTS,
     Arrays,
     Facts,
@@ -34,6 +33,7 @@ from grls.index.ranges.ranged import (
     PartsHere,
     RangedIndex,
     RangePart,
+    answer,
     facts_of,
 )
 from grls.index.rows import Array, Ints, Offsets, Rows, shared_prefixes, unsigned
@@ -161,29 +161,17 @@ def open_ranges(
         )
         for number, (place, file) in enumerate(places)
     ]
-    _refuse_other_numbers(parts, folder)
-    return RangedIndex(_served(record, places, parts))
-
-
-def _served(
-    record: dict[str, Any], places: Sequence[tuple[Path, Path]], parts: Sequence[RangePart]
-) -> IndexParts:
-    """The parts in this process, in other ones, or on other machines."""
-    if record["ray"] is not None:
-        return PartsOnRay(places, record["ray"])
-    return PartsElsewhere(places) if record["processes"] else PartsHere(parts)
-
-
-def _refuse_other_numbers(parts: Sequence[RangePart], folder: Path) -> None:
-    """Refuse numbers that are not those of the passages of the parts."""
     total = sum(len(part.segment) for part in parts)
-    for place, (index, numbers) in enumerate(parts):
-        good = numbers.ndim == 1 and numbers.dtype.kind == "u" and len(numbers) == len(index)
-        if not good or int(numbers.max(initial=0)) >= max(total, 1):
+    for place, (index, own) in enumerate(parts):
+        good = own.ndim == 1 and own.dtype.kind == "u" and len(own) == len(index)
+        if not good or int(own.max(initial=0)) >= max(total, 1):
             raise IndexFormatError(
                 f"{folder / f'numbers-{place}.npy'}: these are not the numbers of {len(index):,} of "
                 f"{total:,} passages; {REBUILD}"
             )
+    if record["ray"] is not None:
+        return RangedIndex(PartsOnRay(places, record["ray"]))
+    return RangedIndex(PartsElsewhere(places) if record["processes"] else PartsHere(parts))
 
 
 def _name(corpus: str, number: int, parts: int) -> str:
@@ -245,7 +233,10 @@ class PartsElsewhere(IndexParts):
     def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
         with self._lock:
             for part, arrays in asked.items():
-                self._send(part, what, arrays)
+                try:
+                    self._pipes[part].send_bytes(packed({"what": what}, arrays))
+                except OSError:
+                    raise self._ended(part) from None
             return {part: self._receive(part)[1] for part in asked}
 
     def close(self) -> None:
@@ -254,12 +245,6 @@ class PartsElsewhere(IndexParts):
             pipe.close()
         for process in self._processes:
             process.join(5)
-
-    def _send(self, part: int, what: str, arrays: Arrays) -> None:
-        try:
-            self._pipes[part].send_bytes(packed({"what": what}, arrays))
-        except OSError:
-            raise self._ended(part) from None
 
     def _receive(self, part: int) -> tuple[dict[str, Any], list[Array]]:
         try:
@@ -305,7 +290,7 @@ class ServedPart:
             return packed({"error": self._error}, ())
         head, arrays = unpacked(message)
         try:
-            return packed({}, ANSWERS[head["what"]](self._part, arrays))
+            return packed({}, answer(self._part, head["what"], arrays))
         except GrlsError as error:
             return packed({"error": error.text}, ())
 
@@ -359,7 +344,14 @@ class PartsOnRay(IndexParts):
         cluster = self._stack.enter_context(Cluster.opened(Workers(address, USUAL_WORKERS)))
         try:
             cluster.check_sees(places[0][1])
-            self._actors = [self._started(*place) for place in places]
+            import ray
+
+            # No processor is reserved, so that more parts than processors can start.
+            part_on_ray = ray.remote(ServedPart).options(num_cpus=0, scheduling_strategy="SPREAD")
+            self._actors = [
+                part_on_ray.remote(str(folder.absolute()), str(numbers.absolute()))
+                for folder, numbers in places
+            ]
             asked = [actor.facts.remote() for actor in self._actors]
             heads = [self._received(part, reply)[0] for part, reply in enumerate(asked)]
         except BaseException:
@@ -379,13 +371,6 @@ class PartsOnRay(IndexParts):
         for actor in self._actors:
             ray.kill(actor)
         self._stack.close()
-
-    def _started(self, folder: Path, numbers: Path) -> Any:
-        import ray
-
-        # No processor is reserved, so that more parts than processors can start.
-        part = ray.remote(ServedPart).options(num_cpus=0, scheduling_strategy="SPREAD")
-        return part.remote(str(folder.absolute()), str(numbers.absolute()))
 
     def _received(self, part: int, reply: Any) -> tuple[dict[str, Any], list[Array]]:
         import ray

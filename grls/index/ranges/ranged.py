@@ -162,7 +162,9 @@ class RangedIndex(ConstraintIndex):
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         tokens, children, low, high = (np.empty(int(offsets[-1]), dtype=np.int64) for _ in range(4))
         for p, at in places.items():
-            slots = _slots(offsets, at)
+            size = sizes[at]  # the entries of these states in the ragged arrays
+            within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+            slots = np.repeat(offsets[at], size) + within
             first = self.rows.first_rows[p]
             tokens[slots], children[slots] = replies[p][0], replies[p][1] << _BITS | p
             low[slots], high[slots] = replies[p][3] + first, replies[p][4] + first
@@ -201,40 +203,28 @@ class RangedIndex(ConstraintIndex):
         return super().tokens(passage)
 
     def _walk(self) -> None:
-        """Find all shared prefixes, from the empty one on."""
-        waiting = [{p: facts.start for p, facts in enumerate(self._parts.facts)}]
-        while len(self._shared) < len(waiting):
-            held = waiting[len(self._shared)]
-            asked = {p: [np.array([state])] for p, state in held.items()}
-            self._shared.append(self._joined(self._parts.ask("allowed", asked), waiting))
-
-    def _joined(self, replies: Mapping[int, Sequence[Array]], waiting: list[dict[int, int]]) -> _Shared:
-        """The union of what several parts allow; tokens of two parts are added to the shared prefixes.
+        """Find all shared prefixes, from the empty one on: the union of what several parts allow after each.
 
         Rows are sorted, so the tokens of a part are not below those of the parts before it.
         """
-        order = sorted(replies)
-        part = np.repeat(order, [len(replies[p][0]) for p in order])
-        tokens, children = (np.concatenate([replies[p][n] for p in order]) for n in (0, 1))
-        lows, highs = (
-            np.concatenate([replies[p][n] + self.rows.first_rows[p] for p in order]) for n in (3, 4)
-        )
-        starts = np.flatnonzero(np.append(True, tokens[1:] != tokens[:-1]))
-        ends = np.append(starts[1:], len(tokens))
-        states = children[starts] << _BITS | part[starts]
-        for place in np.flatnonzero(ends - starts > 1).tolist():
-            same = slice(int(starts[place]), int(ends[place]))
-            states[place] = len(waiting) << _BITS | _SHARED
-            waiting.append(dict(zip(part[same].tolist(), children[same].tolist(), strict=True)))
-        return _Shared(tokens[starts], states, lows[starts], highs[ends - 1])
-
-
-def _slots(offsets: Ints, places: Ints) -> Ints:
-    """The entries of the states at ``places`` in a ragged array."""
-    sizes = offsets[places + 1] - offsets[places]
-    within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    slots: Ints = np.repeat(offsets[places], sizes) + within
-    return slots
+        waiting = [{p: facts.start for p, facts in enumerate(self._parts.facts)}]
+        while len(self._shared) < len(waiting):
+            held = waiting[len(self._shared)]
+            replies = self._parts.ask("allowed", {p: [np.array([state])] for p, state in held.items()})
+            order = sorted(replies)
+            part = np.repeat(order, [len(replies[p][0]) for p in order])
+            tokens, children = (np.concatenate([replies[p][n] for p in order]) for n in (0, 1))
+            lows, highs = (
+                np.concatenate([replies[p][n] + self.rows.first_rows[p] for p in order]) for n in (3, 4)
+            )
+            starts = np.flatnonzero(np.append(True, tokens[1:] != tokens[:-1]))
+            ends = np.append(starts[1:], len(tokens))
+            states = children[starts] << _BITS | part[starts]
+            for place in np.flatnonzero(ends - starts > 1).tolist():  # tokens of two parts: shared prefixes
+                same = slice(int(starts[place]), int(ends[place]))
+                states[place] = len(waiting) << _BITS | _SHARED
+                waiting.append(dict(zip(part[same].tolist(), children[same].tolist(), strict=True)))
+            self._shared.append(_Shared(tokens[starts], states, lows[starts], highs[ends - 1]))
 
 
 # The parts of an index: what a part answers, and the parts in this process.
@@ -291,7 +281,7 @@ class IndexParts(ABC):
         """Ask several parts the same question; parts in other processes answer at the same time.
 
         Args:
-            what: A name of :data:`ANSWERS`.
+            what: A question of :func:`answer`.
             asked: Part -> the arrays of the question.
         """
 
@@ -308,7 +298,7 @@ class PartsHere(IndexParts):
         self.facts = [facts_of(part) for part in parts]
 
     def ask(self, what: str, asked: Mapping[int, Arrays]) -> dict[int, list[Array]]:  # noqa: D102
-        return {part: ANSWERS[what](self._parts[part], arrays) for part, arrays in asked.items()}
+        return {part: answer(self._parts[part], what, arrays) for part, arrays in asked.items()}
 
 
 def facts_of(part: RangePart) -> Facts:
@@ -317,52 +307,30 @@ def facts_of(part: RangePart) -> Facts:
     return Facts(len(rows), len(rows.members), rows.longest, rows.end, rows.form, part.segment.start())
 
 
-def _allowed(part: RangePart, asked: Arrays) -> list[Array]:
-    """Tokens, states and offsets of :meth:`~grls.index.base.ConstraintIndex.allowed`, and spans."""
-    allowed = part.segment.allowed(asked[0])
-    return [*allowed, *part.segment.span(allowed.states)]
+def answer(part: RangePart, what: str, asked: Arrays) -> list[Array]:
+    """The answer of a part to a question, which holds arrays; rows and states are those of the part.
 
-
-def _span(part: RangePart, asked: Arrays) -> list[Array]:
-    return list(part.segment.span(asked[0]))
-
-
-def _tokens_at(part: RangePart, asked: Arrays) -> list[Array]:
-    return [part.segment.rows.tokens_at(asked[0], asked[1])]
-
-
-def _row(part: RangePart, asked: Arrays) -> list[Array]:
-    return [part.segment.rows.row(int(asked[0][0]))]
-
-
-def _lengths(part: RangePart, asked: Arrays) -> list[Array]:
-    return [part.segment.rows.lengths()]
-
-
-def _before(part: RangePart, asked: Arrays) -> list[Array]:
-    return [part.segment.rows.members_before(asked[0])]
-
-
-def _members(part: RangePart, asked: Arrays) -> list[Array]:
-    """Numbers of the passages in a range of rows."""
-    low, high = asked[0].tolist()
-    return [part.numbers[part.segment.rows.members_in(low, high)]]
-
-
-def _sizes(part: RangePart, asked: Arrays) -> list[Array]:
-    """Number of passages of each row."""
-    rows = part.segment.rows
-    return [np.diff(rows.members_before(np.arange(len(rows) + 1)))]
-
-
-ANSWERS = {
-    "allowed": _allowed,
-    "before": _before,
-    "lengths": _lengths,
-    "members": _members,
-    "row": _row,
-    "sizes": _sizes,
-    "span": _span,
-    "tokens_at": _tokens_at,
-}
-"""The questions that a part answers: name -> function of the part and the arrays of the question."""
+    Raises:
+        ValueError: There is no such question.
+    """
+    segment, rows = part.segment, part.segment.rows
+    match what:
+        case "allowed":  # tokens, states and offsets, and the spans of these states
+            allowed = segment.allowed(asked[0])
+            return [*allowed, *segment.span(allowed.states)]
+        case "span":
+            return list(segment.span(asked[0]))
+        case "tokens_at":
+            return [rows.tokens_at(asked[0], asked[1])]
+        case "row":
+            return [rows.row(int(asked[0][0]))]
+        case "lengths":
+            return [rows.lengths()]
+        case "before":
+            return [rows.members_before(asked[0])]
+        case "members":  # numbers of the passages in a range of rows
+            low, high = asked[0].tolist()
+            return [part.numbers[rows.members_in(low, high)]]
+        case "sizes":  # number of passages of each row
+            return [np.diff(rows.members_before(np.arange(len(rows) + 1)))]
+    raise ValueError(f"a part of an index answers no question {what!r}")

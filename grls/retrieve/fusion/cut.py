@@ -185,7 +185,13 @@ class CutRetriever:
         """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "depth"), ("size",), file)
-        size = None if "size" not in spec else _size(made(_Record, spec["size"], file, "size"), file)
+        size = None
+        if "size" in spec:
+            record = made(_Record, spec["size"], file, "size")
+            try:
+                size = SetSize.from_record(record)
+            except ConfigError as error:
+                raise DataError(f"size: {worded(error.text, in_python)}", file) from error
         own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
         return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth, folder)
 
@@ -238,20 +244,6 @@ class CutRetriever:
         """
         return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
 
-    @property
-    def _fitted(self) -> SetSize:
-        """Where rankings are cut.
-
-        Raises:
-            ConfigError: It is not fitted yet.
-        """
-        if self.size is None:
-            raise ConfigError(
-                f"where rankings end is not known yet: `grls tune {self.place} {Option('data', 'D')}` finds "
-                "it on dev."
-            )
-        return self.size
-
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """One chain a query: the passages that are kept."""
         return [[chain] for _, chain in self.retrieve_sets(queries, allow)]
@@ -264,17 +256,15 @@ class CutRetriever:
         Raises:
             ConfigError: The cut is not fitted yet.
         """
-        size = self._fitted  # before anything is searched for
+        size = self.size
+        if size is None:  # before anything is searched for
+            raise ConfigError(
+                f"where rankings end is not known yet: `grls tune {self.place} {Option('data', 'D')}` finds "
+                "it on dev."
+            )
         rankings = self.retriever.retrieve(queries, self.depth, allow)
         chains = [size.cut(hits) for hits in rankings]
         return [(hits[: len(chain.hits)], chain) for hits, chain in zip(rankings, chains, strict=True)]
-
-
-def _size(record: _Record, file: Path) -> SetSize:
-    try:
-        return SetSize.from_record(record)
-    except ConfigError as error:
-        raise DataError(f"size: {worded(error.text, in_python)}", file) from error
 
 
 @dataclass(frozen=True)

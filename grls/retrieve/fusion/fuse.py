@@ -218,12 +218,6 @@ def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = N
         ConfigError: See :meth:`Fusion.fuse`.
         MismatchError: The members do not hold the same queries: nothing is dropped silently.
     """
-    refuse_other_queries(members)
-    return {query: fusion.fuse([rankings[query] for rankings in members], k) for query in members[0]}
-
-
-def refuse_other_queries(members: Sequence[Rankings]) -> None:
-    """Refuse (MismatchError) members that do not hold the same queries."""
     for number, rankings in enumerate(members[1:], 2):
         apart = sorted(members[0].keys() ^ rankings.keys())
         if apart:
@@ -231,6 +225,7 @@ def refuse_other_queries(members: Sequence[Rankings]) -> None:
                 f"members 1 and {number} do not hold the same queries: {len(apart)} are in one alone, such "
                 f"as {apart[0]!r}; give the missing ones an empty ranking, or retrieve them."
             )
+    return {query: fusion.fuse([rankings[query] for rankings in members], k) for query in members[0]}
 
 
 def weight_grid(members: int, steps: int = GRID) -> Iterator[tuple[float, ...]]:

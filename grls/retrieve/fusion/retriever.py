@@ -21,7 +21,7 @@ from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
-from grls.data.types import Chain, Hit, Query, Steps
+from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError, at_least
 from grls.io.progress import counted
 from grls.retrieve.base import Description, FindsChains, Retriever
@@ -34,7 +34,55 @@ Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
 
 
-class FusionRetriever:
+class _Fused:
+    """What ensembles share: members over one corpus, and how they are fused.
+
+    Attributes:
+        own: The option that this class alone has, by its name; empty where it is not set.
+    """
+
+    kind = "fusion"
+    own: dict[str, Any]
+
+    def __init__(self, members: Sequence[Any], fusion: Fusion | None):
+        self.members: list[Any] = list(members)
+        self.fusion = fusion or Fusion()
+        self.corpus = shared_corpus(self.members)
+        weights, count = self.fusion.weights, len(self.members)
+        if weights is not None and len(weights) != count:
+            raise ConfigError(
+                f"{counted(len(weights), 'weight')} for {counted(count, 'member')}; give one a member."
+            )
+
+    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
+        """Write a folder that names those of the members, or embeds their specifications."""
+        named = {"members": [named_from(folder, member) for member in members]}
+        write_composite(folder, self.kind, named | recorded(self.fusion) | self.own, self.corpus)
+
+    def describe(self) -> Description:
+        """Its description in manifests and reports."""
+        all_of = [member.describe() for member in self.members]
+        members = [{"retriever": one.name, **one.options} for one in all_of]
+        return Description(
+            "ensemble",
+            self.fusion.score_mode,
+            {"members": members, **recorded(self.fusion), **self.own},
+            " + ".join(one.name for one in all_of),
+            tuple(dict.fromkeys(stage for one in all_of for stage in one.stages)),
+            tuple(one.name for one in all_of),
+            "ranked" if any(one.steps == "ranked" for one in all_of) else "single",
+        )
+
+    def fingerprint(self) -> str:
+        """Fingerprint of the members and the fusion."""
+        return f"{self.untuned()} {json.dumps(recorded(self.fusion))}"
+
+    def untuned(self) -> str:
+        """The fingerprints of the members."""
+        return " ".join(member.fingerprint() for member in self.members)
+
+
+class FusionRetriever(_Fused):
     """Single-step retrieval by several retrievers.
 
     Args:
@@ -49,17 +97,14 @@ class FusionRetriever:
         MismatchError: Two members are over different corpora.
     """
 
-    kind = "fusion"
     tuned_by = ("grls.tune.priors:FUSION",)
     folders = ("members.*",)
 
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
         at_least(1, depth=depth)
-        self.members = list(members)
-        self.fusion = fusion or Fusion()
         self.depth = depth
-        self.corpus = shared_corpus(self.members)
-        _refuse_other_weights(self.fusion, len(self.members))
+        self.own = {} if depth is None else {"depth": depth}
+        super().__init__(members, fusion)
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], how: Opening) -> FusionRetriever | FusedChains:
@@ -83,29 +128,17 @@ class FusionRetriever:
             file,
             "fusion",
         )
-        members = _opened(parts.members, folder, how)
+        named, opened = parts.members, dict[int, Any]()
+        # BM25 without a corpus of its own is opened last, over the corpus of the first member.
+        specs = [{"kind": member} if isinstance(member, str) else member for member in named]
+        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in specs]
+        for number in sorted(range(len(named)), key=lacks.__getitem__):
+            more = replace(how, corpus=opened[min(opened)].corpus) if opened else how
+            opened[number] = open_member(named[number], folder, f"members[{number}]", more)
+        members = [opened[number] for number in range(len(named))]
         if all(member.describe().steps == "dynamic" for member in members):
             return FusedChains(members, fusion, parts.length)
         return FusionRetriever(members, fusion, parts.depth)
-
-    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
-        """Write a folder that names those of the members, or embeds their specifications."""
-        depth = {} if self.depth is None else {"depth": self.depth}
-        _save(folder, members, recorded(self.fusion) | depth, self.corpus)
-
-    def describe(self) -> Description:
-        """Its description in manifests and reports; its options say how many hits of a member it reads."""
-        fused = _description(self.members, self.fusion)
-        depth = {} if self.depth is None else {"depth": self.depth}
-        return replace(fused, options={**fused.options, **depth})
-
-    def fingerprint(self) -> str:
-        """Fingerprint of the members and the fusion."""
-        return _fingerprint(self.members, self.fusion)
-
-    def untuned(self) -> str:
-        """The fingerprints of the members."""
-        return _members_fingerprint(self.members)
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
@@ -120,7 +153,7 @@ class FusionRetriever:
         return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]
 
 
-class FusedChains:
+class FusedChains(_Fused):
     """Multi-step retrieval by several multi-step retrievers; their best chains are fused.
 
     Args:
@@ -133,37 +166,19 @@ class FusedChains:
         MismatchError: Two members are over different corpora.
     """
 
-    kind = "fusion"
-
-    def __init__(
-        self,
-        members: Sequence[FindsChains],
-        fusion: Fusion | None = None,
-        length: Length = "mean",
-    ):
-        self.members = list(members)
-        self.fusion = fusion or Fusion()
+    def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):
         self.length = length
-        self.corpus = shared_corpus(self.members)
-        _refuse_other_weights(self.fusion, len(self.members))
+        self.own = {"length": length}
+        super().__init__(members, fusion)
         chain_length([0] * len(self.members), length)
-
-    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
-        """Write a folder that names those of the members, or embeds their specifications."""
-        _save(folder, members, recorded(self.fusion) | {"length": self.length}, self.corpus)
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""
-        fused = _description(self.members, self.fusion)
-        return replace(fused, options={**fused.options, "length": self.length}, steps="dynamic")
+        return replace(super().describe(), steps="dynamic")
 
     def fingerprint(self) -> str:
-        """Fingerprint of the members and the fusion."""
-        return f"{_fingerprint(self.members, self.fusion)} {self.length}"
-
-    def untuned(self) -> str:
-        """The fingerprints of the members."""
-        return _members_fingerprint(self.members)
+        """Fingerprint of the members, the fusion and the length."""
+        return f"{super().fingerprint()} {self.length}"
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
@@ -198,43 +213,6 @@ class _Members:
     members: list[str | dict[str, Any]]
     depth: int | None = None
     length: Literal["mean", "min", "max"] | int = "mean"
-
-
-def _opened(members: Sequence[str | dict[str, Any]], folder: Path, how: Opening) -> list[Any]:
-    """The members; those without a corpus (BM25) are opened last, over the corpus of the first one."""
-    opened: dict[int, Any] = {}
-    for number in sorted(range(len(members)), key=lambda n: _needs_corpus(members[n])):
-        more = replace(how, corpus=opened[min(opened)].corpus) if opened else how
-        opened[number] = open_member(members[number], folder, f"members[{number}]", more)
-    return [opened[number] for number in range(len(members))]
-
-
-def _needs_corpus(member: str | dict[str, Any]) -> bool:
-    spec = {"kind": member} if isinstance(member, str) else member
-    return spec.get("kind") == BM25 and "corpus" not in spec
-
-
-def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any], corpus: Corpus) -> None:
-    named = {"members": [named_from(folder, member) for member in members]}
-    write_composite(folder, FusionRetriever.kind, named | options, corpus)
-
-
-def _description(members: Sequence[Any], fusion: Fusion) -> Description:
-    all_of = [member.describe() for member in members]
-    options = {"members": [{"retriever": one.name, **one.options} for one in all_of], **recorded(fusion)}
-    label = " + ".join(one.name for one in all_of)
-    names = tuple(one.name for one in all_of)
-    stages = tuple(dict.fromkeys(stage for one in all_of for stage in one.stages))
-    steps: Steps = "ranked" if any(one.steps == "ranked" for one in all_of) else "single"
-    return Description("ensemble", fusion.score_mode, options, label, stages, names, steps)
-
-
-def _fingerprint(members: Sequence[Any], fusion: Fusion) -> str:
-    return f"{_members_fingerprint(members)} {json.dumps(recorded(fusion))}"
-
-
-def _members_fingerprint(members: Sequence[Any]) -> str:
-    return " ".join(member.fingerprint() for member in members)
 
 
 def chain_hits(chain: Chain) -> list[Hit]:
@@ -321,10 +299,3 @@ def shared_corpus(members: Sequence[Retriever | FindsChains]) -> Corpus:
                 f"({counted(len(member.corpus), 'passage')}); make both from the same file."
             )
     return first.corpus
-
-
-def _refuse_other_weights(fusion: Fusion, members: int) -> None:
-    if fusion.weights is not None and len(fusion.weights) != members:
-        raise ConfigError(
-            f"{counted(len(fusion.weights), 'weight')} for {counted(members, 'member')}; give one a member."
-        )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from grls.data.types import Hit
 from grls.errors import ConfigError, Option
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings
 from grls.retrieve.fusion.retriever import Length, chain_hits, chain_length, fuse_chains
@@ -54,15 +53,15 @@ class RunFusion:
     def fuse(self, members: Sequence[Run], fusion: Fusion) -> Run:
         """Fuse runs that hold the same queries; the result has no manifest."""
         if self.steps == "dynamic":
-            chains = {
-                query: fuse_chains(
-                    [member.chains[query] for member in members],
-                    fusion,
-                    self.length,
-                    [_passages(member, query) for member in members],
-                )
-                for query in members[0].chains
-            }
+            chains = {}
+            for query in members[0].chains:
+                own = [member.chains[query] for member in members]
+                # Scores to fuse by: of hops added up, or, of a set, each passage's own.
+                scored = [
+                    chain_hits(chain) if ranking == chain_ranking(chain) else ranking
+                    for chain, ranking in zip(own, [run.rankings[query] for run in members], strict=True)
+                ]
+                chains[query] = fuse_chains(own, fusion, self.length, scored)
             return Run({query: list(c.hits) for query, c in chains.items()}, chains, fusion.score_mode)
         rankings = fuse_rankings([member.rankings for member in members], fusion, self._kept(members))
         return Run(rankings, score_mode=fusion.score_mode)
@@ -95,6 +94,9 @@ class RunFusion:
             "length": self.length,
         }
         how = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
+        # The fingerprint whatever ends chains; empty where that of a member is unknown.
+        prints = [run.info.retriever if run.info is not None else "" for run in members]
+        parts = json.dumps([prints, {**how, "weights": fusion.weights}]).encode()
         info = RunInfo(
             system="ensemble",
             name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
@@ -108,21 +110,9 @@ class RunFusion:
             members=tuple(run.name for run in members),
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
             options={**kept, **how, **options, "weights": fusion.weights},
-            retriever=_unended(members, {**how, "weights": fusion.weights}),
+            retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
-
-
-def _unended(members: Sequence[Run], how: dict[str, Any]) -> str:
-    """The fingerprint of a fusion, whatever ends its chains; empty where that of a member is unknown."""
-    prints = [run.info.retriever if run.info is not None else "" for run in members]
-    return hashlib.sha256(json.dumps([prints, how]).encode()).hexdigest() if all(prints) else ""
-
-
-def _passages(run: Run, query: str) -> list[Hit]:
-    """The passages of a chain with scores to fuse by: of hops added up, or, of a set, each passage's own."""
-    chain, ranking = run.chains[query], run.rankings[query]
-    return chain_hits(chain) if ranking == chain_ranking(chain) else ranking
 
 
 def shared_steps(runs: Sequence[Run]) -> Steps:

@@ -15,7 +15,7 @@ from typing import Any
 from grls.cluster.options import Workers
 from grls.cluster.plan import ShardPlan, Work, other_on_worker, seen_elsewhere, shards_folder
 from grls.cluster.work import done_by_workers
-from grls.data.codec import Codec, Limits, limits_of
+from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.spans import Spans, read_spans
 from grls.errors import ConfigError, DataError, MismatchError, Option
@@ -26,7 +26,6 @@ from grls.index.ranges.cut import RANGES, PrefixRanges, open_ranges, write_range
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
 from grls.io.files import other_format, read_json, sha256, write_json
-from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import settings_in
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
@@ -55,15 +54,6 @@ def read_generative_manifest(folder: Path) -> dict[str, Any]:
     if lacking := [name for name in _SUMS if name not in manifest]:
         raise DataError(f"the field {lacking[0]!r} is missing; make it again with `grls index`.", file)
     return manifest
-
-
-def read_limits(folder: Path, manifest: dict[str, Any]) -> Limits:
-    """The length limits of a manifest.
-
-    Raises:
-        DataError: It has none.
-    """
-    return limits_of(manifest.get("limits"), folder / MANIFEST, "make it again with `grls index`")
 
 
 def read_passages(
@@ -106,7 +96,14 @@ def read_passages(
             "it again with `grls index`."
         )
     removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
-    _refuse_changed(folder, manifest, corpus)
+    sums = sums_of(folder, corpus)
+    changed = [part for what, part in _PARTS.items() if manifest.get(what) != sums.get(what)]
+    if manifest["sha256"] != own_sum(manifest):
+        changed.append(MANIFEST)
+    if changed:
+        raise MismatchError(
+            f"{folder}: {changed[0]} has changed since it was written; make it again with `grls index`."
+        )
     return corpus, index, removed, spans
 
 
@@ -128,31 +125,6 @@ def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
             if file.is_file():
                 sums[f"{name}_sha256"] = sha256(file)
     return sums
-
-
-def _refuse_changed(folder: Path, manifest: dict[str, Any], corpus: Corpus) -> None:
-    """Refuse (MismatchError) a folder of which something changed that no other checksum is of."""
-    sums = sums_of(folder, corpus)
-    changed = [part for what, part in _PARTS.items() if manifest.get(what) != sums.get(what)]
-    if manifest["sha256"] != own_sum(manifest):
-        changed.append(MANIFEST)
-    if changed:
-        raise MismatchError(
-            f"{folder}: {changed[0]} has changed since it was written; make it again with `grls index`."
-        )
-
-
-def refuse_other_weights(folder: Path, manifest: dict[str, Any], model: Any) -> None:
-    """Refuse another model than the one that the folder was made with.
-
-    Raises:
-        MismatchError: It is another one.
-    """
-    if manifest["weights"] != weights_fingerprint(model):
-        raise MismatchError(
-            f"{folder / 'model'}: the weights are others than those that this retriever was made with: the "
-            "file is damaged, or is another training's; make the retriever again with `grls index`."
-        )
 
 
 def _listed(corpus: Corpus, words: int | None) -> str:
@@ -187,10 +159,16 @@ def write_passages(
         ranges: How to cut the index into prefix ranges; None: it stays whole.
     """
     base, added = segments
+    belongs = codec.fingerprint(), _listed(corpus, None if spans is None else spans.words)
     for name, segment in (("index", base), ("added", added)):
-        if segment is not None:
-            (folder / name).mkdir()
-            _write_segment(segment, folder / name, codec, corpus, spans, ranges)
+        if segment is None:
+            continue
+        (folder / name).mkdir()
+        if ranges is not None:
+            write_ranges(segment, folder / name, ranges, *belongs)
+        else:
+            assert isinstance(segment, Segment)
+            write_index(segment, folder / name, *belongs)
     corpus.write(corpus_file(folder))
     if removed:
         write_json(folder / REMOVED, corpus.ids(sorted(removed)))
@@ -210,22 +188,6 @@ def write_passages(
     settings = settings_in(folder / "model")
     manifest |= {"weights": weights, "settings": settings, **sums_of(folder, corpus)}
     write_manifest(folder, {**manifest, "sha256": own_sum(manifest)})
-
-
-def _write_segment(
-    segment: ConstraintIndex,
-    folder: Path,
-    codec: Codec,
-    corpus: Corpus,
-    spans: Spans | None,
-    ranges: PrefixRanges | None,
-) -> None:
-    belongs = codec.fingerprint(), _listed(corpus, None if spans is None else spans.words)
-    if ranges is not None:
-        write_ranges(segment, folder, ranges, *belongs)
-        return
-    assert isinstance(segment, Segment)
-    write_index(segment, folder, *belongs)
 
 
 def removed_ids(folder: Path) -> list[str]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from grls.data.filters import Filter
-from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import FastDecoder, ScoredPassage
 from grls.decode.joining import JoiningQuery
@@ -139,14 +138,6 @@ class _Entered(NamedTuple):
     tokens: Sequence[int]
 
 
-class _Decided(NamedTuple):
-    """What the decoder found, before any rescoring."""
-
-    asked: _Asked
-    tokens: Sequence[int]
-    passages: list[ScoredPassage]
-
-
 class _Running:
     """The retrievals of a source as queries of the decoder."""
 
@@ -162,7 +153,7 @@ class _Running:
         self._asked: deque[_Asked] = deque()  # waits for a slot
         self._inside: list[_Asked] = []  # has a slot
         self._turns = 0  # since later hops entered
-        self._decided: list[_Decided] = []
+        self._decided: list[tuple[_Entered, list[ScoredPassage]]] = []  # before any rescoring
         self._subsets: dict[Filter | None, Subset | None] = {}
         self._slots = 0
 
@@ -193,16 +184,17 @@ class _Running:
         if later:
             taken += [self._asked.popleft() for _ in range(later)]
             self._turns = 0
-        made = self._made(taken)
-        self._inside += [query.owner.asked for query in made]
-        return made
-
-    def _made(self, taken: Sequence[_Asked]) -> list[JoiningQuery]:
-        """The queries; together, or one by one where one of them fails."""
         try:
-            return self._queries(taken)
-        except GrlsError:
-            return [query for one in taken for query in self._alone(one)]
+            queries = self._queries(taken)
+        except GrlsError:  # one by one, so that only those fail that cannot be done
+            queries = []
+            for one in taken:
+                try:
+                    queries += self._queries([one])
+                except GrlsError as error:
+                    self._fail(one.progress, error)
+        self._inside += [query.owner.asked for query in queries]
+        return queries
 
     def _may_enter(self) -> int:
         """The number of later hops that may enter now."""
@@ -220,42 +212,33 @@ class _Running:
     def answer(self, owner: _Entered, passages: list[ScoredPassage]) -> None:
         """The result of a query."""
         self._inside = [one for one in self._inside if one is not owner.asked]
-        self._decided.append(_Decided(*owner, passages))
+        self._decided.append((owner, passages))
 
     def _wanted(self) -> int:
-        """The number of inputs that wait, once the retrievals have what was decided."""
-        self._deliver()
-        self._forget_gone()
+        """The number of inputs that wait, once the retrievals have what was decided, and ask for more."""
+        options = self._generator.options
+        while self._decided:
+            decided, self._decided = self._decided, []
+            decided = [(owner, ranking) for owner, ranking in decided if not self._unwanted(owner.asked)]
+            rankings = [ranking for _, ranking in decided]
+            if options.rescore and decided:
+                first = [[hit.passage for hit in ranking[: options.rescore]] for ranking in rankings]
+                odds = self._generator.rescore([owner.tokens for owner, _ in decided], first)
+                weight = options.rescore_weight
+                rankings = [rescored(*pair, weight) for pair in zip(rankings, odds, strict=True)]
+            for (owner, _), ranking in zip(decided, rankings, strict=True):
+                progress, place, what = owner.asked
+                progress.rankings[place] = ranking[: what.k]
+                progress.left -= 1
+                if not progress.left:
+                    self._asked += self._go_on(progress)
+        if any(self._unwanted(one) for one in self._asked):
+            self._asked = deque(one for one in self._asked if not self._unwanted(one))
         return len(self._asked) + self._source.waiting()
 
     def _unwanted(self, asked: _Asked) -> bool:
         """Whether a retrieval has failed, or nobody waits for it any more."""
         return asked.progress.ended or self._source.gone(asked.progress.owner)
-
-    def _forget_gone(self) -> None:
-        if any(self._unwanted(one) for one in self._asked):
-            self._asked = deque(one for one in self._asked if not self._unwanted(one))
-
-    def _deliver(self) -> None:
-        """Give what was decided to the retrievals, and let those that have everything go on."""
-        while self._decided:
-            decided, self._decided = [one for one in self._decided if not self._unwanted(one.asked)], []
-            for one, passages in zip(decided, self._ranked(decided), strict=True):
-                progress, place, what = one.asked
-                progress.rankings[place] = passages[: what.k]
-                progress.left -= 1
-                if not progress.left:
-                    self._asked += self._go_on(progress)
-
-    def _ranked(self, decided: Sequence[_Decided]) -> list[list[ScoredPassage]]:
-        """The rankings, rescored where the options say so."""
-        options = self._generator.options
-        rankings = [one.passages for one in decided]
-        if not options.rescore or not decided:
-            return rankings
-        first = [[hit.passage for hit in ranking[: options.rescore]] for ranking in rankings]
-        odds = self._generator.rescore([one.tokens for one in decided], first)
-        return [rescored(*pair, options.rescore_weight) for pair in zip(rankings, odds, strict=True)]
 
     def _go_on(self, progress: _InProgress) -> list[_Asked]:
         """Let a retrieval ask for more, or end; returns what it asks for."""
@@ -277,66 +260,42 @@ class _Running:
             progress.plan.close()
             self._source.fail(progress.owner, error)
 
-    def _alone(self, one: _Asked) -> list[JoiningQuery]:
-        """The query of one of several that cannot be read together; none if it is the one that fails."""
-        try:
-            return self._queries([one])
-        except GrlsError as error:
-            self._fail(one.progress, error)
-            return []
-
     def _queries(self, asked: Sequence[_Asked]) -> list[JoiningQuery]:
         """What retrievals asked for, as the decoder takes it; tokens and priors are computed together."""
         if not asked:
             return []
         generator, options = self._generator, self._generator.options
-        wanted = [one.what for one in asked]
+        wanted, subsets = [one.what for one in asked], []
+        for what in wanted:
+            check_counts(k=what.k)
+            if what.allow not in self._subsets:
+                if len(self._subsets) >= _FILTERS:
+                    self._subsets.clear()
+                (self._subsets[what.allow],) = generator.subsets([what.query], what.allow)
+            subsets.append(self._subsets[what.allow])
         queries = [what.query for what in wanted]
-        subsets = [self._allowed(what) for what in wanted]
         inputs = [
             generator.codec.model_input(tokens, generator.evidence(what.query.text, what.passages))
             for tokens, what in zip(generator.encode(queries), wanted, strict=True)
         ]
-        check_positions(generator.model, max(map(len, inputs)), generator.index.rows.longest)
-        owners = [_Entered(*pair) for pair in zip(asked, inputs, strict=True)]
-        prior = self._priors(wanted)
-        if generator.spans is not None:
-            return self._of_spans(owners, subsets, prior, generator.spans)
+        rows, spans = generator.index.rows, generator.spans
+        check_positions(generator.model, max(map(len, inputs)), rows.longest)
+        prior: Prior | None = None
+        if self._priors_of is not None:
+            corpus = generator.corpus
+            evidence = [corpus.passages(what.passages) if what.passages else [] for what in wanted]
+            prior = self._priors_of(queries, evidence)
+        over_spans = None if prior is None or spans is None else prior_over_spans(prior, spans)
         made = []
-        for place, (owner, subset) in enumerate(zip(owners, subsets, strict=True)):
-            k = max(owner.asked.what.k, options.rescore)
-            hidden, beams = owner.asked.what.hidden, max(k, options.beams)
-            made.append(JoiningQuery(owner.tokens, k, hidden, subset, owner, beams, prior, place))
-        return made
-
-    def _of_spans(
-        self, owners: Sequence[_Entered], subsets: Sequence[Subset | None], prior: Prior | None, spans: Spans
-    ) -> list[JoiningQuery]:
-        """What retrievals asked for, as spans, whose number does not depend on that of passages."""
-        generator, rows = self._generator, self._generator.index.rows
-        rescore, beams = generator.options.rescore, self._decoder.beams
-        weighed = None if prior is None else prior_over_spans(prior, spans)
-        made = []
-        for place, (owner, subset) in enumerate(zip(owners, subsets, strict=True)):
-            what = owner.asked.what
-            hidden = hidden_spans(spans, rows, what.hidden, subset)
-            reach = Reach(spans, rows, what.hidden, subset)
-            ranked = generator.span_ranking(reach, max(what.k, rescore), prior, place)
-            query = JoiningQuery(owner.tokens, beams, hidden, subset, owner, beams, weighed, place, ranked)
+        for place, (one, tokens, subset) in enumerate(zip(asked, inputs, subsets, strict=True)):
+            k, hidden, owner = max(one.what.k, options.rescore), one.what.hidden, _Entered(one, tokens)
+            if spans is None:
+                beams = max(k, options.beams)
+                query = JoiningQuery(tokens, k, hidden, subset, owner, beams, prior, place)
+            else:  # the number of spans does not depend on that of passages
+                beams, without = self._decoder.beams, hidden_spans(spans, rows, hidden, subset)
+                ranked = generator.span_ranking(Reach(spans, rows, hidden, subset), k, prior, place)
+                rest = subset, owner, beams, over_spans, place, ranked
+                query = JoiningQuery(tokens, beams, without, *rest)
             made.append(query)
         return made
-
-    def _priors(self, wanted: Sequence[Decoding]) -> Prior | None:
-        if self._priors_of is None:
-            return None
-        corpus = self._generator.corpus
-        evidence = [corpus.passages(what.passages) if what.passages else [] for what in wanted]
-        return self._priors_of([what.query for what in wanted], evidence)
-
-    def _allowed(self, what: Decoding) -> Subset | None:
-        check_counts(k=what.k)
-        if what.allow not in self._subsets:
-            if len(self._subsets) >= _FILTERS:
-                self._subsets.clear()
-            (self._subsets[what.allow],) = self._generator.subsets([what.query], what.allow)
-        return self._subsets[what.allow]

@@ -14,67 +14,12 @@ every hop: scores stay log-probabilities, and DONE is rescored like a passage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from grls.data.codec import Codec, TokenIds
 from grls.decode import ScoredPassage
-from grls.decode.rescore import rescore, rescore_plain
-from grls.io.progress import Progress
-from grls.models.base import Floats, TreeGenerator, once_each
-from grls.models.causal.plain import CausalGenerator
-from grls.models.rescore_spec import RescoreInput, readout
-from grls.models.seq2seq.plain import Seq2SeqGenerator, check_positions
-
-_TOGETHER = 256
-"""Inputs whose passages are tokenised and rescored together."""
-
-
-@dataclass(frozen=True)
-class Rescorer:
-    """Computes log-odds of passages, which a model reads to their end.
-
-    Args:
-        codec: Text to tokens.
-        rescore_input: How much of a passage the model reads.
-        sequences: Gives the target sequences of passages, by number.
-        done: The number of DONE.
-        generator: The model for plain rescoring.
-        trees: The model for fast rescoring; None: it cannot run in slots.
-    """
-
-    codec: Codec
-    rescore_input: RescoreInput
-    sequences: Callable[[Sequence[int]], list[TokenIds]]
-    done: int
-    generator: Seq2SeqGenerator | CausalGenerator
-    trees: TreeGenerator | None
-
-    def __call__(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """Log-odds of passages after each model input; see :meth:`DecodedPassages.rescore`."""
-        odds: list[Floats] = []
-        with Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
-            for start in range(0, len(inputs), _TOGETHER):
-                part = slice(start, start + _TOGETHER)
-                odds += self._part(inputs[part], passages[part])
-                bar.update(len(inputs[part]))
-        return odds
-
-    def _part(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        wanted = sorted({number for numbers in passages for number in numbers} - {self.done})
-        read = {self.done: self.rescore_input.read(self.codec.done_sequence, self.codec)}
-        for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
-            read[number] = self.rescore_input.read(sequence, self.codec)
-        check_positions(self.generator.model, max(map(len, inputs)), max(map(len, read.values())))
-        each = [once_each([tuple(read[number]) for number in numbers]) for numbers in passages]
-        rows = [[list(row) for row in distinct] for distinct, _ in each]
-        if self.trees is None:
-            odds = rescore_plain(self.generator, inputs, rows, readout(self.codec))
-        else:
-            odds = rescore(self.trees, inputs, rows, readout(self.codec))
-        return [values[places] for values, (_, places) in zip(odds, each, strict=True)]
+from grls.models.base import Floats
 
 
 def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:

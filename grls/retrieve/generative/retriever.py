@@ -9,47 +9,51 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from grls.data.codec import Codec, Limits, reset_tokenizer, tokenizer_fingerprint
+from grls.cluster.plan import alone_at_shards
+from grls.data.codec import LIMITS, Codec, Limits, limits_of, reset_tokenizer, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
-from grls.data.spans import Spans
+from grls.data.spans import SPANS, Spans, read_spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
-from grls.errors import ConfigError, Option
-from grls.index import ConstraintIndex, build_index
+from grls.errors import ConfigError, MismatchError, Option
+from grls.index.base import Segment
+from grls.index.build import build_index
+from grls.index.options import memory_bytes
 from grls.index.ranges.cut import PrefixRanges
-from grls.index.rows import Form
-from grls.io.files import atomic_folder
+from grls.index.rows import Form, Rows
+from grls.io.files import atomic_folder, read_json, scratch_folder
+from grls.io.progress import counted
 from grls.models.load.build import Pretrained, checked_stages
 from grls.models.load.kinds import is_causal
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.opening import refuse_other_settings, write_network
 from grls.models.precision import is_packed, move
-from grls.models.rescore_spec import RescoreInput, read_rescore_input
+from grls.models.rescore_spec import RESCORE, RescoreInput, read_rescore_input
 from grls.retrieve.base import DecodesPassages, Description, NextHop, Retriever, Under, single_steps
-from grls.retrieve.card import CardOptions, card_of
+from grls.retrieve.build import Building
 from grls.retrieve.generative.folder import (
+    index_by_workers,
     read_generative_manifest,
-    read_limits,
     read_passages,
-    refuse_other_weights,
     removed_ids,
     write_passages,
 )
 from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.search import DecodedPassages
-from grls.retrieve.hub import upload
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import MANIFEST
@@ -76,21 +80,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     embeddable = False
     writes_chains = True
     built_by_workers = True
-
-    def __init__(
-        self,
-        model: Any,
-        codec: Codec,
-        corpus: Corpus,
-        index: ConstraintIndex,
-        options: SearchOptions | None = None,
-        stages: Sequence[str] = (),
-        removed: Collection[int] = (),
-        spans: Spans | None = None,
-        rescore_input: RescoreInput | None = None,
-    ):
-        super().__init__(model, codec, corpus, index, options, removed, spans, rescore_input)
-        self.stages = tuple(stages)
 
     @classmethod
     def assemble(
@@ -120,6 +109,60 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         return cls(model, codec, corpus, index, options, stages, spans=spans, rescore_input=rescore_input)
 
     @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder; see :func:`grls.retrieve.build.build`.
+
+        Files beside a model say with which length limits it was trained, which spans it writes and how it
+        rescores. Options override these files.
+        """
+        how.refuse_unused(
+            "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
+        )
+        source = Pretrained(model)
+        loaded = source.load()
+        passages = Corpus.read(corpus)
+        trained, limits = Path(model) / LIMITS, Limits()
+        if trained.is_file():
+            limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
+        given = {name: value for name, value in asdict(how.limits).items() if value is not None}
+        codec = Codec(loaded.tokenizer, limits._replace(**given), is_causal(loaded.model))
+        span_words = how.index.span_words
+        if span_words is None and (Path(model) / SPANS).is_file():
+            span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
+        spans = Spans(passages, span_words) if span_words else None
+        alone = nullcontext() if how.workers is None else alone_at_shards(how.output)
+        with alone, scratch_folder(how.output) as scratch:
+            index: Segment
+            options, listed = how.index, spans or passages
+            plan = None
+            if how.workers is not None:
+                by_workers = options, how.workers, how.output, scratch
+                index, plan = index_by_workers(model, listed, codec, *by_workers)
+            else:
+                memory = memory_bytes(options.memory)
+                index = build_index(listed, codec, options.backend, True, options.form, memory, scratch)
+            learned = Path(model) / RESCORE
+            rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
+            parts = loaded.model, codec, passages, index
+            retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
+            retriever.save_pretrained(how.output)
+            if plan is not None:
+                plan.remove()
+        rows = retriever.index.rows
+        assert isinstance(rows, Rows)
+        tokens, count = len(rows.tokens), len(passages)
+        size = sum(file.stat().st_size for file in (Path(how.output) / "index").iterdir())
+        listing = f"{counted(count, 'passage')}, "
+        if spans is not None:
+            listing += f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
+        unique = " of unique prefixes" if options.form == "prefixes" else ""
+        return (
+            f"{how.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
+            f"tokens{unique}, index {size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, "
+            f"{size / count:.1f} B a passage)"
+        )
+
+    @classmethod
     def from_pretrained(
         cls,
         folder: str | Path,
@@ -145,18 +188,22 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """
         path = Path(folder)
         manifest = read_generative_manifest(path)
-        limits = read_limits(path, manifest)
+        remedy = "make it again with `grls index`"
+        limits = limits_of(manifest.get("limits"), path / MANIFEST, remedy)
         refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
-        refuse_other_weights(path, manifest, loaded.model)
+        if manifest["weights"] != weights_fingerprint(loaded.model):
+            raise MismatchError(
+                f"{path / 'model'}: the weights are others than those that this retriever was made with: the "
+                "file is damaged, or is another training's; make the retriever again with `grls index`."
+            )
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
         corpus, index, removed, spans = read_passages(path, manifest, codec, verify)
-        remedy = "make it again with `grls index`"
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, spans, rescore_input)
-        _ = opened._decoders.trees  # tried in full precision: results of int8 depend on the batch
+        _ = opened.trees  # tried in full precision: results of int8 depend on the batch
         move(loaded.model, where, precision)
         return opened
 
@@ -178,7 +225,7 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
         """
         again = copy(self)
         again.options = how.searching or SearchOptions()
-        again._decoders = self._decoders.again()
+        again._kept = None
         if again.options.rescore:
             again.refuse_to_rescore()
         return again
@@ -229,11 +276,6 @@ class GenerativeRetriever(DecodedPassages, JoinsSearch):
     def removed_in(folder: Path) -> list[str]:
         """Ids of passages that a folder holds until its index is merged, though they were removed."""
         return removed_ids(folder)
-
-    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
-        """Save to ``folder`` and upload it as a model repository; returns its address."""
-        self.save_pretrained(folder)
-        return upload(folder, repository, private, card_of(self, folder, repository, CardOptions()))
 
     def fingerprint(self) -> str:
         """SHA-256 of the model, the corpus, and the options of spans."""

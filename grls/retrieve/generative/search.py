@@ -7,36 +7,42 @@ rescores the best of them where the options say so. Queries and evidence become 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from grls.data.codec import Codec
+from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
+from grls.data.filters import Allow
 from grls.data.spans import Spans
-from grls.data.types import Hit, Query
+from grls.data.types import Hit, Passage, Query
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.gpu.search import suits
 from grls.decode.prior import Prior
+from grls.decode.rescore import rescore, rescore_plain
 from grls.decode.slots import SlotDecoder
-from grls.errors import ConfigError, Option
-from grls.index import ConstraintIndex, Subset, UnionIndex
+from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
+from grls.index.build import build_segment
+from grls.index.merge import merge
+from grls.index.ranges.ranged import RangedIndex
+from grls.index.rows import Ints
 from grls.io.progress import Progress
 from grls.io.turns import turn
-from grls.models.base import Floats
+from grls.models.base import Floats, once_each
 from grls.models.causal.slots import CausalTrees
 from grls.models.load.kinds import plain_generator, planted
-from grls.models.rescore_spec import RescoreInput
+from grls.models.rescore_spec import RescoreInput, readout
 from grls.models.seq2seq.plain import check_positions
 from grls.models.seq2seq.slots import Seq2SeqTrees
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.passages import IndexedPassages
-from grls.retrieve.generative.rescore import Rescorer, rescored
+from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
@@ -48,21 +54,23 @@ from grls.retrieve.generative.span_scores import (
     prior_over_spans,
     ranked,
 )
-from grls.retrieve.queries import check_counts
+from grls.retrieve.queries import check_counts, reachable
+
+_TOGETHER = 256
+"""Inputs whose passages are tokenised and rescored together."""
+
+_Result = TypeVar("_Result")
 
 
-class DecodedPassages(IndexedPassages):
-    """Indexed passages, and a model that decodes them.
+class DecodedPassages:
+    """A corpus with its constraint index, and a model that decodes its passages.
 
-    Args:
-        model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
-        codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
-        corpus: The passages; passage n of the index is passage n here.
-        index: The constraint index of that corpus (or of its spans) and tokenizer, DONE last.
-        options: Options of decoding.
-        removed: Numbers of removed passages, which no search returns.
-        spans: The spans that the model writes; None: it writes passages from their beginning.
-        rescore_input: How the model reads passages for rescoring; None: it has not learned to rescore.
+    Passages can be removed from every search, and added after the others, without building the index again.
+
+    It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
+    GPUs, :mod:`grls.decode.fast` for every other model that runs in slots, else the plain beam search.
+
+    Its arguments are those of :class:`~grls.retrieve.generative.retriever.GenerativeRetriever`.
     """
 
     def __init__(
@@ -72,16 +80,181 @@ class DecodedPassages(IndexedPassages):
         corpus: Corpus,
         index: ConstraintIndex,
         options: SearchOptions | None = None,
+        stages: Sequence[str] = (),
         removed: Collection[int] = (),
         spans: Spans | None = None,
         rescore_input: RescoreInput | None = None,
     ):
-        super().__init__(codec, corpus, index, removed, spans)
-        self.rescore_input = rescore_input
         self.model = model
+        self.codec = codec
+        self.rescore_input = rescore_input
         self.options = options or SearchOptions()
-        self._decoders = Decoders(model, spans is not None)
-        check_positions(model, 0, index.rows.longest)
+        self.stages = tuple(stages)
+        self._plain = plain_generator(model)
+        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None  # the fast search, and its options
+        self._live: Subset | None = None  # of a search without a filter, where passages are removed
+        self._change(corpus, index, removed, spans)
+
+    @cached_property
+    def trees(self) -> Seq2SeqTrees | CausalTrees | None:
+        """The model for the fast search; None: it cannot run in slots."""
+        return planted(self._plain)
+
+    def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
+        """The token sequences of passages, title and text."""
+        if self.spans is None:
+            return [self.index.tokens(passage) for passage in passages]
+        return self.codec.passages(self.corpus.passages(passages))
+
+    def evidence(self, question: str, passages: Sequence[int]) -> list[TokenIds]:
+        """The token sequences of evidence in a model input for a question."""
+        if not self.codec.limits.evidence:
+            return self.sequences(passages)
+        return self.codec.excerpts(question, self.corpus.passages(passages))
+
+    def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+        """See :class:`~grls.retrieve.base.ChecksFolder`."""
+        yield (
+            "the index holds the passages of corpus.jsonl",
+            folder,
+            lambda: self._refuse_other_tokens(folder),
+        )
+
+    def _refuse_other_tokens(self, folder: Path) -> None:
+        """Refuse an index (MismatchError) whose sequences are not those of the passages, and DONE."""
+        listed, rows, number = self.spans or self.corpus, self.index.rows, 0
+        done = [self.codec.done_sequence]
+        with Progress(len(self.index), "compare", "passages", shown=None) as bar:
+            for batch in chain(map(self.codec.passages, listed.batches()), [done]):
+                for sequence in batch:
+                    held = rows.row(int(rows.row_of[number]))
+                    due = sequence if rows.form == "whole" else sequence[: len(held)]
+                    if not np.array_equal(held, due):
+                        raise MismatchError(
+                            f"{folder}: the index holds other tokens for number {number} than corpus.jsonl; "
+                            "make it again with `grls index`."
+                        )
+                    number += 1
+                bar.update(len(batch))
+
+    @property
+    def done(self) -> int:
+        """The passage number of DONE."""
+        return len(self.corpus)
+
+    def remove(self, ids: Sequence[str], adding: bool = False) -> None:
+        """Remove passages from every search; saving the retriever keeps the change.
+
+        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
+
+        Args:
+            ids: Their ids.
+            adding: Whether passages are added next, so that none may be left.
+
+        Raises:
+            DataError: An id is unknown, or its passage is removed already.
+            ConfigError: No passage would be left.
+        """
+        gone = set(self.removed)
+        for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
+            if number is None or number in self.removed:
+                why = "is not in the corpus" if number is None else "is removed already"
+                raise DataError(f"the passage {name!r} {why}, so it cannot be removed.", self.corpus.source)
+            gone.add(number)
+        if len(gone) == len(self.corpus) and not adding:
+            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
+        self._change(self.corpus, self.index, gone, self.spans)
+
+    def add(self, passages: Iterable[Passage] | Corpus) -> None:
+        """Add passages to every search; saving the retriever keeps the change.
+
+        They go into a second segment of the index; the first one does not change until :meth:`merge`, which
+        is done first where an added passage has the id of a removed one: so an id stands for one passage.
+        The model has not memorised the new passages, so it may score them lower.
+
+        Raises:
+            DataError: There is no passage, or an id is reserved, used twice or taken.
+            ConfigError: The index holds only unique prefixes, or a passage is too long for the model.
+        """
+        self._segments()[0].rows.refuse_prefixes("adding passages", decoding=False)
+        new = (
+            passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
+        )
+        if self.removed.intersection(self.corpus.numbers(new.ids(range(len(new))))):
+            self.merge()
+        base, added = self._segments()
+        written = None if self.spans is None else Spans(new, self.spans.words)
+        segment = build_segment(written or new, self.codec, base.backend, added)
+        corpus = self.corpus.extended(new)
+        spans = None if self.spans is None or written is None else self.spans.extended(written, corpus)
+        self._change(corpus, UnionIndex(base, segment), self.removed, spans)
+
+    def merge(self) -> None:
+        """Merge the index into one segment, and drop removed passages from corpus and index.
+
+        Linear in the number of tokens: no sequence is sorted or tokenised again, and the result is that of
+        ``grls index``. Passages keep their order, with added passages last.
+        """
+        if not self.removed and isinstance(self.index, Segment):
+            return
+        keep = np.ones(len(self.index), dtype=bool)
+        keep[self.numbers(sorted(self.removed))] = False
+        index, corpus, spans = merge(self.index, keep), self.corpus, self.spans
+        if self.removed:
+            left = np.setdiff1d(np.arange(len(corpus)), sorted(self.removed))
+            corpus = corpus.select(left.tolist())
+            spans = None if spans is None else spans.select(left, corpus)
+        self._change(corpus, index, (), spans)
+
+    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
+        """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
+        return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
+
+    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
+        """The part of the index that each query may retrieve, DONE included; None: everything.
+
+        Queries with equal filters share one subset, which is made once.
+        """
+        within = reachable(queries, allow, self.corpus, self.removed)
+        rows = self.index.rows
+        made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        return [self._everything() if place is None else made[place] for place in within.places]
+
+    def _segments(self) -> tuple[Segment, Segment | None]:
+        """The first segment of the index, and the second one; None: it has none."""
+        if isinstance(self.index, UnionIndex):
+            return self.index.base, self.index.added
+        if not isinstance(self.index, Segment):
+            raise ConfigError(
+                "an index that is cut into prefix ranges can neither be saved nor be added to: change the "
+                "retriever it was cut from (`grls index split`), and cut that one again."
+            )
+        return self.index, None
+
+    def _everything(self) -> Subset | None:
+        """The part of the index for a search without a filter; None where nothing is removed."""
+        if self.removed and self._live is None:
+            gone = self.numbers(sorted(self.removed))
+            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
+            self._live = Subset(self.index.rows, live)
+        return self._live
+
+    def _change(
+        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
+    ) -> None:
+        """Take these in the place of what was there, unless a passage is too long for the model."""
+        check_positions(self.model, 0, index.rows.longest)
+        self.corpus, self.index, self.removed, self.spans = corpus, index, frozenset(removed), spans
+        self._live = None
+        if index.rows.form == "prefixes" and isinstance(index, ArrayIndex | RangedIndex):
+            index.complete = self._sequence  # whole passages come from the corpus
+
+    def _sequence(self, number: int) -> Ints:
+        """The whole token sequence of number ``number`` in the index, from its text."""
+        listed = self.corpus if self.spans is None else self.spans
+        if number == len(listed):
+            return self.codec.done_sequence
+        return self.codec.passages(listed.passages([number]))[0]
 
     @property
     def widest(self) -> int:
@@ -90,15 +263,31 @@ class DecodedPassages(IndexedPassages):
 
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input, which :meth:`search` agrees with."""
-        return self._decoders.plain(self.index, self.options, k)
+        how = self.options
+        return Decoder(self._plain, self.index, max(k, how.beams), how.mode, how.early_stop)
 
     def takes_queries(self, priors: bool = False) -> bool:
-        """Whether queries, or those with priors, can join its search."""
-        return self._decoders.lets_join(self.index, self.options, priors)
+        """Whether queries can join its search. It makes no decoder, since the one of a search is kept.
+
+        Args:
+            priors: The queries have priors, which the search for GPUs does not take; it writes no spans
+                either.
+        """
+        trees = self.trees
+        if trees is None or self.options.compile:
+            return False
+        on_device = isinstance(trees, Seq2SeqTrees) and suits(trees.device, self.index)
+        return priors or self.spans is not None or not on_device
 
     def joining_decoder(self, priors: bool = False) -> FastDecoder | None:
-        """The search that queries, or those with priors, can join; None: there is none on this device."""
-        return self._decoders.joining(self.index, self.options, priors)
+        """The search that queries can join; None: there is none. ``priors`` as in :meth:`takes_queries`."""
+        trees = self.trees
+        if trees is None or not self.takes_queries(priors):
+            return None
+        fast = self._fast(trees, 1)
+        if isinstance(fast, DeviceDecoder):
+            fast = FastDecoder(trees, self.index, fast.beams, fast.mode, fast.early_stop, fast.slots)
+        return fast if isinstance(fast, FastDecoder) else None
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
@@ -139,11 +328,21 @@ class DecodedPassages(IndexedPassages):
             ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
                 that has not learned to.
         """
-        most, asked = self.options.rescore, (exclude, label, allow, prior)
+        most = self.options.rescore
+        if most:
+            self.refuse_to_rescore()
+        count = max(k, most) if most else k
+        if self.spans is not None:
+            scores = self.weigh(inputs, count, exclude, label, allow, prior)
+            rankings = [self.ranked(own, count) for own in scores]
+        else:
+
+            def search(decoder: Decoder | SlotDecoder, inputs: Any, *more: Any) -> list[list[ScoredPassage]]:
+                return decoder.search(inputs, count, *more)
+
+            rankings = self._run(inputs, exclude, allow, count, label, prior, search)
         if not most:
-            return self._written(inputs, k, *asked)
-        self.refuse_to_rescore()
-        rankings = self._written(inputs, max(k, most), *asked)
+            return rankings
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in rankings])
         weight = self.options.rescore_weight
         return [rescored(ranking, row, weight)[:k] for ranking, row in zip(rankings, odds, strict=True)]
@@ -174,12 +373,27 @@ class DecodedPassages(IndexedPassages):
             ConfigError: The model has not learned to rescore, or has too few positions.
         """
         self.refuse_to_rescore()
-        assert self.rescore_input is not None
-        with turn(self.model):
+        how, codec = self.rescore_input, self.codec
+        assert how is not None
+        odds: list[Floats] = []
+        with turn(self.model), Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
             self.model.eval()
-            decode = self._decoders
-            read = (self.codec, self.rescore_input, self.sequences, self.done)
-            return Rescorer(*read, decode.generator, decode.trees)(inputs, passages)
+            for start in range(0, len(inputs), _TOGETHER):
+                part, asked = inputs[start : start + _TOGETHER], passages[start : start + _TOGETHER]
+                wanted = sorted({number for numbers in asked for number in numbers} - {self.done})
+                read = {self.done: how.read(codec.done_sequence, codec)}
+                for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
+                    read[number] = how.read(sequence, codec)
+                check_positions(self.model, max(map(len, part)), max(map(len, read.values())))
+                each = [once_each([tuple(read[number]) for number in numbers]) for numbers in asked]
+                rows = [[list(row) for row in distinct] for distinct, _ in each]
+                if self.trees is None:
+                    distinct_odds = rescore_plain(self._plain, part, rows, readout(codec))
+                else:
+                    distinct_odds = rescore(self.trees, part, rows, readout(codec))
+                odds += [values[places] for values, (_, places) in zip(distinct_odds, each, strict=True)]
+                bar.update(len(part))
+        return odds
 
     def weigh(
         self,
@@ -251,11 +465,10 @@ class DecodedPassages(IndexedPassages):
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         weighed = None if prior is None else prior_over_spans(prior, spans)
 
-        def search(decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any) -> list[Frontier]:
-            given = [inputs[n] for n in part], [hidden[n] for n in part], [allow[n] for n in part]
-            return decoder.frontier(*given, *more)
+        def search(decoder: Decoder | SlotDecoder, *given: Any) -> list[Frontier]:
+            return decoder.frontier(*given)
 
-        found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
+        found = self._run(inputs, hidden, allow, 1, label, weighed, search)
         reached = [Reach(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         return list(zip(found, reached, strict=True))
 
@@ -267,80 +480,11 @@ class DecodedPassages(IndexedPassages):
         """The k best of the passages that :meth:`weigh` scored."""
         return ranked(scores, self.done, self.options.span_temperature, k)
 
-    def _written(
+    def _run(
         self,
         inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str,
+        hidden: Sequence[Sequence[int]],
         allow: Sequence[Subset | None],
-        prior: Prior | None,
-    ) -> list[list[ScoredPassage]]:
-        """The best passages before any is rescored; arguments are those of :meth:`search`."""
-        if self.spans is not None:
-            scores = self.weigh(inputs, k, exclude, label, allow, prior)
-            return [self.ranked(own, k) for own in scores]
-        allow = allow or [self._everything()] * len(inputs)
-
-        def search(
-            decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any
-        ) -> list[list[ScoredPassage]]:
-            given = [inputs[n] for n in part], k, [exclude[n] for n in part], [allow[n] for n in part]
-            return decoder.search(*given, *more)
-
-        return self._decoders.run(self.index, self.options, inputs, k, label, prior, search)
-
-    def _change(
-        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
-    ) -> None:
-        """Take these in the place of what was there, unless a passage is too long for the model."""
-        check_positions(self.model, 0, index.rows.longest)
-        super()._change(corpus, index, removed, spans)
-
-
-# Chooses the fastest decoder that works for a model, an index and the options.
-#
-# It is :mod:`grls.decode.gpu.search` on GPUs, :mod:`grls.decode.fast` for every other model that runs in
-# slots, and the plain beam search otherwise. The module handles model inputs and an index, no texts.
-
-
-_Result = TypeVar("_Result")
-
-
-class Decoders:
-    """The decoders of a model, and the choice among them.
-
-    Args:
-        model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
-        writes_spans: Whether it writes spans of passages.
-    """
-
-    def __init__(self, model: Any, writes_spans: bool):
-        self.model = model
-        self.writes_spans = writes_spans
-        self.generator = plain_generator(model)
-        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
-
-    def again(self) -> Decoders:
-        """Decoders of the same model for another search, which keeps one of its own."""
-        other = copy(self)
-        other._kept = None
-        return other
-
-    @cached_property
-    def trees(self) -> Seq2SeqTrees | CausalTrees | None:
-        """The model for the fast search; None: it cannot run in slots."""
-        return planted(self.generator)
-
-    def plain(self, index: ConstraintIndex, options: SearchOptions, k: int) -> Decoder:
-        """The plain beam search for k results an input; :meth:`run` has the same results."""
-        return Decoder(self.generator, index, max(k, options.beams), options.mode, options.early_stop)
-
-    def run(
-        self,
-        index: ConstraintIndex,
-        options: SearchOptions,
-        inputs: Sequence[Sequence[int]],
         k: int,
         label: str,
         prior: Prior | None,
@@ -349,110 +493,64 @@ class Decoders:
         """The results of ``search`` with the fastest decoder for the model; threads wait for each other.
 
         Args:
-            index: The constraint index.
-            options: Options of decoding.
             inputs: Model inputs as token ids.
+            hidden: For each input, numbers of passages or spans of the index that it may not retrieve.
+            allow: For each input, what it may retrieve; empty: all.
             k: Number of results for each input.
             label: Text of the progress bar.
             prior: Prior over the passages or spans of the index.
-            search: Searches with a decoder, for numbers of inputs, with further options of the decoder.
+            search: Searches with a decoder, for inputs with what is hidden and allowed, with further options
+                of the decoder.
 
         Raises:
             ConfigError: The option ``compile`` cannot be used, or the model has too few positions.
         """
+        allow = allow or [self._everything()] * len(inputs)
         with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
-            if options.compile:
-                self._refuse_to_compile(index)
-            check_positions(self.model, max((len(row) for row in inputs), default=0), index.rows.longest)
-            trees = self.trees
-            if trees is None:
-                return self._in_batches(index, options, inputs, k, prior, bar, search)
-            fast = self._fast(trees, index, options, k)
-            if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
-                fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
-            return search(fast, range(len(inputs)), bar.update, prior)
+            trees, index = self.trees, self.index
+            if self.options.compile:
+                self._refuse_to_compile()
+            check_positions(self.model, max(map(len, inputs), default=0), index.rows.longest)
+            if trees is not None:
+                fast = self._fast(trees, k)
+                if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
+                    fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
+                return search(fast, inputs, hidden, allow, bar.update, prior)
+            decoder, size = self.decoder(k), self.options.batch_size
+            order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # batches of similar length
+            results: dict[int, _Result] = {}
+            for start in range(0, len(order), size):
+                batch = order[start : start + size]
+                given = [[of[n] for n in batch] for of in (inputs, hidden, allow)]
+                weighed = None if prior is None else prior.among(batch)
+                results.update(zip(batch, search(decoder, *given, None, weighed), strict=True))
+                bar.update(len(batch))
+            return [results[i] for i in range(len(inputs))]
 
-    def lets_join(self, index: ConstraintIndex, options: SearchOptions, priors: bool = False) -> bool:
-        """Whether queries can join its search. It makes no decoder, since the one of a search is kept.
-
-        Args:
-            index: The constraint index.
-            options: Options of decoding.
-            priors: The queries have priors, which the search for GPUs does not take; it writes no spans
-                either.
-        """
-        trees = self.trees
-        if trees is None or options.compile:
-            return False
-        return (
-            priors
-            or self.writes_spans
-            or not (isinstance(trees, Seq2SeqTrees) and suits(trees.device, index))
-        )
-
-    def joining(
-        self, index: ConstraintIndex, options: SearchOptions, priors: bool = False
-    ) -> FastDecoder | None:
-        """The search that queries can join; None: there is none. Arguments are those of :meth:`lets_join`."""
-        trees = self.trees
-        if trees is None or not self.lets_join(index, options, priors):
-            return None
-        fast = self._fast(trees, index, options, 1)
-        if isinstance(fast, DeviceDecoder):
-            fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
-        return fast if isinstance(fast, FastDecoder) else None
-
-    def _fast(
-        self, trees: Seq2SeqTrees | CausalTrees, index: ConstraintIndex, options: SearchOptions, k: int
-    ) -> SlotDecoder:
+    def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
         """The fast search for k results an input; the last one is kept, with its data about the index."""
-        plain, slots, compiled = self.plain(index, options, k), options.batch_size, options.compile
-        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
-        if self._kept is None or self._kept[0] != new or self._kept[1].index is not index:
+        options, compiled = self.options, self.options.compile
+        how = max(k, options.beams), options.mode, options.early_stop, options.batch_size
+        new = (*how, compiled, trees.device)
+        if self._kept is None or self._kept[0] != new or self._kept[1].index is not self.index:
             self._kept = None  # a compiled search holds memory on the device: one at a time
-            how = (trees, index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
-            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, index))
-            suited = suited and not self.writes_spans  # it does not return the frontier
-            self._kept = new, on_device(*how) if suited else FastDecoder(*how)
+            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
+            suited = suited and self.spans is None  # it does not return the frontier
+            self._kept = new, (on_device if suited else FastDecoder)(trees, self.index, *how)
         return self._kept[1]
 
-    def _in_batches(
-        self,
-        index: ConstraintIndex,
-        options: SearchOptions,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        prior: Prior | None,
-        bar: Progress,
-        search: Callable[..., list[_Result]],
-    ) -> list[_Result]:
-        """The plain search, in batches of inputs of similar length."""
-        decoder, size = self.plain(index, options, k), options.batch_size
-        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        results: dict[int, _Result] = {}
-        for start in range(0, len(order), size):
-            batch = order[start : start + size]
-            weighed = None if prior is None else prior.among(batch)
-            results.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
-            bar.update(len(batch))
-        return [results[i] for i in range(len(inputs))]
-
-    def _refuse_to_compile(self, index: ConstraintIndex) -> None:
-        """Refuse the option ``compile`` where no search can use it.
-
-        Raises:
-            ConfigError: The model writes spans, or it or the index is of another kind.
-        """
+    def _refuse_to_compile(self) -> None:
+        """Refuse (ConfigError) the option ``compile`` where no search can use it."""
         on_grid = isinstance(self.trees, Seq2SeqTrees)
-        if not self.writes_spans and on_grid and isinstance(index, ArrayIndex):
-            return
-        if self.writes_spans:
+        if self.spans is not None:
             why = "the generator writes spans of passages, whose scores are not computed on the device"
         elif not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
-        elif isinstance(index, UnionIndex):
+        elif isinstance(self.index, ArrayIndex):
+            return
+        elif isinstance(self.index, UnionIndex):
             why = (
                 "passages were added to its index; make one segment of it: `grls index update "
                 f"{Option('merge', True)}`"

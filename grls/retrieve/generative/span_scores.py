@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from grls.data.spans import Spans
 from grls.decode import ScoredPassage
@@ -157,11 +156,21 @@ def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list
     totals, first = scores.mean + scores.said / temperature, scores.tiers == 0
     if temperature != 1:
         totals = totals - np.logaddexp.reduce(totals[first])
-        if scores.passages[-1] == done:
-            totals = _with_done(totals, scores.plain + scores.said, first)
-    totals = _below(totals, scores.tiers)
-    order = np.lexsort((-totals, scores.tiers))[:k]
-    return [ScoredPassage(int(scores.passages[n]), float(totals[n])) for n in order]
+        if scores.passages[-1] == done:  # its probability is that for T = 1, and the passages share the rest
+            plain, others = scores.plain + scores.said, first[:-1]
+            whole = np.logaddexp.reduce(plain[first])
+            if len(totals) > 1:
+                left = np.logaddexp.reduce(plain[:-1][others]) - whole
+                totals[:-1] = totals[:-1] - np.logaddexp.reduce(totals[:-1][others]) + left
+            totals[-1] = plain[-1] - whole
+    lowered = totals.copy()  # no score of a further tier is above one of an earlier tier
+    for tier in np.unique(scores.tiers)[1:]:
+        of_tier = scores.tiers == tier
+        lowest, best = lowered[scores.tiers < tier].min(), totals[of_tier].max()
+        beneath = totals[of_tier] - max(best - lowest, 0.0)
+        lowered[of_tier] = np.minimum(beneath, lowest)  # where rounding lifts the best one
+    order = np.lexsort((-lowered, scores.tiers))[:k]
+    return [ScoredPassage(int(scores.passages[n]), float(lowered[n])) for n in order]
 
 
 def _summed(scores: Floats, counts: Ints) -> Floats:
@@ -173,32 +182,6 @@ def _summed(scores: Floats, counts: Ints) -> Floats:
     masses = np.add.reduceat(np.exp(scores - np.repeat(best, counts)), starts)
     sums: Floats = best + np.log(masses)
     return sums
-
-
-def _with_done(sums: Floats, plain: Floats, first: npt.NDArray[np.bool_]) -> Floats:
-    """Log-probabilities of passages and, last, of DONE, whose probability is that for T = 1.
-
-    ``first`` marks the candidates of the first tier, among which they are probabilities.
-    """
-    whole = np.logaddexp.reduce(plain[first])
-    done = plain[-1] - whole
-    if len(sums) == 1:
-        return np.array([done])
-    passages = first[:-1]
-    others = sums[:-1] - np.logaddexp.reduce(sums[:-1][passages])
-    left = np.logaddexp.reduce(plain[:-1][passages]) - whole
-    return np.append(others + left, done)
-
-
-def _below(totals: Floats, tiers: Ints) -> Floats:
-    """Scores of which none of a further tier is above one of an earlier tier."""
-    lowered = totals.copy()
-    for tier in np.unique(tiers)[1:]:
-        of_tier = tiers == tier
-        lowest, best = lowered[tiers < tier].min(), totals[of_tier].max()
-        beneath = totals[of_tier] - max(best - lowest, 0.0)
-        lowered[of_tier] = np.minimum(beneath, lowest)  # where rounding lifts the best one
-    return lowered
 
 
 def said_of(prior: Prior, query: int, allowed: Ints) -> Floats:
@@ -382,27 +365,18 @@ def candidates(frontier: Frontier, reach: Reach, k: int, said: Floats | None = N
     passages = tiers = np.empty(0, dtype=np.int64)
     tier, rows, of_priors = 0, _ROWS, _OF_PRIORS
     while True:
-        certain = [np.array([done]), *([] if said is None else [_largest(said, of_priors)])]
-        new = np.setdiff1d(_holders(frontier, reach, rows, certain), passages)
+        parts = [np.array([done])]
+        if said is not None:
+            most = min(of_priors, len(said))
+            parts.append(np.argpartition(-said, most - 1)[:most])
+        left = rows
+        for leaf in frontier.densest(rows):
+            parts.append(reach.within(int(frontier.low[leaf]), int(frontier.high[leaf]), left))
+            left -= int(frontier.counts[leaf])
+        new = np.setdiff1d(reach.among(np.unique(np.concatenate(parts))), passages)
         passages, tiers = np.append(passages, new), np.append(tiers, np.full(len(new), tier))
         begun = bool((passages < done).any())  # DONE alone is no tier
         if rows >= every or (begun and len(passages) >= k):
             order = np.argsort(passages)
             return SpanCandidates(passages[order], tiers[order])
         tier, rows, of_priors = tier + begun, rows * _WIDER, of_priors * _WIDER
-
-
-def _largest(said: Floats, most: int) -> Ints:
-    """The numbers of the ``most`` largest scores, in any order."""
-    most = min(most, len(said))
-    numbers: Ints = np.argpartition(-said, most - 1)[:most]
-    return numbers
-
-
-def _holders(frontier: Frontier, reach: Reach, rows: int, certain: Sequence[Ints]) -> Ints:
-    """The retrievable passages among these and those of the likeliest rows, ascending."""
-    left, parts = rows, list(certain)
-    for leaf in frontier.densest(rows):
-        parts.append(reach.within(int(frontier.low[leaf]), int(frontier.high[leaf]), left))
-        left -= int(frontier.counts[leaf])
-    return reach.among(np.unique(np.concatenate(parts)))

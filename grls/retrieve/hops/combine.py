@@ -33,7 +33,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
@@ -98,38 +97,40 @@ class Sum:
                 hits_so_far = chain.hits if hit is None else (*chain.hits, hit)
                 longer = LiveChain(chain.query, hits_so_far, chain.total + gain, hit is None, chain.first)
                 candidates.setdefault(chain.query, []).append(longer)
-        return [chain for longer in candidates.values() for chain in self._keep(longer)]
+        going = []
+        for query, longer_chains in candidates.items():
+            ranked = _merged(longer_chains) if self.sets else longer_chains
+            ranked.sort(key=lambda chain: -chain.total)  # all have the same number of hops
+            # Ended chains take no place of those that go on.
+            ranked = limit_per_first(ranked, lambda chain: (_first(chain), chain.done), self.per_first)
+            ended = self._ended[query]
+            ended += [chain for chain in ranked[: self.chains] if chain.done]
+            live = [chain for chain in ranked if not chain.done][: self.chains]
+            if self.bounded:
+                best = self._best(ended)
+                bar = best[-1].total if len(best) == self.chains else -math.inf
+                going += [chain for chain in live if chain.total > bar]
+            else:
+                finished = limit_per_first([chain for chain in ended if chain.done], _first, self.per_first)
+                going += live if len(finished) < self.chains else []
+        return going
 
     def so_far(self, live: Sequence[LiveChain], last: bool) -> Callable[[], list[list[Chain]]]:
         """Makes the chains of each query, best first, those that go on among them."""
-        return partial(self._all, live, last and self.choose == "expected-f1")
 
-    def _all(self, live: Sequence[LiveChain], as_set: bool) -> list[list[Chain]]:
-        chains = [[*own] for own in self._ended]
-        for chain in live:
-            chains[chain.query].append(chain)
-        best = [[Chain(one.hits, self._score(one), one.done) for one in self._best(own)] for own in chains]
-        return [[expected_f1(beams)] for beams in best] if as_set else best
+        def chains_so_far() -> list[list[Chain]]:
+            chains = [[*own] for own in self._ended]
+            for chain in live:
+                chains[chain.query].append(chain)
+            best = [
+                [Chain(one.hits, self._score(one), one.done) for one in self._best(own)] for own in chains
+            ]
+            return [[expected_f1(beams)] for beams in best] if last and self.choose == "expected-f1" else best
+
+        return chains_so_far
 
     def _score(self, chain: LiveChain) -> float:
         return chain.total
-
-    def _keep(self, candidates: list[LiveChain]) -> list[LiveChain]:
-        """Of one query the C best chains that go on and can still win. Ended ones among the C best end."""
-        if self.sets:
-            candidates = _merged(candidates)
-        candidates.sort(key=lambda chain: -chain.total)  # all have the same number of hops
-        # Ended chains take no place of those that go on.
-        candidates = limit_per_first(candidates, lambda chain: (_first(chain), chain.done), self.per_first)
-        ended = self._ended[candidates[0].query]
-        ended += [chain for chain in candidates[: self.chains] if chain.done]
-        live = [chain for chain in candidates if not chain.done][: self.chains]
-        if self.bounded:
-            best = self._best(ended)
-            bar = best[-1].total if len(best) == self.chains else -math.inf
-            return [chain for chain in live if chain.total > bar]
-        finished = limit_per_first([chain for chain in ended if chain.done], _first, self.per_first)
-        return live if len(finished) < self.chains else []
 
     def _best(self, ended: Sequence[LiveChain]) -> list[LiveChain]:
         """The C best chains of a query, within the limit of those that begin with the same passage."""
@@ -206,7 +207,16 @@ class Marginal:
 
     def so_far(self, live: Sequence[LiveChain], last: bool) -> Callable[[], list[list[Chain]]]:
         """Makes the likeliest chains of each query; of one that goes no further, those of the hop before."""
-        return partial(_as_chains, self._best)
+        best = self._best  # of this hop
+
+        def chains_so_far() -> list[list[Chain]]:
+            chains = [
+                [Chain(one.hits, math.prod(hit.score for hit in one.hits), False) for one in own]
+                for own in best
+            ]
+            return [own or [Chain((), 0.0, False)] for own in chains]  # where nothing was found
+
+        return chains_so_far
 
     def go_beyond(self, single: Sequence[HopHits]) -> None:
         """After the first hop: the passages of a single step, for a ranking of more than the hops find.
@@ -258,15 +268,6 @@ class Sets:
         if not kept > 0:
             return []
         return [chain._replace(total=chain.total * self.total / kept) for chain in best]
-
-
-def _as_chains(best: Sequence[Sequence[LiveChain]]) -> list[list[Chain]]:
-    """The chains of each query; an empty one where nothing was found."""
-    return [
-        [Chain(one.hits, math.prod(hit.score for hit in one.hits), False) for one in chains]
-        or [Chain((), 0.0, False)]
-        for chains in best
-    ]
 
 
 def _merged(chains: Sequence[LiveChain]) -> list[LiveChain]:

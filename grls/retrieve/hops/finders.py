@@ -177,17 +177,17 @@ def hits_and_done(
         k: Largest number of hits.
         known: Gets the number of each hit by its id.
     """
-    best = [[one for one in ranking if one.passage != retriever.done][:k] for ranking in rankings]
+    done, best, ends = retriever.done, [], []
+    for ranking in rankings:
+        best.append([one for one in ranking if one.passage != done][:k])
+        ends.append(next((one.score for one in ranking if one.passage == done), None))
     numbers = list(dict.fromkeys(one.passage for ranking in best for one in ranking))
     ids = dict(zip(numbers, retriever.corpus.ids(numbers), strict=True))
     if known is not None:
         known |= {name: number for number, name in ids.items()}
     return [
-        HopHits(
-            [Hit(ids[one.passage], one.score) for one in passages],
-            next((one.score for one in ranking if one.passage == retriever.done), None),
-        )
-        for passages, ranking in zip(best, rankings, strict=True)
+        HopHits([Hit(ids[one.passage], one.score) for one in passages], end)
+        for passages, end in zip(best, ends, strict=True)
     ]
 
 

@@ -103,7 +103,20 @@ class HopOptions:
                 "hops.pool ranks the passages of chains of a fixed number of hops: choose "
                 f"{Option('hops.steps', 'fixed')}."
             )
-        self._check_ranked()
+        if self.steps == "ranked" and (self.branch is not None or self.repeat):
+            raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
+        if self.onward is not None and (
+            len(self.onward) != len(FEATURES) + 1 or not all(map(math.isfinite, self.onward))
+        ):
+            raise ConfigError(
+                f"hops.onward: expected {len(FEATURES)} weights and the bias, finite numbers, got "
+                f"{list(self.onward)}. `grls tune` learns them."
+            )
+        ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
+        if self.steps != "ranked" and ranks:
+            raise ConfigError(
+                f"hops.temperature, evidence, done and onward are for {Option('hops.steps', 'ranked')}."
+            )
         if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError(f"hops.sets needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}.")
         if self.per_first is not None and self.steps == "single":
@@ -119,23 +132,6 @@ class HopOptions:
             raise ConfigError(
                 f"hops.choose {self.choose} needs chains that end with DONE: choose "
                 f"{Option('hops.steps', 'dynamic')}."
-            )
-
-    def _check_ranked(self) -> None:
-        """Refuse options that only ranked hops have, and those that they lack."""
-        if self.steps == "ranked" and (self.branch is not None or self.repeat):
-            raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
-        if self.onward is not None and (
-            len(self.onward) != len(FEATURES) + 1 or not all(map(math.isfinite, self.onward))
-        ):
-            raise ConfigError(
-                f"hops.onward: expected {len(FEATURES)} weights and the bias, finite numbers, got "
-                f"{list(self.onward)}. `grls tune` learns them."
-            )
-        ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
-        if self.steps != "ranked" and ranks:
-            raise ConfigError(
-                f"hops.temperature, evidence, done and onward are for {Option('hops.steps', 'ranked')}."
             )
 
 

@@ -16,7 +16,7 @@ from grls.data.types import Chain, Query
 from grls.errors import MismatchError
 from grls.retrieve.base import Decoding, HopHits, Plan, SoFar, Under, WritesChains
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
-from grls.retrieve.hops.finders import AskedHop, Find, Finder, LiveChain, hits_and_done
+from grls.retrieve.hops.finders import AskedHop, Finder, hits_and_done
 from grls.retrieve.hops.stop import StopRule, Weighed
 from grls.retrieve.queries import queries_of
 
@@ -89,7 +89,20 @@ class HopSearch:
         find = self.finder.start(queries, allow)
         if self.memory is not None:
             filters = resolved(one_each(allow, len(queries)), self.finder.retriever.corpus)
-            find = _remembering(find, self.memory, queries, filters)
+            search, memory = find, self.memory
+
+            def remembered(asked: AskedHop) -> list[HopHits]:  # asks only for new chains
+                keys: list[Any] = [
+                    (queries[chain.query], chain.passages, chain.hidden, filters[chain.query], asked.k)
+                    for chain in asked.chains
+                ]
+                new = {key: chain for key, chain in zip(keys, asked.chains, strict=True) if key not in memory}
+                if new:
+                    memory.update(zip(new, search(asked._replace(chains=list(new.values()))), strict=True))
+                return [memory[key] for key in keys]
+
+            find = remembered
+
         steps = self._steps(chains or self.combine(len(queries)), beyond)
         step = next(steps, None)
         while step is not None:
@@ -128,61 +141,39 @@ class HopSearch:
         return last
 
     def _steps(self, chains: Sum | Marginal, beyond: int) -> Steps:
-        known: dict[str, int] = {}
+        corpus, known = self.finder.retriever.corpus, dict[str, int]()
         live = chains.begin()
         for hop in range(self.hops):
             if live:
-                asked = self._asked(live, hop, known)
-                live = chains.go_on(self._weighed(live, (yield asked), hop))
+                may_end = self.stop.may_end(hop)
+                new = list(
+                    dict.fromkeys(hit.id for chain in live for hit in chain.hits if hit.id not in known)
+                )
+                for name, number in zip(new, corpus.numbers(new) if new else (), strict=True):
+                    if number is None:
+                        raise MismatchError(
+                            f"the retriever returns the passage {name!r}, which is not in {corpus.source}: "
+                            "give the corpus that it retrieves from."
+                        )
+                    known[name] = number
+                under = []
+                for chain in live:
+                    numbers = tuple([known[hit.id] for hit in chain.hits])
+                    under.append(Under(chain.query, numbers, self.finder.hidden(numbers, may_end)))
+                deep = self.stop.deep or self.memory is not None
+                asked = AskedHop(under, hop, self.hits + hop * self.more, known, deep)
+                weighed: list[NextOf] = []
+                for chain, step in zip(live, (yield asked), strict=True):
+                    taken = () if self.repeat else {hit.id for hit in chain.hits}
+                    hits = [hit for hit in step.hits if hit.id not in taken]
+                    if hits and not chain.hits:
+                        chain = chain._replace(first=hits[0].score)
+                    worth = self.stop.weigh(chain, hits, step.done) if may_end else Weighed()
+                    weighed.append((chain, hits, worth))
+                live = chains.go_on(weighed)
                 if isinstance(chains, Marginal) and live and not hop and beyond > asked.k:
                     chains.go_beyond((yield asked._replace(k=beyond)))
             last = not live or hop + 1 == self.hops
             yield SoFar(hop + 1, last, chains.so_far(live, last))
             if last:
                 return
-
-    def _asked(self, live: Sequence[LiveChain], hop: int, known: dict[str, int]) -> AskedHop:
-        """What a hop of these chains asks for."""
-        corpus, may_end = self.finder.retriever.corpus, self.stop.may_end(hop)
-        new = list(dict.fromkeys(hit.id for chain in live for hit in chain.hits if hit.id not in known))
-        for name, number in zip(new, corpus.numbers(new) if new else (), strict=True):
-            if number is None:
-                raise MismatchError(
-                    f"the retriever returns the passage {name!r}, which is not in {corpus.source}: give the "
-                    "corpus that it retrieves from."
-                )
-            known[name] = number
-        chains = []
-        for chain in live:
-            numbers = tuple(known[hit.id] for hit in chain.hits)
-            chains.append(Under(chain.query, numbers, self.finder.hidden(numbers, may_end)))
-        deep = self.stop.deep or self.memory is not None
-        return AskedHop(chains, hop, self.hits + hop * self.more, known, deep)
-
-    def _weighed(self, live: Sequence[LiveChain], found: Sequence[HopHits], hop: int) -> Iterator[NextOf]:
-        """The hits of each chain that are new in it, weighed by the stop rule."""
-        may_end = self.stop.may_end(hop)
-        for chain, step in zip(live, found, strict=True):
-            taken = () if self.repeat else {hit.id for hit in chain.hits}
-            hits = [hit for hit in step.hits if hit.id not in taken]
-            if hits and not chain.hits:
-                chain = chain._replace(first=hits[0].score)
-            yield chain, hits, self.stop.weigh(chain, hits, step.done) if may_end else Weighed()
-
-
-def _remembering(
-    find: Find, memory: Memory, queries: Sequence[Query], filters: Sequence[Filter | None]
-) -> Find:
-    """``find`` with a cache: it is asked only for new chains."""
-
-    def remembered(asked: AskedHop) -> list[HopHits]:
-        keys: list[Any] = [
-            (queries[chain.query], chain.passages, chain.hidden, filters[chain.query], asked.k)
-            for chain in asked.chains
-        ]
-        new = {key: chain for key, chain in zip(keys, asked.chains, strict=True) if key not in memory}
-        if new:
-            memory.update(zip(new, find(asked._replace(chains=list(new.values()))), strict=True))
-        return [memory[key] for key in keys]
-
-    return remembered

@@ -362,7 +362,15 @@ def stop_rule(retriever: Retriever, hops: HopOptions) -> StopRule:
     Raises:
         ConfigError: No rule has the name, or it does not work with the retriever.
     """
-    name = hops.stop or _usual(retriever, hops)
+    name = hops.stop
+    if name is None:
+        ends = hops.steps == "dynamic" or (hops.done and scores_done(retriever))
+        if hops.onward is not None:
+            name = "onward"
+        elif hops.steps == "fixed" or not ends:
+            name = "never"
+        else:
+            name = "log-odds" if _knows_probability(retriever, hops) else "score"
     if name not in RULES:
         load_plugins()
     if name not in RULES:
@@ -371,11 +379,3 @@ def stop_rule(retriever: Retriever, hops: HopOptions) -> StopRule:
             "module that registers it in GRLS_PLUGINS."
         )
     return RULES[name].of(retriever, hops)
-
-
-def _usual(retriever: Retriever, hops: HopOptions) -> str:
-    if hops.onward is not None:
-        return "onward"
-    if hops.steps == "fixed" or (hops.steps == "ranked" and not (hops.done and scores_done(retriever))):
-        return "never"
-    return "log-odds" if _knows_probability(retriever, hops) else "score"

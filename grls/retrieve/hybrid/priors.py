@@ -164,18 +164,15 @@ class EmptyPromptPrior:
         retriever = self._retriever
         with turn(retriever.model):
             if self._kept is None or self._kept[0] is not retriever.index:
-                self._kept = retriever.index, self._walked()
+                index, rows = retriever.index, retriever.index.rows
+                retriever.model.eval()
+                scores = score_rows(retriever.decoder(1).generator, index, retriever.codec.model_input([]))
+                scores = scores - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
+                scores = scores[rows.row_of.astype(np.int64)][:-1]
+                if retriever.spans is not None:
+                    scores = np.logaddexp.reduceat(scores, retriever.spans.offsets[:-1])
+                self._kept = index, scores
             return self._kept[1]
-
-    def _walked(self) -> Floats:
-        retriever, rows = self._retriever, self._retriever.index.rows
-        retriever.model.eval()
-        scores = score_rows(retriever.decoder(1).generator, retriever.index, retriever.codec.model_input([]))
-        scores = scores - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
-        scores = scores[rows.row_of.astype(np.int64)][:-1]
-        if retriever.spans is not None:
-            scores = np.logaddexp.reduceat(scores, retriever.spans.offsets[:-1])
-        return scores
 
 
 class Remembering:

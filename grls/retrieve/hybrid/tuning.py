@@ -24,10 +24,9 @@ import numpy as np
 
 from grls.data.types import Passage, Query
 from grls.decode import ScoredPassage
-from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
 from grls.errors import ConfigError
-from grls.index.rows import Ints, SortedRows
+from grls.index.rows import Ints
 from grls.io.progress import Progress
 from grls.models.base import Floats
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -264,7 +263,10 @@ class Pool:
         capped: bool = False,
     ):
         check_grid(choices)  # before all queries are embedded
-        self._gold = [_numbers(generator, ids) for ids in gold]
+        self._gold: list[set[int]] = []
+        for ids in gold:  # a passage that is not in the corpus gets a negative number
+            numbers = enumerate(generator.corpus.numbers(list(dict.fromkeys(ids))))
+            self._gold.append({-1 - n if number is None else number for n, number in numbers})
         self._k = k
         self._most = [max(1, min(k, len(ids)) if capped else len(ids)) for ids in self._gold]
         weighed = [prior for values in choices for prior in values if prior.weight]
@@ -274,13 +276,22 @@ class Pool:
         prior = prior_of([*columns.values()], queries, before, generator.done)
         # The same as in each search, or the priors' part of a score is off by a constant per query.
         hidden = [[generator.done, *evidence_numbers(generator.corpus, passages)] for passages in before]
-        self._said: Callable[[int, Ints], Floats]
-        if generator.spans is None:
+        if generator.spans is None:  # passages of one row count together
             scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
-            self._said = _OfRows(prior.open(generator.index, scope, 1), generator.index.rows)
+            masses, rows = prior.open(generator.index, scope, 1), generator.index.rows
+
+            def said(query: int, numbers: Ints) -> Floats:
+                masses.load(np.array([0]), np.array([query]))
+                return masses.shares(0, rows.row_of[numbers].astype(np.int64))
+
         else:
             every = np.setdiff1d(np.arange(generator.done), sorted(generator.removed))
-            self._said = _OfPassages(prior, every, hidden)
+
+            def said(query: int, numbers: Ints) -> Floats:
+                allowed = np.setdiff1d(every, hidden[query])
+                return np.stack([log_shares(part, query, allowed)[numbers] for part in prior.parts], axis=1)
+
+        self._said = said  # of a query and n passages: the priors' scores, [n, F] (nats)
         self._known = [_Known() for _ in queries]
         longest = np.cumsum(1 / np.log2(np.arange(2, max(map(len, self._gold), default=0) + 3)))
         self._ideal: Floats = np.array([longest[max(len(numbers), 1) - 1] for numbers in self._gold])
@@ -303,7 +314,19 @@ class Pool:
             for hit in hits:
                 place = known.places[hit.passage]
                 known.own[place] = hit.score - float(known.logs[place] @ weights)
-        self._stack()
+        # The pool as arrays [Q, M] and [Q, M, F], and the recall of each passage.
+        shape = len(self._known), max(1, *(len(known.own) for known in self._known))
+        self._own = np.full(shape, -np.inf)
+        self._logs = np.zeros((*shape, len(self._columns)))
+        self._right = np.zeros(shape)
+        for query, (known, gold, most) in enumerate(zip(self._known, self._gold, self._most, strict=True)):
+            count = len(known.own)
+            if not count:
+                continue
+            self._own[query, :count] = known.own
+            self._logs[query, :count] = known.logs
+            right = np.isin([*known.places], list(gold))
+            self._right[query, :count][right] = 1 / most
 
     def as_good(self, setting: Setting, best: Setting) -> bool:
         """Whether a setting's recall is within one standard error of another one's, by the pool."""
@@ -325,21 +348,6 @@ class Pool:
         best = np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1), axis=1)
         return np.take_along_axis(self._right, best, axis=1)
 
-    def _stack(self) -> None:
-        """The pool as arrays ``[Q, M]`` and ``[Q, M, F]``, and the recall of each passage."""
-        shape = len(self._known), max(1, *(len(known.own) for known in self._known))
-        self._own = np.full(shape, -np.inf)
-        self._logs = np.zeros((*shape, len(self._columns)))
-        self._right = np.zeros(shape)
-        for query, (known, gold, most) in enumerate(zip(self._known, self._gold, self._most, strict=True)):
-            count = len(known.own)
-            if not count:
-                continue
-            self._own[query, :count] = known.own
-            self._logs[query, :count] = known.logs
-            right = np.isin([*known.places], list(gold))
-            self._right[query, :count][right] = 1 / most
-
     def _weights(self, setting: Setting) -> Floats:
         """``[F]`` the weights of a setting."""
         weights = np.zeros(len(self._columns))
@@ -347,38 +355,6 @@ class Pool:
             if prior.weight:
                 weights[self._columns[_column(prior)]] += prior.weight
         return weights
-
-
-@dataclass(frozen=True)
-class _OfRows:
-    """Scores of priors for passages (``[n, F]``, nats); passages of one row count together."""
-
-    masses: Masses
-    rows: SortedRows
-
-    def __call__(self, query: int, numbers: Ints) -> Floats:
-        self.masses.load(np.array([0]), np.array([query]))
-        return self.masses.shares(0, self.rows.row_of[numbers].astype(np.int64))
-
-
-@dataclass(frozen=True)
-class _OfPassages:
-    """Scores of priors for passages (``[n, F]``, nats), each passage for itself."""
-
-    prior: Prior
-    every: Ints
-    hidden: Sequence[Sequence[int]]
-
-    def __call__(self, query: int, numbers: Ints) -> Floats:
-        allowed = np.setdiff1d(self.every, self.hidden[query])
-        shares = [log_shares(part, query, allowed)[numbers] for part in self.prior.parts]
-        return np.stack(shares, axis=1)
-
-
-def _numbers(generator: GenerativeRetriever, ids: Sequence[str]) -> set[int]:
-    """The numbers of gold passages; a passage that is not in the corpus gets a negative number."""
-    numbers = generator.corpus.numbers(list(dict.fromkeys(ids)))
-    return {-1 - n if number is None else number for n, number in enumerate(numbers)}
 
 
 def _column(prior: WeightedSource) -> tuple[int, float]:

@@ -1,17 +1,23 @@
 """A retriever of kind ``rescored``: a cross-encoder rescores the best passages of another retriever.
 
-Legend: k hits of a query.
+Legend: k hits of a query, n passages that are read.
 
-Scores: :mod:`grls.retrieve.rescored.retriever`. The number of rescored passages does not depend on k, so
-neither does their order. Filters are applied by the first retriever. The folder holds ``grls.json``, and
-``model/`` if the cross-encoder is embedded.
+The cross-encoder reads the first n passages x of a ranking together with the query. The first retriever gives
+scores s(x), and the cross-encoder (:mod:`grls.models.cross_encoder`) logits z(x):
+
+    score(x)  =  s(x) + w z(x),    or z(x) without a weight w.
+
+Equal scores keep the order of the first retriever. All other passages follow these n in the same order. Their
+distance from the last rescored passage is their distance from the n-th passage of the first retriever. n does
+not depend on k, so neither does the order of the rescored passages. Filters are applied by the first
+retriever. The folder holds ``grls.json``, and ``model/`` if the cross-encoder is embedded.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,6 +82,9 @@ _UNUSED = (
 _USED = ("batch_size", "truncate_queries")
 """Options of search that have an effect on the cross-encoder."""
 
+_TOGETHER = 256
+"""Queries whose passages are read from the corpus together."""
+
 
 class RescoredRetriever:
     """Ranks the best passages of a retriever by the logits of a cross-encoder.
@@ -107,7 +116,8 @@ class RescoredRetriever:
         self.encoder = encoder
         self.rereading = rereading
         self.name = name
-        self._reread = Rereader(encoder, retriever.corpus, rereading, batch_size, truncate_queries)
+        self.batch_size = batch_size
+        self.truncate_queries = truncate_queries
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], how: Opening) -> RescoredRetriever:
@@ -127,7 +137,18 @@ class RescoredRetriever:
         rereading = made(Rereading, named, file, "rescored")
         retriever = open_member(spec["retriever"], folder, "retriever", how)
         precision = "bfloat16" if how.precision == "bfloat16" else "float32"
-        encoder = PairScorer.load(_source(spec["model"], folder), how.device, precision)
+        model = spec["model"]  # a folder, relative to this one, or a hub name
+        if not isinstance(model, str) or not model:
+            raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
+        place, (first, _, _) = member_path(model, folder), model.partition("/")
+        is_path = model == MODEL or model.startswith((".", "/", "~")) or model.count("/") > 1
+        if not place.is_dir() and (is_path or (folder / first).is_dir()):
+            raise DataError(
+                f"model names {model}, and there is no cross-encoder at {place}: move it back, or write "
+                "where it is.",
+                file,
+            )
+        encoder = PairScorer.load(str(place) if place.is_dir() else model, how.device, precision)
         known = spec.get("fingerprint", encoder.fingerprint())
         if asked_to_verify(how.verify) is not False and known != encoder.fingerprint():
             raise MismatchError(
@@ -232,11 +253,74 @@ class RescoredRetriever:
         """
         if evidence is None:
             rankings = self.retriever.retrieve(queries, passages)
-            return list(zip(rankings, self._reread.logits(queries, rankings), strict=True))
+            return list(zip(rankings, self.logits(queries, rankings), strict=True))
         find = first_hop if isinstance(self, RescoredHops) else found_after
         rankings = [step.hits for step in find(self.retriever, queries, evidence, passages)]
-        logits = self._reread.logits(self._asked(queries, evidence), rankings, queries)
+        logits = self.logits(self._asked(queries, evidence), rankings, queries)
         return list(zip(rankings, logits, strict=True))
+
+    def _reread(
+        self,
+        queries: Sequence[Query],
+        rankings: Sequence[Sequence[Hit]],
+        whole: Sequence[Query] | None = None,
+    ) -> list[list[Hit]]:
+        """The rankings by the new scores.
+
+        Args:
+            queries: The queries, as the cross-encoder reads them.
+            rankings: The hits of the first retriever for each, best first.
+            whole: The part of each query that may not be cut; None: all of it.
+
+        Raises:
+            DataError: A query would be cut, and ``truncate_queries`` is not set.
+        """
+        ranked: list[list[Hit]] = []
+        whole = queries if whole is None else whole
+        count = sum(len(hits[: self.rereading.passages]) for hits in rankings)
+        with Progress(count, "rescore", "passages", shown=None) as bar:
+            for start in range(0, len(queries), _TOGETHER):
+                part = slice(start, start + _TOGETHER)
+                read = [hits[: self.rereading.passages] for hits in rankings[part]]
+                logits = self.logits(queries[part], read, whole[part], bar.update)
+                for hits, row in zip(rankings[part], logits, strict=True):
+                    ranked.append(rank_again(hits, row, self.rereading.weight))
+        return ranked
+
+    def logits(
+        self,
+        queries: Sequence[Query],
+        read: Sequence[Sequence[Hit]],
+        whole: Sequence[Query] | None = None,
+        decided: Callable[[int], object] | None = None,
+    ) -> list[list[float]]:
+        """The cross-encoder's logits of passages, query by query.
+
+        Args:
+            queries: The queries, as the cross-encoder reads them.
+            read: The passages that it reads with each query.
+            whole: The part of each query that may not be cut; None: the whole query.
+            decided: Called with the number of pairs read since the last call; None: not called.
+
+        Raises:
+            DataError: A query would be cut, and ``truncate_queries`` is not set.
+        """
+        distinct = list(dict.fromkeys(hit.id for hits in read for hit in hits))
+        numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
+        texts = {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
+        if not self.truncate_queries:
+            kept = zip(queries if whole is None else whole, read, strict=True)
+            asked = [(query, texts[hit.id]) for query, hits in kept for hit in hits]
+            if cut := self.encoder.cut_queries([(query.text, text) for query, text in asked]):
+                place, tokens = cut[0]
+                raise DataError(
+                    f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
+                    f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. "
+                    f"Shorten it, or accept the cut with {Option('search.truncate_queries', True)}."
+                )
+        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
+        flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
+        return [[next(flat) for _ in hits] for hits in read]
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
@@ -378,148 +462,6 @@ def named_model(model: str, folder: str | Path) -> str:
             "another folder, or move the model out of it."
         )
     return name
-
-
-def _source(model: Any, folder: Path) -> str:
-    """Where the cross-encoder is: a folder, relative to the retriever's, or a hub name."""
-    file = folder / MANIFEST
-    if not isinstance(model, str) or not model:
-        raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
-    place = member_path(model, folder)
-    if place.is_dir():
-        return str(place)
-    first, _, _ = model.partition("/")
-    if (
-        model == MODEL
-        or model.startswith((".", "/", "~"))
-        or model.count("/") > 1
-        or (folder / first).is_dir()
-    ):
-        raise DataError(
-            f"model names {model}, and there is no cross-encoder at {place}: move it back, or write where it "
-            "is.",
-            file,
-        )
-    return model
-
-
-# Rescoring: a cross-encoder reads the first passages of a ranking together with the query.
-#
-# Legend: n passages that are read.
-#
-# For the first n passages x, the first retriever gives scores s(x), and the cross-encoder
-# (:mod:`grls.models.cross_encoder`) logits z(x):
-#
-#     score(x)  =  s(x) + w z(x),    or z(x) without a weight w.
-#
-# Equal scores keep the order of the first retriever. All other passages follow these n in the same order.
-# Their distance from the last rescored passage is their distance from the n-th passage of the first
-# retriever.
-
-
-_TOGETHER = 256
-"""Queries whose passages are read from the corpus together."""
-
-
-@dataclass(frozen=True)
-class Rereader:
-    """Rescores the passages of rankings.
-
-    Args:
-        encoder: The cross-encoder, which reads passages with the query.
-        corpus: The texts of the passages.
-        rereading: Number of passages, and the weight of logits.
-        batch_size: Pairs read together.
-        truncate_queries: Cut queries that are too long; false refuses them.
-    """
-
-    encoder: PairScorer
-    corpus: Corpus
-    rereading: Rereading
-    batch_size: int = 32
-    truncate_queries: bool = False
-
-    def __call__(
-        self,
-        queries: Sequence[Query],
-        rankings: Sequence[Sequence[Hit]],
-        whole: Sequence[Query] | None = None,
-    ) -> list[list[Hit]]:
-        """The rankings by the new scores.
-
-        Args:
-            queries: The queries, as the cross-encoder reads them.
-            rankings: The hits of the first retriever for each, best first.
-            whole: The part of each query that may not be cut; None: all of it.
-
-        Raises:
-            DataError: A query would be cut, and ``truncate_queries`` is not set.
-        """
-        ranked: list[list[Hit]] = []
-        whole = queries if whole is None else whole
-        count = sum(len(hits[: self.rereading.passages]) for hits in rankings)
-        with Progress(count, "rescore", "passages", shown=None) as bar:
-            for start in range(0, len(queries), _TOGETHER):
-                part = slice(start, start + _TOGETHER)
-                ranked += self._part(queries[part], rankings[part], whole[part], bar.update)
-        return ranked
-
-    def _part(
-        self,
-        queries: Sequence[Query],
-        rankings: Sequence[Sequence[Hit]],
-        whole: Sequence[Query],
-        decided: Callable[[int], object],
-    ) -> list[list[Hit]]:
-        read = [hits[: self.rereading.passages] for hits in rankings]
-        logits = self.logits(queries, read, whole, decided)
-        weight = self.rereading.weight
-        return [rank_again(hits, row, weight) for hits, row in zip(rankings, logits, strict=True)]
-
-    def logits(
-        self,
-        queries: Sequence[Query],
-        read: Sequence[Sequence[Hit]],
-        whole: Sequence[Query] | None = None,
-        decided: Callable[[int], object] | None = None,
-    ) -> list[list[float]]:
-        """The cross-encoder's logits of passages, query by query.
-
-        Args:
-            queries: The queries, as the cross-encoder reads them.
-            read: The passages that it reads with each query.
-            whole: The part of each query that may not be cut; None: the whole query.
-            decided: Called with the number of pairs read since the last call; None: not called.
-
-        Raises:
-            DataError: A query would be cut, and ``truncate_queries`` is not set.
-        """
-        texts = self._texts([hit.id for hits in read for hit in hits])
-        self._refuse_cut(queries if whole is None else whole, read, texts)
-        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
-        flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
-        return [[next(flat) for _ in hits] for hits in read]
-
-    def _texts(self, ids: Sequence[str]) -> dict[str, str]:
-        """The texts of passages, titles first, by id."""
-        distinct = list(dict.fromkeys(ids))
-        numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
-        return {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
-
-    def _refuse_cut(
-        self, queries: Sequence[Query], read: Sequence[Sequence[Hit]], texts: dict[str, str]
-    ) -> None:
-        if self.truncate_queries:
-            return
-        asked = [(query, texts[hit.id]) for query, hits in zip(queries, read, strict=True) for hit in hits]
-        cut = self.encoder.cut_queries([(query.text, text) for query, text in asked])
-        if cut:
-            place, tokens = cut[0]
-            raise DataError(
-                f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
-                f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. "
-                f"Shorten it, or accept the cut with {Option('search.truncate_queries', True)}."
-            )
 
 
 def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:

@@ -30,14 +30,13 @@ from transformers import (
 )
 
 from grls.answer.ralm.reranker import Reranker
-from grls.data.codec import SPECIAL_TOKENS
+from grls.data.codec import SPECIAL_TOKENS, limits_of
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.entailment import load_entailment
 from grls.models.load.build import Pretrained, WarmStart, read_stages, train_tokenizer
 from grls.models.load.language import PretrainedLM, load_language_model
 from grls.models.load.opening import hub_answers, opening
-from grls.retrieve.generative.folder import read_limits
 
 ROOT = Path(__file__).parents[3]
 CODE = "raise SystemExit('code of a folder was run')\n"
@@ -348,7 +347,7 @@ def test_a_damaged_training_file_is_named(models: Path, tmp_path: Path, text: st
 @pytest.mark.parametrize("limits", [{"passage": "5"}, {"passage": True}, [1, 2, 3], None, {"other": 3}, "x"])
 def test_limits_that_are_no_numbers_are_named(tmp_path: Path, limits: Any) -> None:
     with pytest.raises(DataError, match=r"grls\.json: expected the limits passage, query, input"):
-        read_limits(tmp_path, {"limits": limits})
+        limits_of(limits, tmp_path / "grls.json", "make it again")
 
 
 def test_a_panic_is_an_error_of_ours_and_an_interrupt_is_not() -> None:

@@ -55,8 +55,8 @@ def test_markers_begin_with_the_meaning_of_a_word(llama: Path) -> None:
 def test_the_fast_search_finds_what_the_plain_one_finds(retriever: GenerativeRetriever, mode: str) -> None:
     retriever.options = SearchOptions(beams=4, mode=mode, batch_size=3)  # type: ignore[arg-type]
     found = retriever.retrieve(queries()[:8], 4)
-    assert retriever._decoders.trees is not None
-    retriever._decoders.trees = None  # the plain search
+    assert retriever.trees is not None
+    retriever.trees = None  # the plain search
     for fast, plain in zip(found, retriever.retrieve(queries()[:8], 4), strict=True):
         assert [hit.id for hit in fast] == [hit.id for hit in plain]
         np.testing.assert_allclose([h.score for h in fast], [h.score for h in plain], rtol=1e-4, atol=1e-4)

@@ -123,7 +123,7 @@ def test_compile_is_refused_where_it_cannot_be_heeded(
     if case == "added":
         other.add([Passage("new", "the otter is proud .")])
     if case == "model":
-        other._decoders.trees = None  # what is found for BART
+        other.trees = None  # what is found for BART
     with pytest.raises(ConfigError, match=message):
         other.retrieve(QUERIES, 5)
 

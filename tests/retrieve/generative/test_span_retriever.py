@@ -101,7 +101,7 @@ def test_more_passages_are_ranked_than_the_beam_writes(root: Path, fast: bool) -
     texts = ["calm ."] * 40 + ["the lynx is quick .", "the heron ."]
     retriever = sharing(root, texts, beams=1, early_stop=True)
     if not fast:
-        retriever._decoders.trees = None
+        retriever.trees = None
     hits = retriever.retrieve(queries()[:2], 50)
     assert [{hit.id for hit in some} for some in hits] == [{f"p{n}" for n in range(42)}] * 2
     assert all(some == sorted(some, key=lambda hit: -hit.score) for some in hits)

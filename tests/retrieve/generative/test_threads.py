@@ -78,11 +78,11 @@ def test_a_search_that_fails_leaves_the_model_to_the_next(retriever: GenerativeR
     def fails(*_: Any, **__: Any) -> Sequence[Any]:
         raise KeyboardInterrupt
 
-    run = retriever._decoders._fast
-    retriever._decoders._fast = fails  # type: ignore[method-assign, assignment]
+    run = retriever._fast
+    retriever._fast = fails  # type: ignore[method-assign, assignment]
     with pytest.raises(KeyboardInterrupt):
         retriever.retrieve(queries()[:1], 3)
-    retriever._decoders._fast = run  # type: ignore[method-assign]
+    retriever._fast = run  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(retriever.retrieve, queries()[:1], 3).result(timeout=60) == expected
 

@@ -222,7 +222,7 @@ def test_a_model_without_slots_takes_the_plain_search(
     every = queries()
     expected = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(every, 3)
     plain = small_retriever(data, beams=20, batch_size=3)
-    plain._decoders.trees = None
+    plain.trees = None
     found = HybridRetriever(plain, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(every, 3)
     for some, others in zip(found, expected, strict=True):
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
@@ -235,8 +235,8 @@ def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
     monkeypatch.setattr(search, "suits", lambda *_: True)
     other = small_retriever(data, beams=20)
     alone = other.retrieve(QUERIES, 3)
-    assert other._decoders._kept is not None
-    assert isinstance(other._decoders._kept[1], DeviceDecoder)
+    assert other._kept is not None
+    assert isinstance(other._kept[1], DeviceDecoder)
     assert (
         HybridRetriever(other, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(QUERIES, 3)
         == expected
