@@ -95,11 +95,15 @@ def answer_questions(
         The record of each query, and the seconds of all together.
     """
     branched = Branch(made.program, dsp.branches, dsp.temperature, dsp.vote)  # refuses what cannot work
-    taught, shown = _examples(questions, program, dsp)
+    how, threads = dsp.demonstrations, dsp.calls.threads
+    taught, shown = [], []  # the queries to make demonstrations of, and the same as DSPy examples
+    if how.how != "none":
+        every = read_split(questions.data, how.split, questions.corpus)[0]
+        taught = [query for query in every if query.answers or query.evidence][: how.examples]
+        shown = dspy_examples(taught, program == "conversational")
     settings = {**made.settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
     file = GrowingFile(f"{output}.trace.jsonl", settings)
     run.refuse_other(file, [query.id for query in questions.every])
-    how, threads = dsp.demonstrations, dsp.calls.threads
     with run.settings(made.lm, made.adapter):
         branched.program = build.demonstrated(
             made.program, how, shown, threads, f"{output}.program.json", settings
@@ -109,16 +113,6 @@ def answer_questions(
     with Progress(len(inputs), program, "queries") as bar, quietly:
         records = run.answer_all(branched, inputs, made.lm, made.adapter, file, threads, bar.update)
     return records, run.seconds_of(file, inputs)
-
-
-def _examples(questions: Questions, program: ProgramName, dsp: ProgramOptions) -> tuple[list[Any], list[Any]]:
-    """The queries to make demonstrations of, as queries and as DSPy examples."""
-    how = dsp.demonstrations
-    if how.how == "none":
-        return [], []
-    every = read_split(questions.data, how.split, questions.corpus)[0]
-    taught = [query for query in every if query.answers or query.evidence][: how.examples]
-    return taught, dspy_examples(taught, program == "conversational")
 
 
 def fused_mode(program: ProgramName, dsp: ProgramOptions, opened: Retriever | None) -> str:

@@ -162,7 +162,20 @@ class InContextRalm:
         todo = strides(len(text), self.options)[begin:]
         size = max(1, _BLOCK_TOKENS // self.options.stride)
         for n in range(0, len(todo), size):
-            yield self._block(text, todo[n : n + size])
+            block = todo[n : n + size]
+            documents = self.documents_for(text, block)
+            wanted = [self.scorer.wanted(*pair) for pair in zip(documents, block, strict=True)]
+            values = self.scorer.log_probabilities(text, wanted)
+            yield [
+                ScoredStride(
+                    stride.first,
+                    stride.last,
+                    () if self.corpus is None else tuple(self.corpus.ids(numbers)),
+                    float(scores.sum()),
+                    len(scores),
+                )
+                for stride, numbers, scores in zip(block, documents, values, strict=True)
+            ]
 
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
         """The passages put before each stride, best first; none before the first stride of a text."""
@@ -197,19 +210,6 @@ class InContextRalm:
             of_stride = [next(numbers) for _ in ranking]
             candidates[n] = [number for number in of_stride if number is not None]
         return candidates
-
-    def _block(self, text: Sequence[int], block: Sequence[Stride]) -> list[ScoredStride]:
-        documents = self.documents_for(text, block)
-        wanted = [self.scorer.wanted(names, stride) for stride, names in zip(block, documents, strict=True)]
-        values = self.scorer.log_probabilities(text, wanted)
-        ids = self._ids
-        return [
-            ScoredStride(stride.first, stride.last, ids(names), float(scores.sum()), len(scores))
-            for stride, names, scores in zip(block, documents, values, strict=True)
-        ]
-
-    def _ids(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        return () if self.corpus is None else tuple(self.corpus.ids(numbers))
 
 
 class Documents:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ from grls.answer.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
 from grls.answer.ralm.options import RerankOptions
 from grls.answer.ralm.reader import InContextRalm, refuse_long_window
 from grls.answer.ralm.reranker import Reranker, Trained
-from grls.answer.ralm.scoring import TextScorer
 from grls.answer.ralm.strides import WindowOptions
 from grls.answer.ralm.texts import TokenizedText, read_texts
 from grls.data.codec import tokenizer_fingerprint
@@ -73,26 +71,16 @@ def task_of(
     reader.chooser = chooser_of(rerank, reader, device)
     texts = read_texts(Path(text), loaded, limit)
     settings = {
-        **_settings(model, loaded.model, loaded.tokenizer, window, rerank, exclude, texts),
+        **model_settings(model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
+        "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,
+        "reranker": rerank.reranker, "exclude": None if exclude is None else _digest(read_text(exclude)),
+        "texts": [_digest(json.dumps(text.tokens)) for text in texts],
         **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
         "candidates": reader.chooser.candidates,
     }  # fmt: skip
     if (judge := judged_by(reader.chooser)) is not None:
         settings["judged_by"] = judge
     return RalmTask(reader, texts, settings)
-
-
-def _settings(
-    model: str, weights: Any, tokenizer: Any, window: WindowOptions, rerank: RerankOptions,
-    exclude: str | None, texts: Sequence[TokenizedText],
-) -> dict[str, Any]:  # fmt: skip
-    """Everything that results depend on, except the retriever."""
-    return {
-        **model_settings(model, weights, tokenizer), **asdict(window), "rerank": rerank.by,
-        "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,
-        "reranker": rerank.reranker, "exclude": None if exclude is None else _digest(read_text(exclude)),
-        "texts": [_digest(json.dumps(text.tokens)) for text in texts],
-    }  # fmt: skip
 
 
 def _digest(text: str) -> str:
@@ -116,7 +104,16 @@ def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Cho
     if rerank.by == "oracle":
         return Oracle(reader.scorer, rerank.candidates)
     if rerank.by == "zero-shot":
-        return ZeroShot(_judge(reader, rerank.judge, device), rerank.judge_tokens, rerank.candidates)
+        scorer, name = reader.scorer, rerank.judge
+        if name is not None:
+            model, tokenizer = load_language_model(name, device)
+            if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
+                raise ConfigError(
+                    f"the judge {name!r} has another tokenizer than the model; take one of its family."
+                )
+            refuse_long_window(model, reader.options.window, f"the judge {name!r}")
+            scorer = reader.scorer_of(model)
+        return ZeroShot(scorer, rerank.judge_tokens, rerank.candidates)
     if rerank.by == "trained" and reader.corpus is not None:
         loaded = Reranker.load(str(rerank.reranker), device=device, trained=True)
         return Trained(loaded, reader.tokenizer, reader.corpus, rerank.candidates)
@@ -128,16 +125,6 @@ def judged_by(chooser: Chooser) -> str | None:
     if isinstance(chooser, Trained):
         return weights_fingerprint(chooser.reranker.model)
     return weights_fingerprint(chooser.scorer.model) if isinstance(chooser, ZeroShot) else None
-
-
-def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
-    if name is None:
-        return reader.scorer
-    model, tokenizer = load_language_model(name, device)
-    if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
-        raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
-    refuse_long_window(model, reader.options.window, f"the judge {name!r}")
-    return reader.scorer_of(model)
 
 
 # Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.

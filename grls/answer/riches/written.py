@@ -94,12 +94,6 @@ def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
     return map(written_of, islice(file.each(), len(queries)))
 
 
-def cut_short(file: GrowingFile, queries: Sequence[Query]) -> int:
-    """Number of quotes with more keys than are named."""
-    every = (quote for written in outputs(file, queries) for quote in written.quotes)
-    return sum(quote.held > len(quote.keys) for quote in every)
-
-
 def written_of(record: dict[str, Any]) -> Written:
     """The output in a record."""
     quotes = [
@@ -153,7 +147,8 @@ def save_quotes(
     print(save_retrieved(output, queries, corpus, KeptResults(file, queries, _retrieved), info))
     answers = read_answers(f"{output}{ENDING}", texts=False)
     print(summary(score_answers(answers, queries, questions.qrels, corpus), seconds))
-    several = cut_short(file, queries)
+    every = (quote for written in outputs(file, queries) for quote in written.quotes)
+    several = sum(quote.held > len(quote.keys) for quote in every)
     if file.count <= len(queries):  # else a run over more queries may resume from it
         file.remove()
     if several:
@@ -190,7 +185,13 @@ def terminal(query: Query, written: Written, markers: tuple[str, str], colour: b
         text = visible(f"  {_marked(piece, written, markers)}")
         lines.append(f"\x1b[{_COLOURS[piece.kind]}m{text}\x1b[0m" if colour else text)
         if piece.kind == "quote":
-            lines.append(visible(f"    {_source(piece, written)}"))
+            quote = written.quotes[piece.quote]
+            more = f" and {len(quote.passages) - 3} more" if len(quote.passages) > 3 else ""
+            cut = f"; {_cut(quote)}" if _cut(quote) else ""
+            source = f"{', '.join(quote.passages[:3])}{more}  ({quote.score:.2f}){cut}"
+            if not quote.closed:
+                source = "nothing: the length limit came before the end of the quote"
+            lines.append(visible(f"    -> {source}"))
     return "\n".join(lines)
 
 
@@ -243,15 +244,6 @@ def _marked(piece: Piece, written: Written, markers: tuple[str, str]) -> str:
     return (
         f"{markers[0]} {piece.text} {markers[1]}" if closed else f"{markers[0]} {piece.text} … (not closed)"
     )
-
-
-def _source(piece: Piece, written: Written) -> str:
-    quote = written.quotes[piece.quote]
-    if not quote.closed:
-        return "-> nothing: the length limit came before the end of the quote"
-    more = f" and {len(quote.passages) - 3} more" if len(quote.passages) > 3 else ""
-    cut = f"; {_cut(quote)}" if _cut(quote) else ""
-    return f"-> {', '.join(quote.passages[:3])}{more}  ({quote.score:.2f}){cut}"
 
 
 def _cut(quote: Quote) -> str:
