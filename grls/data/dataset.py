@@ -319,7 +319,9 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise DataError(f"expected {name} to be a list of strings, got {value!r}.", file, line)
     proofs = metadata.get("proofs", [])
-    if not isinstance(proofs, list) or not all(_is_proof(proof) for proof in proofs):
+    if not isinstance(proofs, list) or not all(
+        isinstance(proof, list) and all(isinstance(passage, str) for passage in proof) for proof in proofs
+    ):
         raise DataError(
             f"expected metadata.proofs to be a list of lists of passage ids, got {proofs!r}; rename the key "
             "if it means something else.",
@@ -346,7 +348,3 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
         answers=tuple(answers),
         metadata=json.dumps(metadata, ensure_ascii=False),
     )
-
-
-def _is_proof(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(passage, str) for passage in value)

@@ -82,7 +82,9 @@ class Spans:
     def passages(self, spans: Sequence[int]) -> list[Passage]:
         """Spans as passages without a title."""
         owners = self.owners[np.asarray(spans, dtype=np.int64)].tolist()
-        known = {passage: self.pieces(text) for passage, text in self._texts(sorted(set(owners)))}
+        numbers = sorted(set(owners))
+        texts = zip(numbers, self.corpus.passages(numbers), strict=True)
+        known = {number: self.pieces(passage) for number, passage in texts}
         return [self._span(span, known[owner]) for span, owner in zip(spans, owners, strict=True)]
 
     def batches(self, size: int = _BATCH) -> Iterator[list[Passage]]:
@@ -119,9 +121,6 @@ class Spans:
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""
         return self.corpus.numbers(ids)
-
-    def _texts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Passage]]:
-        return zip(numbers, self.corpus.passages(numbers), strict=True)
 
     def _span(self, span: int, words: Sequence[str]) -> Passage:
         start = int(self.starts[span])
