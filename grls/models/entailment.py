@@ -77,16 +77,23 @@ def load_entailment(
         kinds = config.architectures or ()
         seq2seq = config.is_encoder_decoder and not any("SequenceClassification" in kind for kind in kinds)
         # Check before loading the weights: a model without the label would get a head of random weights.
-        label = -1 if seq2seq else _label(name, config.id2label)
+        labels = {} if seq2seq else config.id2label
+        numbers = [number for number, label in labels.items() if label.casefold() == LABEL]
+        if not seq2seq and len(numbers) != 1:  # `not_entailment` is another label
+            raise ConfigError(
+                f"{name!r} has the labels {', '.join(labels.values())}, and exactly one must be named "
+                f"{LABEL!r}: use a model of natural language inference, or name the label in id2label of its "
+                "config.json."
+            )
         kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForSequenceClassification
         tokenizer = open_tokenizer(name)
         model = open_model(kind, name, tokenizer, pooler=not seq2seq, dtype=torch.float32)
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     move(model, where, "float32")
-    limit = min(max_tokens, _positions(tokenizer, config))
+    limit = int(min(max_tokens, encoder_positions(config) or 10**9, tokenizer.model_max_length))
     if seq2seq:
         return WritingJudge(model.eval(), tokenizer, batch_size, limit)
-    return ClassifyingJudge(model.eval(), tokenizer, label, batch_size, limit)
+    return ClassifyingJudge(model.eval(), tokenizer, int(numbers[0]), batch_size, limit)
 
 
 class ClassifyingJudge:
@@ -170,22 +177,6 @@ class WritingJudge:
         head = _tokens(self.tokenizer, f"premise: {premise}")[: room - len(tail)]
         before, behind = wrapping(self.tokenizer)  # for T5, only the end token behind
         return [*before, *head, *tail, *behind]
-
-
-def _label(name: str, labels: dict[int, str]) -> int:
-    """The number of the label of entailment; ``not_entailment`` is another label."""
-    numbers = [number for number, label in labels.items() if label.casefold() == LABEL]
-    if len(numbers) != 1:
-        raise ConfigError(
-            f"{name!r} has the labels {', '.join(labels.values())}, and exactly one must be named {LABEL!r}: "
-            "use a model of natural language inference, or name the label in id2label of its config.json."
-        )
-    return int(numbers[0])
-
-
-def _positions(tokenizer: Any, config: Any) -> int:
-    """The longest input of the model in tokens; a large number if there is no limit."""
-    return int(min(encoder_positions(config) or 10**9, tokenizer.model_max_length))
 
 
 def _with_room(tokenizer: Any, texts: Sequence[str], room: int) -> list[int]:

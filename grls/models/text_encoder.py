@@ -224,7 +224,11 @@ class TextEncoder:
         digest = hashlib.sha256()
         identity, compared = self._identity()
         parts: list[Any] = [identity[0], self.max_tokens, self.model.prompts, *identity[1:]]
-        parts += [[type(module).__name__, _settings(module)] for module in modules_of(self.model)]
+        for module in modules_of(self.model):
+            config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+            # `max_tokens` is in the list already, and settings of a network are in its own config.
+            own = {name: value for name, value in config.items() if name != "max_seq_length"}
+            parts.append([type(module).__name__, own])
         parts += compared
         parts += [{"evidence_words": self.evidence_words}] if self.evidence_words else []
         parts += [tokenizer_fingerprint(reader.tokenizer) for reader in readers_of(self.model)]
@@ -265,9 +269,3 @@ def _markers(reader: Any) -> int:
     if not isinstance(reader.tokenizer, PreTrainedTokenizerBase) or isinstance(reader, SparseStaticEmbedding):
         return 0
     return int(reader.tokenizer.num_special_tokens_to_add())
-
-
-def _settings(module: Any) -> Any:
-    """The settings of a module of sentence-transformers, without those in the config of its network."""
-    config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
-    return {name: value for name, value in config.items() if name != "max_seq_length"}

@@ -227,13 +227,12 @@ class SlotMemory(ABC):
 
     def _make_room(self, places: int) -> None:
         """Grow the memory to P = ``places``."""
-        self._own = [KeysValues(*(self._grown(part, places) for part in room)) for room in self._own]
+        for layer, room in enumerate(self._own):
+            grown = KeysValues(*(self._empty(part, places, part.shape[-1]) for part in room))
+            for new, part in zip(grown, room, strict=True):
+                new[:, : self._places] = part
+            self._own[layer] = grown
         self._places = places
-
-    def _grown(self, part: Tensor, places: int) -> Tensor:
-        grown = self._empty(part, places, part.shape[-1])
-        grown[:, : self._places] = part
-        return grown
 
     def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
         """Zeros for keys or values of a layer, ``[S, places, width]``."""
