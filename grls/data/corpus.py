@@ -374,10 +374,5 @@ def corpus_file(path: str | Path) -> Path:
     return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
 
 
-def passage_record(passage: Passage) -> dict[str, Any]:
-    """A passage without metadata as the JSON object of one line of ``corpus.jsonl``."""
-    return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": {}}
-
-
 def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:
     return [Passage(*row) for row in zip(rows["_id"], rows["text"], rows["title"], strict=True)]

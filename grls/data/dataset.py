@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grls.data.corpus import Corpus, passage_record
+from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import DataError, Option, at_least
 from grls.io.files import atomic_folder, text_lines
@@ -279,9 +279,8 @@ def write_dataset(
                     )
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
-            for record in (
-                passages.records() if isinstance(passages, Corpus) else map(passage_record, passages)
-            ):
+            plain = ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages)
+            for record in passages.records() if isinstance(passages, Corpus) else plain:
                 write_line(stream, record)
         with (new / "queries.jsonl").open("w", encoding="utf-8") as stream:
             for q in queries:

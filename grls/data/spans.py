@@ -58,7 +58,8 @@ class Spans:
         self.corpus = corpus
         self.words = words
         self.source = corpus.source
-        starts = [word_starts(self.pieces(passage)) for passage in corpus]
+        words_of = map(self.pieces, corpus)  # a span begins at each that holds a letter or a digit
+        starts = [[n for n, word in enumerate(w) if any(map(str.isalnum, word))] or [0] for w in words_of]
         self.starts: Ints = np.array([place for places in starts for place in places], dtype=np.int64)
         self.offsets: Ints = np.concatenate(([0], np.cumsum([len(places) for places in starts])))
 
@@ -147,8 +148,3 @@ def read_spans(value: Any, file: Path) -> int | None:
         DataError: The value is something else.
     """
     return read_count(value, "words", "the length of spans", 8, file)
-
-
-def word_starts(words: Sequence[str]) -> list[int]:
-    """The numbers of the words of a passage at which a span begins."""
-    return [n for n, word in enumerate(words) if any(map(str.isalnum, word))] or [0]

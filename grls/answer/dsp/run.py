@@ -57,7 +57,8 @@ def answer_all(
         ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
     """
     check_counts(threads=threads)
-    waiting = {name: inputs for name, inputs in asked.items() if name not in answered_ids(file)}
+    answered = {record["query_id"] for record in file.records if "failed" not in record}
+    waiting = {name: inputs for name, inputs in asked.items() if name not in answered}
     if decided is not None:
         decided(len(asked) - len(waiting))
     kept: set[str] = set()
@@ -90,11 +91,6 @@ def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
     """Wall-clock seconds of queries over all calls of the run, failed tries included."""
     records = (record for record in file.records if record["query_id"] in asked)
     return float(sum(record.get("seconds", 0.0) for record in records))
-
-
-def answered_ids(file: GrowingFile) -> set[str]:
-    """Ids of the queries that a file holds an answer of."""
-    return {record["query_id"] for record in file.records if "failed" not in record}
 
 
 def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:

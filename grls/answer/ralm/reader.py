@@ -138,10 +138,6 @@ class InContextRalm:
         self.documents = Documents(tokenizer, corpus, options.document_tokens)
         self.scorer = TextScorer(model, self.documents.tokens, options, begin)
 
-    def scorer_of(self, model: Any) -> TextScorer:
-        """A scorer for another model with the same tokenizer, such as a judge, over the same windows."""
-        return TextScorer(model, self.documents.tokens, self.options, self.scorer.begin)
-
     def tokens(self, text: str) -> list[int]:
         """A text as token ids; a text that spells a special token stays text.
 

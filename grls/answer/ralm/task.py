@@ -13,10 +13,11 @@ import numpy as np
 
 from grls.answer.opening import open_for_reading, retrieval_settings
 from grls.answer.questions import model_settings
-from grls.answer.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
+from grls.answer.ralm.choose import Oracle, ZeroShot
 from grls.answer.ralm.options import RerankOptions
 from grls.answer.ralm.reader import InContextRalm, refuse_long_window
 from grls.answer.ralm.reranker import Reranker, Trained
+from grls.answer.ralm.scoring import TextScorer
 from grls.answer.ralm.strides import WindowOptions
 from grls.answer.ralm.texts import TokenizedText, read_texts
 from grls.data.codec import tokenizer_fingerprint
@@ -53,7 +54,8 @@ def task_of(
     """Open a run; the arguments are the options of ``grls ralm``.
 
     Raises:
-        ConfigError: An option needs a retriever, or options do not fit each other.
+        ConfigError: An option needs a retriever, options do not fit each other, there are fewer candidates
+            than documents, or the judge has another tokenizer.
     """
     quiet()
     refuse_unwritable(output)
@@ -68,7 +70,29 @@ def task_of(
     corpus = None if opened is None else opened.corpus
     hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
     reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, None, hidden)
-    reader.chooser = chooser_of(rerank, reader, device)
+    if rerank.by != "none" and rerank.candidates < window.documents:
+        raise ConfigError(
+            f"{counted(rerank.candidates, 'candidate')} for {counted(window.documents, 'document')}; raise "
+            f"{Option('rerank.candidates')}."
+        )
+    judge = None  # the model that orders documents
+    if rerank.by == "oracle":
+        reader.chooser = Oracle(reader.scorer, rerank.candidates)
+    elif rerank.by == "zero-shot":
+        scorer, name = reader.scorer, rerank.judge
+        if name is not None:
+            other, tokenizer = load_language_model(name, device)
+            if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(loaded.tokenizer):
+                raise ConfigError(
+                    f"the judge {name!r} has another tokenizer than the model; take one of its family."
+                )
+            refuse_long_window(other, window.window, f"the judge {name!r}")
+            scorer = TextScorer(other, reader.documents.tokens, window, scorer.begin)  # over the same windows
+        reader.chooser, judge = ZeroShot(scorer, rerank.judge_tokens, rerank.candidates), scorer.model
+    elif rerank.by == "trained" and corpus is not None:
+        reranker = Reranker.load(str(rerank.reranker), device=device, trained=True)
+        reader.chooser = Trained(reranker, loaded.tokenizer, corpus, rerank.candidates)
+        judge = reranker.model
     texts = read_texts(Path(text), loaded, limit)
     settings = {
         **model_settings(model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
@@ -78,53 +102,13 @@ def task_of(
         **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
         "candidates": reader.chooser.candidates,
     }  # fmt: skip
-    if (judge := judged_by(reader.chooser)) is not None:
-        settings["judged_by"] = judge
+    if judge is not None:
+        settings["judged_by"] = weights_fingerprint(judge)
     return RalmTask(reader, texts, settings)
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-# Opens the rule that orders documents, by its name in the options.
-
-
-def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Chooser:
-    """The rule that orders documents.
-
-    Raises:
-        ConfigError: There are fewer candidates than documents, or the judge has another tokenizer.
-    """
-    if rerank.by != "none" and rerank.candidates < reader.options.documents:
-        raise ConfigError(
-            f"{counted(rerank.candidates, 'candidate')} for "
-            f"{counted(reader.options.documents, 'document')}; raise {Option('rerank.candidates')}."
-        )
-    if rerank.by == "oracle":
-        return Oracle(reader.scorer, rerank.candidates)
-    if rerank.by == "zero-shot":
-        scorer, name = reader.scorer, rerank.judge
-        if name is not None:
-            model, tokenizer = load_language_model(name, device)
-            if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
-                raise ConfigError(
-                    f"the judge {name!r} has another tokenizer than the model; take one of its family."
-                )
-            refuse_long_window(model, reader.options.window, f"the judge {name!r}")
-            scorer = reader.scorer_of(model)
-        return ZeroShot(scorer, rerank.judge_tokens, rerank.candidates)
-    if rerank.by == "trained" and reader.corpus is not None:
-        loaded = Reranker.load(str(rerank.reranker), device=device, trained=True)
-        return Trained(loaded, reader.tokenizer, reader.corpus, rerank.candidates)
-    return AsRetrieved()
-
-
-def judged_by(chooser: Chooser) -> str | None:
-    """The fingerprint of the model that orders documents; None if no model does."""
-    if isinstance(chooser, Trained):
-        return weights_fingerprint(chooser.reranker.model)
-    return weights_fingerprint(chooser.scorer.model) if isinstance(chooser, ZeroShot) else None
 
 
 # Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.

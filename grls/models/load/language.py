@@ -191,25 +191,17 @@ class CausalLM(PretrainedLM):
                 f"{self.name_or_path!r} is an encoder-decoder; use grls.models.load.build.Pretrained for it."
             )
         if self.layers is not None:
-            keep_layers(model, self.layers)
+            bounded(f"[1, {model.config.num_hidden_layers}]", layers=self.layers)
+            if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
+                raise ConfigError(
+                    f"the layers of {type(model).__name__} cannot be found; leave `layers` out."
+                )
+            model.base_model.layers = model.base_model.layers[: self.layers]
+            model.config.num_hidden_layers = self.layers
+            if getattr(model.config, "layer_types", None) is not None:
+                model.config.layer_types = model.config.layer_types[: self.layers]
         add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
-
-
-def keep_layers(model: Any, count: int) -> None:
-    """Drop all layers of a language model except the first ``count``.
-
-    Raises:
-        ConfigError: The model has fewer layers, or its layers cannot be found.
-    """
-    most = model.config.num_hidden_layers
-    bounded(f"[1, {most}]", layers=count)
-    if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
-        raise ConfigError(f"the layers of {type(model).__name__} cannot be found; leave `layers` out.")
-    model.base_model.layers = model.base_model.layers[:count]
-    model.config.num_hidden_layers = count
-    if getattr(model.config, "layer_types", None) is not None:
-        model.config.layer_types = model.config.layer_types[:count]
 
 
 def weights_fingerprint(model: Any) -> str:
