@@ -88,8 +88,7 @@ def load_entailment(
         kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForSequenceClassification
         tokenizer = open_tokenizer(name)
         model = open_model(kind, name, tokenizer, pooler=not seq2seq, dtype=torch.float32)
-    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    move(model, where, "float32")
+    move(model, device, "float32")
     limit = int(min(max_tokens, encoder_positions(config) or 10**9, tokenizer.model_max_length))
     if seq2seq:
         return WritingJudge(model.eval(), tokenizer, batch_size, limit)

@@ -87,12 +87,6 @@ def answer_all(
     return [last[name] for name in asked]
 
 
-def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
-    """Wall-clock seconds of queries over all calls of the run, failed tries included."""
-    records = (record for record in file.records if record["query_id"] in asked)
-    return float(sum(record.get("seconds", 0.0) for record in records))
-
-
 def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
     """Refuse a file that answers a query twice, or a query that is not asked.
 

@@ -28,7 +28,6 @@ from grls.data.codec import foreign_ids, wrapping
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Query
-from grls.data.words import count
 from grls.errors import ConfigError, DataError
 from grls.models.base import positions_in
 from grls.retrieve.base import Retriever
@@ -245,11 +244,6 @@ def refuse_long_window(model: Any, window: int, name: str) -> None:
     most = positions_in(model.config)
     if most is not None and window > most:
         raise ConfigError(f"a window of {window} tokens, but {name} has {most} positions; lower the window.")
-
-
-def words_of(text: str) -> int:
-    """Words of a text, separated by white space; two characters are a word in scripts without spaces."""
-    return count(text)
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:

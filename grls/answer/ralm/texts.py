@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from grls.answer.ralm.reader import words_of
 from grls.data.codec import foreign_places
+from grls.data.words import count
 from grls.errors import DataError, at_least
 from grls.io.files import read_text
 from grls.models.load.language import LanguageModel
@@ -50,5 +50,5 @@ def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[Tok
         if not tokens:
             raise DataError("the text is empty; fill the file, or remove it.", file)
         end = places[len(tokens) - 1][1]
-        texts.append(TokenizedText(file.name, words_of(text[:end]), tokens))
+        texts.append(TokenizedText(file.name, count(text[:end]), tokens))
     return texts

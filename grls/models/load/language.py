@@ -83,8 +83,7 @@ def _load(
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
     if is_four_bit(model):  # it is on its GPU
         return LanguageModel(model, tokenizer)
-    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return LanguageModel(move(model, where, precision), tokenizer)
+    return LanguageModel(move(model, device, precision), tokenizer)
 
 
 def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
