@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel
 from unigram import END, FORGED, PAD, unigram
 
 from grls.answer.ralm.reranker import Reranker
-from grls.answer.ralm.texts import read_texts as ralm_texts
+from grls.answer.ralm.task import read_texts as ralm_texts
 from grls.answer.riches.targets import Targets
 from grls.data.codec import foreign_ids
 from grls.models.biencoder import BiEncoderModel

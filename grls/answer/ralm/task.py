@@ -19,18 +19,32 @@ from grls.answer.ralm.reader import InContextRalm, refuse_long_window
 from grls.answer.ralm.reranker import Reranker, Trained
 from grls.answer.ralm.scoring import TextScorer
 from grls.answer.ralm.strides import WindowOptions
-from grls.answer.ralm.texts import TokenizedText, read_texts
-from grls.data.codec import tokenizer_fingerprint
+from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
-from grls.errors import ConfigError, DataError, Option
+from grls.data.words import count
+from grls.errors import ConfigError, DataError, Option, at_least
 from grls.io.ending import quiet
 from grls.io.files import named_lines, read_text, refuse_unwritable
 from grls.io.progress import counted
-from grls.models.load.language import load_language_model, weights_fingerprint
+from grls.models.load.language import LanguageModel, load_language_model, weights_fingerprint
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
+
+
+class TokenizedText(NamedTuple):
+    """A text.
+
+    Attributes:
+        name: The name of its file.
+        words: Number of words of its tokens.
+        tokens: Its token ids.
+    """
+
+    name: str
+    words: int
+    tokens: list[int]
 
 
 class RalmTask(NamedTuple):
@@ -109,6 +123,34 @@ def task_of(
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[TokenizedText]:
+    """The texts of a file or folder, cut to a limit; words behind the cut are not counted.
+
+    Args:
+        path: A text file, or a folder with .txt files.
+        loaded: The language model, whose tokenizer is used.
+        limit: Most tokens of a text; None: all.
+
+    Raises:
+        ConfigError: The limit is below 2.
+        DataError: There is no text, or a text is empty.
+    """
+    at_least(2, limit=limit)
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
+        raise DataError("no such text; expected a file, or a folder with .txt files.", path)
+    texts = []
+    for file in files:
+        text = read_text(file)
+        tokens, places = foreign_places(loaded.tokenizer, [text])[0]
+        tokens = tokens[:limit]
+        if not tokens:
+            raise DataError("the text is empty; fill the file, or remove it.", file)
+        end = places[len(tokens) - 1][1]
+        texts.append(TokenizedText(file.name, count(text[:end]), tokens))
+    return texts
 
 
 # Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.

@@ -91,6 +91,8 @@ class Propositionizer:
         self.max_new_tokens = max_new_tokens
         self.longest = longest
         self.fallback = fallback
+        pad = tokenizer.pad_token_id
+        self._pad = int(tokenizer.eos_token_id if pad is None else pad)
         self._head = self._without_end(self.prompt.head(tokenizer))
         self._read: tuple[int, DynamicCache] | None = None
         positions = positions_in(model.config) or sys.maxsize
@@ -132,7 +134,7 @@ class Propositionizer:
             tokens, mask = [], []  # both [B, longest]
             for row in rows:
                 first, pads = len(row) if self.encoder_decoder else shared, longest - len(row)
-                tokens.append([*row[:first], *[self._pad()] * pads, *row[first:]])
+                tokens.append([*row[:first], *[self._pad] * pads, *row[first:]])
                 mask.append([1] * first + [0] * pads + [1] * (len(row) - first))
             start = 0 if self.encoder_decoder else longest
             ends = end_tokens(self.model, self.tokenizer)
@@ -143,7 +145,7 @@ class Propositionizer:
                 num_beams=1,
                 max_new_tokens=self.max_new_tokens,
                 eos_token_id=sorted(ends),
-                pad_token_id=self._pad(),
+                pad_token_id=self._pad,
                 stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
                 **({} if cache is None else {cache_argument(self.model): cache}),
             )
@@ -171,10 +173,6 @@ class Propositionizer:
         cache = copy.deepcopy(self._read[1])
         cache.batch_repeat_interleave(len(rows))
         return cache
-
-    def _pad(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        return int(self.tokenizer.eos_token_id if pad is None else pad)
 
     def _without_end(self, row: list[int]) -> list[int]:
         """A causal input without the end token that some tokenizers add."""

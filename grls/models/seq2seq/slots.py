@@ -42,14 +42,6 @@ _INPUTS = 16
 """The memory of inputs grows by a multiple of so many tokens."""
 
 
-class _InputCache(Cache):
-    """Keys and values of the inputs."""
-
-    def __init__(self, layers: list[Any]):
-        super().__init__(layers=[])
-        self.layers = layers
-
-
 class _LoadCache(Cache):
     """Writes keys and values of new queries directly to their slots.
 
@@ -84,7 +76,7 @@ class _SlotCache(EncoderDecoderCache):
     """The cache for the decoder of the model."""
 
     def __init__(self, session: SlotMemory, inputs: list[Any]):
-        super().__init__(OwnCache(session), _InputCache([]))
+        super().__init__(OwnCache(session), Cache(layers=[]))
         self.cross_attention_cache.layers = inputs
         self.is_updated = dict.fromkeys(range(len(inputs)), True)
 
