@@ -98,9 +98,6 @@ def _reading(record: dict[str, Any]) -> WrittenAnswer:
     )
 
 
-# Saves answers, and the run of the passages read.
-
-
 def save_readings(
     questions: Questions,
     output: str,
@@ -130,9 +127,6 @@ def save_readings(
     written = read_answers(answers, texts=False)
     scores = score_answers(written, asked, questions.qrels, corpus, depth=depth)
     print(summary(scores, info.seconds))
-
-
-# Answers as lines of NAME.answers.jsonl, in the format of RICHES, and for the terminal.
 
 
 def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[str, Any]:

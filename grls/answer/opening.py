@@ -97,9 +97,6 @@ def origin_of(found: Retriever | FinishedRun | None) -> tuple[str, str, str, dic
     return description.system, description.name, score_mode_of(found), description.options
 
 
-# A finished run as a retriever: it returns the passages that the run has for a query.
-
-
 class FinishedRun:
     """Looks up the passages of a run.
 

@@ -301,7 +301,7 @@ def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 #
 # A prompt that is too long stops its query only: an error is logged, nothing is written for the query, and
 # the others go on. If even the prompt without a question is too long, no query could be answered, and the run
-# is refused. The module does not know what a prompt says.
+# is refused.
 
 
 def room_of(model: Any, new_tokens: int) -> int | None:

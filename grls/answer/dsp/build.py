@@ -139,12 +139,6 @@ def demonstrated(
     return taught
 
 
-# Demonstrations for a program: DSPy's optimizers with our queries and our measure.
-#
-# What counts as a correctly answered example says :func:`right`. The output that DSPy prints is hidden. The
-# module does not know the programs.
-
-
 def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
     """DSPy examples of queries that have accepted answers (the first one is shown) or ``evidence``.
 

@@ -53,7 +53,7 @@ class Quote(NamedTuple):
         keys: The texts of the keys that hold it, as many as the options allow (see ``held``).
         passages: Ids of the passages of these keys, in the order of the corpus. Passages under a title or a
             header are ordered by similarity to the query and the text before the quote
-            (:mod:`grls.answer.riches.answerer`); equal ones stay in the order of the corpus.
+            (:func:`by_similarity`); equal ones stay in the order of the corpus.
         score: Log-probability (nats) of the quote.
         closed: False if the length limit cut the quote: then it retrieves nothing.
         held: Number of keys that hold the quote; larger than ``len(keys)`` if the options limit the keys.
@@ -141,9 +141,9 @@ class Riches:
         self.prompt = prompt or Prompt()
         self.options = options or InterleaveOptions()
         belongs = (
-            ("tokenizer", keys.tokenizer, tokenizer_fingerprint(tokenizer)),
-            ("corpus", keys.corpus, corpus.fingerprint),
-            ("markers", keys.markers, tuple(self.prompt.markers)),
+            ("tokenizer", keys.origin.tokenizer, tokenizer_fingerprint(tokenizer)),
+            ("corpus", keys.origin.corpus, corpus.fingerprint),
+            ("markers", keys.origin.markers, tuple(self.prompt.markers)),
         )
         for what, made, expected in belongs:
             if made != expected:

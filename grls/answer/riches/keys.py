@@ -274,8 +274,6 @@ def letters(text: str) -> str:
 # passages, and the index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The
 # manifest carries the format version, checksums, and the origin of the keys; keys of another origin are
 # refused.
-#
-# Making of keys: :mod:`grls.answer.riches.keys`.
 
 
 FORMAT = 1
@@ -290,7 +288,7 @@ class KeyOrigin(NamedTuple):
     """The data and options that keys were made from: two sets of keys of one origin are the same.
 
     Attributes:
-        kind: The kind of key, see :data:`grls.answer.riches.keys.KeyKind`.
+        kind: The kind of key, see :data:`grls.answer.riches.options.KeyKind`.
         anywhere: Whether a quote may begin anywhere in a key.
         markers: The texts that open and close a quote; no key holds them.
         tokenizer: Fingerprint of the tokenizer.
@@ -323,21 +321,6 @@ class Keys:
     index: KeyIndex
     origin: KeyOrigin
 
-    @property
-    def tokenizer(self) -> str:
-        """Fingerprint of the tokenizer."""
-        return self.origin.tokenizer
-
-    @property
-    def corpus(self) -> str:
-        """Fingerprint of the corpus."""
-        return self.origin.corpus
-
-    @property
-    def markers(self) -> tuple[str, str]:
-        """The texts that open and close a quote; no key holds them."""
-        return self.origin.markers
-
     def save(self, folder: str | Path) -> None:
         """Write the keys to a folder, atomically; earlier keys there are replaced.
 
@@ -350,7 +333,7 @@ class Keys:
             numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
             for name, array in zip(_ARRAYS, (octets, places, numbers, offsets), strict=True):
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
-            self.index.save(new / _INDEX, self.tokenizer, self.corpus)
+            self.index.save(new / _INDEX, self.origin.tokenizer, self.origin.corpus)
             manifest = {"format": FORMAT, "keys": len(self.texts), **self.origin._asdict()}
             write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
 

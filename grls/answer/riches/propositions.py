@@ -3,10 +3,7 @@
 Any causal or encoder-decoder model writes them, greedily, with transformers' ``generate``: a batch of
 passages of similar length at a time. A causal model reads the prefix that all inputs share only once; the
 keys and values of the prefix stand before every batch, and the padding behind them. A model that repeats a
-line is in a loop, and is stopped.
-
-Prompt and parsing: :mod:`grls.answer.riches.propositions`. File:
-:mod:`grls.answer.riches.proposition_file`.
+line is in a loop, and is stopped. The file: :mod:`grls.answer.riches.proposition_file`.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ class Propositions(NamedTuple):
         texts: The propositions.
         by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
         dropped: Reason -> number of lines of the model that were left out (see
-            :class:`grls.answer.riches.propositions.Parsed`); ``unread`` if the passage is too long.
+            :class:`Parsed`); ``unread`` if the passage is too long.
     """
 
     passage: str
@@ -217,8 +214,8 @@ def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
 #
 # A proposition is a short statement of one fact that can be understood alone ("retrieval keys" in arXiv
 # 2407.00361). The prompt of a causal model shows two passages with their propositions (invented; they stand
-# in no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. The module does not
-# check that a proposition is true to its passage.
+# in no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. Nothing checks that a
+# proposition is true to its passage.
 
 
 _TASK = (

@@ -78,7 +78,7 @@ class Targets:
         self.keys = keys
         self.thoughts = thoughts
         self.answer = answer
-        self.markers = TextMarkers(tokenizer, *keys.markers)
+        self.markers = TextMarkers(tokenizer, *keys.origin.markers)
         self._analyzer = Analyzer.guessed(corpus)
         self._barred = frozenset(self.markers.barred.tolist())
         self._written: dict[str, list[int]] = {}
@@ -98,7 +98,7 @@ class Targets:
                 written: it holds a marker, or a character that the tokenizer does not know.
         """
         chosen = self._chosen(query, passages)
-        known = self._words(query.text)
+        known, opening = self._words(query.text), self.keys.origin.markers[0]
         texts = []  # the free texts before each quote, and behind the last one
         for key, title in chosen.items():
             thought = title
@@ -106,7 +106,7 @@ class Targets:
                 content = self._analyzer.content(self.keys.texts[key], 1)
                 thought = " ".join([w for word, w in content.items() if word in known][:_MOST])
                 known |= set(content)
-            texts.append(f"{' '.join(thought.split())}: " * bool(thought.strip()) + self.keys.markers[0])
+            texts.append(f"{' '.join(thought.split())}: " * bool(thought.strip()) + opening)
         answer = query.answers[0] if query.answers else self.answer
         if answer is not None:
             texts.append(f"{ANSWER} {' '.join(answer.split())}")
@@ -159,7 +159,7 @@ class Targets:
     def _refuse_unwritable(self, query: Query, text: str, tokens: list[int]) -> None:
         """Refuse a free text before a quote that does not end with its only opening marker."""
         opened = [n + 1 for n in range(len(tokens)) if self.markers.opens(tokens[: n + 1])]
-        wanted = [len(tokens)] if text.endswith(self.keys.markers[0]) else []
+        wanted = [len(tokens)] if text.endswith(self.keys.origin.markers[0]) else []
         if opened != wanted or self._barred.intersection(tokens):
             raise DataError(
                 f"query {query.id!r}: the text {text.strip()!r} holds a marker; choose other markers."

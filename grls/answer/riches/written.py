@@ -151,9 +151,6 @@ def _retrieved(query_id: str, record: Record) -> Retrieved:
     return Retrieved.ranked(query_id, written_of(record).ranking())
 
 
-# Shows answers: coloured in a terminal, and as a page of HTML with every quote and its source.
-
-
 _COLOURS = {"thought": "2", "quote": "36", "answer": "1;32"}
 _STYLE = """\
 article { border: 1px solid var(--line); border-radius: 8px; padding: 0.6rem 1rem; margin: 1rem 0; }

@@ -204,9 +204,6 @@ def _parts(key: Any, content: Any, place: str, form: EntryForm) -> tuple[str | N
     return (names[0] if names else None), text, present
 
 
-# Queries from Python objects.
-
-
 SOURCE = "queries"
 """The name of queries from Python in errors."""
 
@@ -255,9 +252,6 @@ def queries_from(queries: Any) -> list[Query]:
         refuse_half_characters(record, f"{SOURCE}: {entry.place}")
         read.append(query_of(record, f"{SOURCE}: {entry.place}"))
     return read
-
-
-# A corpus from Python objects.
 
 
 _CORPUS_FORM = EntryForm(

@@ -415,9 +415,6 @@ def _add(grades: dict[str, int], passage: str, grade: Any, what: str) -> None:
         )
 
 
-# Dev queries from the training queries, where a user has none.
-
-
 SHARE, MOST = 0.1, 200
 
 

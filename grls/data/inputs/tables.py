@@ -132,9 +132,6 @@ def refuse_unnamed_index(value: Any, table: DataTable, ids: Collection[str], sou
         )
 
 
-# Single values from Python: ids, paths, and values that JSON can hold.
-
-
 _SHOWN = 60  # characters of a value in an error text
 
 

@@ -56,12 +56,6 @@ class CausalTrees(SlotModel):
         self.prompt = tuple(prompt)
         self._read: tuple[Version, list[KeysValues]] | None = None
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        device: torch.device = self.model.device
-        return device
-
     def open_trees(self, slots: int, longest: int) -> CausalTreeSession:
         """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return CausalTreeSession(self, slots, longest)

@@ -375,9 +375,6 @@ def refuse_pickle(source: str | Path) -> None:
     raise IncompleteError(f"it has no weights (no *.safetensors in {folder.name})")
 
 
-# Finds the files of a model: on the hub, in a folder, in a GGUF file, or in an installed package.
-
-
 PACKAGED = "SmolLM2-135M-Instruct"
 
 _TIMEOUT = 5.0
@@ -497,8 +494,7 @@ def hub_answers() -> bool:
 # All fields of ``config.json``, of the settings of the tokenizer and of sentence-transformers count, except
 # those that change no result: notes of transformers, and fields that only training reads. In
 # ``generation_config.json`` only the tokens count, because options of grls control sampling. The manifest of
-# a retriever keeps these settings, since the same weights fit another activation or start token, too. The
-# module does not know the purpose of a model.
+# a retriever keeps these settings, since the same weights fit another activation or start token, too.
 
 
 CONFIG = "config.json"
@@ -598,15 +594,8 @@ def _flat(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-# Writes the weights of networks, without the progress bars of the libraries.
-#
-# A bar for the files of one model is no news beside the output of a command or a notebook, and appeared in
-# some commands and not in others. Errors are raised as they are. The module does not know the purpose of a
-# model.
-
-
 def write_network(network: Any, folder: str | Path) -> None:
-    """Write config and weights of a model of transformers to a folder.
+    """Write config and weights of a model of transformers to a folder, without a progress bar.
 
     Args:
         network: The model.
@@ -617,7 +606,7 @@ def write_network(network: Any, folder: str | Path) -> None:
 
 
 def write_encoder(model: Any, folder: str | Path) -> None:
-    """Write a model of sentence-transformers, with its tokenizer, to a folder.
+    """Write a model of sentence-transformers, with its tokenizer, to a folder, without a progress bar.
 
     Args:
         model: The model.

@@ -95,11 +95,6 @@ class Seq2SeqTrees(SlotModel):
         biased = (module for module in decoder.modules() if hasattr(module, "relative_attention_bias"))
         self._biased: Any = next(biased, None)
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self.generator.device
-
     def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:
         """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return Seq2SeqTreeSession(self, slots, longest)

@@ -270,9 +270,6 @@ class SlotMemory(HeadRows, ABC):
         return torch.from_numpy(array).to(self._device)
 
 
-# Selects the implementation of attention in a transformers model.
-
-
 @contextmanager
 def attending(configs: list[Any], name: str) -> Iterator[None]:
     """A context in which these configs name another implementation of attention.
