@@ -89,7 +89,8 @@ class PairScorer:
         model: A cross-encoder with one label; its device and precision are kept.
 
     Raises:
-        ConfigError: The model has several labels, reads no plain text, or has no room for two texts.
+        ConfigError: The model has several labels, reads no plain text, has no room for two texts, or its
+            config holds something else than a number of evidence words.
 
     Attributes:
         max_tokens: The longest pair in tokens, special tokens included. In a longer pair, the longer text is
@@ -115,7 +116,14 @@ class PairScorer:
             raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
         model.max_seq_length = self.max_tokens
         config = getattr(self.model.transformers_model, "config", None)
-        self.evidence_words = evidence_words_in(config)
+        stored = getattr(config, TRAINED, None)
+        words = stored.get("evidence_words") if isinstance(stored, dict) else None
+        if words is not None and (not isinstance(words, int) or isinstance(words, bool) or words < 0):
+            raise ConfigError(
+                f"config.json of the cross-encoder: expected {TRAINED}.evidence_words to be a number of "
+                f"words, got {words!r}; train it again."
+            )
+        self.evidence_words = words or 0
         self._fingerprint = _fingerprint(self.model, self.max_tokens)
 
     @classmethod
@@ -250,22 +258,6 @@ def query_with_evidence(query: str, evidence: Sequence[Passage], words: int) -> 
         words: The most words of the text of each passage (:func:`grls.data.evidence.excerpt`); 0: all.
     """
     return " ".join([query, *(passage_text(excerpt(query, passage, words)) for passage in evidence)])
-
-
-def evidence_words_in(config: Any) -> int:
-    """Words of each evidence passage that a model was trained to read, by its config; 0: all, or not known.
-
-    Raises:
-        ConfigError: The config holds something else.
-    """
-    stored = getattr(config, TRAINED, None)
-    words = stored.get("evidence_words") if isinstance(stored, dict) else None
-    if words is not None and (not isinstance(words, int) or isinstance(words, bool) or words < 0):
-        raise ConfigError(
-            f"config.json of the cross-encoder: expected {TRAINED}.evidence_words to be a number of words, "
-            f"got {words!r}; train it again."
-        )
-    return words or 0
 
 
 def _prompt(model: CrossEncoder) -> str | None:

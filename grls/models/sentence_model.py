@@ -20,7 +20,6 @@ from sentence_transformers.base.modules import Router
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from grls.data.codec import LIMITS, limits_of
 from grls.errors import DataError
 from grls.io.files import read_count, read_json
 from grls.io.turns import turn
@@ -264,22 +263,7 @@ def _opening(source: str) -> AbstractContextManager[None]:
     return opening("a bi-encoder", source, remedy)
 
 
-def limit_of(reader: Any) -> float:
-    """The longest text in tokens that a module reads as a whole; infinite for one that cuts none."""
-    if not cuts(reader):
-        return math.inf
-    return min(reader.max_seq_length or DEFAULT_TOKENS, positions_of(reader))
-
-
 def cuts(reader: Any) -> bool:
     """Whether a module cuts long texts; static embeddings and bags of words read a text as a whole."""
     limit = getattr(type(reader), "max_seq_length", None)
     return hasattr(reader, "max_seq_length") and not (isinstance(limit, property) and limit.fset is None)
-
-
-def input_limit(folder: str) -> int | None:
-    """The longest model input of a generator that grls trained; None for other models."""
-    file = Path(folder) / LIMITS
-    if not file.is_file():
-        return None
-    return limits_of(read_json(file), file, "train the model again, or remove the file").input

@@ -35,7 +35,7 @@ from grls.io.turns import turn
 from grls.models.load.opening import settings_of, write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.precision import warn_of_emulation
-from grls.models.sentence_model import TASKS, Role, cuts, limit_of, positions_of, reader_of, readers_of
+from grls.models.sentence_model import DEFAULT_TOKENS, TASKS, Role, cuts, positions_of, reader_of, readers_of
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,12 @@ class TextEncoder:
         self.model = model
         self.stages = tuple(stages)
         readers = readers_of(model)
-        own = {reader: int(min(limit_of(reader), UNLIMITED)) for reader in readers}
+        own = {
+            reader: int(min(reader.max_seq_length or DEFAULT_TOKENS, positions_of(reader), UNLIMITED))
+            if cuts(reader)
+            else UNLIMITED
+            for reader in readers
+        }
         chosen = max_tokens is not None and max_tokens != max(own.values())
         if chosen and not any(map(cuts, readers)):
             kind = type(readers[0]).__name__

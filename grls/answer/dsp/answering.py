@@ -19,7 +19,7 @@ from grls.answer.kept import save_readings
 from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
 from grls.answer.questions import Questions
 from grls.data.dataset import read_split
-from grls.data.types import Hit
+from grls.data.types import Hit, Query
 from grls.errors import Option
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
@@ -68,7 +68,8 @@ def answer_and_save(
     adapter = build.adapter_named(template, calls.attempts)
     branched = Branch(built, dsp.branches, dsp.temperature, dsp.vote)  # refuses what cannot work
 
-    taught, shown = [], []  # the queries to make demonstrations of, and the same as DSPy examples
+    taught: list[Query] = []  # to make demonstrations of
+    shown: list[Any] = []  # the same, as DSPy examples
     if how.how != "none":
         every = read_split(questions.data, how.split, questions.corpus)[0]
         taught = [query for query in every if query.answers or query.evidence][: how.examples]

@@ -89,7 +89,7 @@ def task_of(
             f"{counted(rerank.candidates, 'candidate')} for {counted(window.documents, 'document')}; raise "
             f"{Option('rerank.candidates')}."
         )
-    judge = None  # the model that orders documents
+    judge: Any = None  # the model that orders documents
     if rerank.by == "oracle":
         reader.chooser = Oracle(reader.scorer, rerank.candidates)
     elif rerank.by == "zero-shot":
