@@ -59,7 +59,7 @@ def answer_dsp(
     questions = Questions.read(data, split, limit, output)
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
     opened = open_for_reading(retriever, hops, device, questions.corpus)
-    answering.answer_and_save(questions, program, opened, retriever, model, k, dsp, device, output, name)
+    answering.answer_with_program(questions, program, opened, retriever, model, k, dsp, device, output, name)
 
 
 def _check(program: ProgramName, retriever: str | None, model: str, k: int, dsp: ProgramOptions) -> None:

@@ -42,9 +42,9 @@ def answer_riches(
         name: Name of the run in reports.
     """
     from grls.answer.questions import Questions
-    from grls.answer.riches.written import answer_and_save
+    from grls.answer.riches.written import answer_with_quotes
     from grls.io.ending import quiet
 
     quiet()
     questions = Questions.read(data, split, limit, output)
-    answer_and_save(questions, model, keys, prompt, search, device, output, name, _PORTION)
+    answer_with_quotes(questions, model, keys, prompt, search, device, output, name, _PORTION)

@@ -29,7 +29,7 @@ from grls.runs.manifest import fingerprint_queries
 log = logging.getLogger(__name__)
 
 
-def answer_and_save(
+def answer_with_program(
     questions: Questions, program: ProgramName, opened: Retriever | None, retriever: str | None,
     model: str, k: int, dsp: ProgramOptions, device: str, output: str, name: str | None,
 ) -> None:  # fmt: skip

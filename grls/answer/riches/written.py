@@ -35,7 +35,7 @@ from grls.runs.results import Retrieved
 from grls.runs.save import save_retrieved
 
 
-def answer_and_save(
+def answer_with_quotes(
     questions: Questions,
     model: str,
     keys: KeyOptions,
