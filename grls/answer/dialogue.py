@@ -56,27 +56,22 @@ def few_shot(
     if not chat:
         solved = "".join("".join(f"{said}\n{reply}\n" for said, reply in turns) + "\n" for turns in examples)
         instruction = f"{task}\n\n" if task else ""
-        texts = [f"{instruction}{solved}{_lines(one)}" for one in asked]
+        texts = []
+        for dialogue in asked:
+            past = "".join(f"{said}\n{reply}\n" for said, reply in dialogue.past)
+            texts.append(f"{instruction}{solved}{past}{dialogue.text}\n{dialogue.begin}")
         return foreign_ids(tokenizer, texts, wrapped=True)
     head = [{"role": "system", "content": task}] if task else []
     head += _messages([pair for turns in examples for pair in turns])
-    return [_chat(tokenizer, head, one) for one in asked]
-
-
-def _lines(one: Dialogue) -> str:
-    past = "".join(f"{said}\n{reply}\n" for said, reply in one.past)
-    return f"{past}{one.text}\n{one.begin}"
+    return [
+        in_turns(tokenizer, [*head, *_messages(past), {"role": "user", "content": text}], begin)
+        for text, past, begin in asked
+    ]
 
 
 def _messages(turns: Turns) -> list[dict[str, str]]:
     roles = ("user", "assistant")
     return [{"role": role, "content": text} for pair in turns for role, text in zip(roles, pair, strict=True)]
-
-
-def _chat(tokenizer: Any, head: list[dict[str, str]], one: Dialogue) -> list[int]:
-    return in_turns(
-        tokenizer, [*head, *_messages(one.past), {"role": "user", "content": one.text}], one.begin
-    )
 
 
 def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -> list[int]:
@@ -98,26 +93,11 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError("this model has no chat template: leave chat out, or take a chat model.")
-    special = _special(tokenizer)
-    whole = _render(tokenizer, turns) + begin
-    ids = _encode(tokenizer, whole)
-    wanted = _own_tokens(tokenizer, turns, special)
-    if [token for token in ids if token in special] == wanted:
-        return ids
-    signs = _signs(special, [*(turn["content"] for turn in turns), begin, tokenizer.chat_template])
-    signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
-    text = _render(tokenizer, signed) + _signed(begin, signs)
-    safe = _read(tokenizer, text, special, signs, wanted)
-    same = [token for token in ids if token in special] == [token for token in safe if token in special]
-    return ids if same and not signs else safe  # a template may leave out empty turns
-
-
-def _own_tokens(tokenizer: Any, turns: Sequence[dict[str, str]], special: dict[int, str]) -> list[int]:
-    """The special tokens that the template writes around the turns, whatever their content.
-
-    Raises:
-        ConfigError: The template interprets the content of turns and refuses plain words.
-    """
+    # Token id -> spelling of each special token, and of each turn marker that is not special.
+    special = {n: str(token) for n, token in tokenizer.added_tokens_decoder.items() if token.special}
+    special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    special |= turn_markers(tokenizer)
+    ids = _encode(tokenizer, _render(tokenizer, turns) + begin)
     words = [{**turn, "content": f"word{n}"} for n, turn in enumerate(turns)]
     try:
         frame = _rendered(tokenizer, words)
@@ -127,7 +107,19 @@ def _own_tokens(tokenizer: Any, turns: Sequence[dict[str, str]], special: dict[i
             f"({error}), so special tokens spelled in a text cannot be told from the template's: leave chat "
             "out, or let the template write each turn's content as it is."
         ) from None
-    return [token for token in _encode(tokenizer, frame) if token in special]
+    # The special tokens that the template writes around the turns, whatever their content.
+    wanted = [token for token in _encode(tokenizer, frame) if token in special]
+    if [token for token in ids if token in special] == wanted:
+        return ids
+    texts = [*(turn["content"] for turn in turns), begin, tokenizer.chat_template]
+    everything = "\n".join(map(str, texts))
+    free = (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in everything)
+    signs = {spelled: next(free) for spelled in special.values() if spelled in everything}
+    signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
+    text = _render(tokenizer, signed) + _signed(begin, signs)
+    safe = _read(tokenizer, text, special, signs, wanted)
+    same = [token for token in ids if token in special] == [token for token in safe if token in special]
+    return ids if same and not signs else safe  # a template may leave out empty turns
 
 
 def _render(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
@@ -150,32 +142,10 @@ def _place(tokenizer: Any) -> str:
     return str(file if file.is_file() else folder / "tokenizer_config.json")
 
 
-def _encode(tokenizer: Any, text: str, split: bool = False) -> list[int]:
-    if split:
-        return list(encoded_texts(tokenizer, [text])["input_ids"][0])
+def _encode(tokenizer: Any, text: str) -> list[int]:
     with turn(tokenizer):
         encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=False, verbose=False)
     return list(encoded["input_ids"])
-
-
-def _special(tokenizer: Any) -> dict[int, str]:
-    """Token id -> spelling of each special token, and of each turn marker that is not special."""
-    added = {n: str(token) for n, token in tokenizer.added_tokens_decoder.items() if token.special}
-    named = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
-    return added | named | turn_markers(tokenizer)
-
-
-def _text(tokenizer: Any, text: str, special: dict[int, str]) -> list[int]:
-    """Token ids of plain text without special tokens; ``</s>`` may be an ordinary Unigram piece."""
-    unknown = tokenizer.unk_token_id
-    return [t for t in _encode(tokenizer, text, split=True) if t == unknown or t not in special]
-
-
-def _signs(special: dict[int, str], texts: Sequence[str]) -> dict[str, str]:
-    """Special token spelled in a text -> a private character that occurs in none of the texts."""
-    everything = "\n".join(map(str, texts))
-    free = (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in everything)
-    return {spelled: next(free) for spelled in special.values() if spelled in everything}
 
 
 def _signed(text: str, signs: dict[str, str]) -> str:
@@ -202,8 +172,10 @@ def _read(
     ids: list[int] = []
     expected = iter(wanted)
     for n, part in enumerate(re.split(f"({_any_of(numbers)})", text)):
-        if n % 2 == 0:
-            ids += _text(tokenizer, "".join(meant.get(character, character) for character in part), special)
+        if n % 2 == 0:  # plain text without special tokens; ``</s>`` may be an ordinary Unigram piece
+            plain = "".join(meant.get(character, character) for character in part)
+            tokens = encoded_texts(tokenizer, [plain])["input_ids"][0]
+            ids += [t for t in tokens if t == tokenizer.unk_token_id or t not in special]
             continue
         if numbers[part] not in expected:  # the iterator continues behind the last match
             raise ConfigError(

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
-from grls.answer.writer import Continuation, TextWriter, too_long
+from grls.answer.writer import TextWriter, too_long
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
@@ -129,18 +129,30 @@ class DirectReader:
             prompt, kept = self._fitted(query, [texts[i] for i in first])
             prompts.append(prompt)
             read.append(tuple(first[:kept]))
-        _tell(ids, read, k)
+        cut = sum(map(len, ids)) - sum(map(len, read))
+        if cut:
+            log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
+        without = sum(not passages for passages in read)
+        if k and without:
+            log.warning(
+                "answered without passages, for nothing was retrieved: %d of %s.",
+                without,
+                counted(len(read), "query"),
+            )
         failed = unfit(queries, prompts, self.writer, lambda: self._prompt(Query("", ""), []))
         if decided is not None and failed:
             decided(len(failed))
         fit = [prompt for place, prompt in enumerate(prompts) if place not in failed]
         written = iter(self.writer.write(fit, decided))
-        return [
-            WrittenAnswer("", False, (), tuple(ranking), failed=failed[place])
-            if place in failed
-            else _reading(next(written), read[place], ranking, len(ids[place]))
-            for place, ranking in enumerate(rankings)
-        ]
+        answers = []
+        for place, ranking in enumerate(rankings):
+            if place in failed:
+                answers.append(WrittenAnswer("", False, (), tuple(ranking), failed=failed[place]))
+                continue
+            text, _, ended, _ = next(written)
+            left_out = len(ids[place]) - len(read[place])
+            answers.append(WrittenAnswer(text, ended, read[place], tuple(ranking), cut=left_out))
+        return answers
 
     def _fitted(self, query: Query, passages: list[Passage]) -> tuple[list[int], int]:
         """The prompt with as many passages as the model has room for, and their number."""
@@ -171,22 +183,3 @@ def unfit(
     """Place of each query whose prompt is too long -> the reason; see :func:`grls.answer.writer.too_long`."""
     names = [f"the query {query.id!r}" for query in queries]
     return too_long(names, prompts, writer.room, writer.max_new_tokens, least)
-
-
-def _reading(
-    written: Continuation, read: tuple[str, ...], ranking: Sequence[Hit], shown: int
-) -> WrittenAnswer:
-    return WrittenAnswer(written.text, written.ended, read, tuple(ranking), cut=shown - len(read))
-
-
-def _tell(ids: Sequence[Sequence[str]], read: Sequence[Sequence[str]], k: int) -> None:
-    cut = sum(map(len, ids)) - sum(map(len, read))
-    if cut:
-        log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
-    without = sum(not passages for passages in read)
-    if k and without:
-        log.warning(
-            "answered without passages, for nothing was retrieved: %d of %s.",
-            without,
-            counted(len(read), "query"),
-        )

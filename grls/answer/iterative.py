@@ -47,9 +47,13 @@ class _State:
         A follow-up that is empty or was asked before does not help, and a line that is neither may be
         invented evidence: in these cases the model is asked for the answer.
         """
-        follow = None if self.forced else _follow_up(written.text)
-        if self.forced or (follow is None and ANSWER in written.text.casefold()):
-            self.answer, self.ended = _answer(written.text), written.ended
+        text, follow = written.text, None
+        if not self.forced and text[: len(FOLLOW_UP)].casefold() == FOLLOW_UP:
+            follow = text[len(FOLLOW_UP) :].strip()
+        place = text.casefold().rfind(ANSWER)
+        if self.forced or (follow is None and place >= 0):  # a forced prompt may end with the label
+            self.answer = (text if place < 0 else text[place + len(ANSWER) :]).strip()
+            self.ended = written.ended
         elif not follow or follow.casefold() in (step.question.casefold() for step in self.steps):
             self.forced = True
         else:
@@ -60,10 +64,6 @@ class _State:
         ranking = tuple(Hit(passage, float(-rank)) for rank, passage in enumerate(self.seen, 1))
         seen, steps = tuple(self.seen), tuple(self.steps)
         return WrittenAnswer(self.answer or "", self.ended, seen, ranking, steps, self.cut, self.failed)
-
-    def fail(self, why: str) -> None:
-        """Record why nothing is written for the question."""
-        self.answer, self.ended, self.failed = "", False, why
 
 
 class IterativeReader:
@@ -118,37 +118,40 @@ class IterativeReader:
         nothing = _asked(Query("", ""))
         failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True))
         for place, why in failed.items():
-            states[place].fail(why)
+            states[place].answer, states[place].ended, states[place].failed = "", False, why
         if decided is not None and failed:
             decided(len(failed))
         while active := [state for state in states if state.answer is None]:
             written = self.writer.write([self._prompt(state, state.forced) for state in active])
             for state, one in zip(active, written, strict=True):
                 state.take(one)
-            self._retrieve([state for state in active if state.pending])
+            if pending := [state for state in active if state.pending]:
+                most = self.k + max(len(state.seen) for state in pending)
+                follow_ups = [Query(state.query.id, state.pending) for state in pending]
+                rankings = self.retriever.retrieve(follow_ups, most)
+                fresh = [
+                    [hit.id for hit in hits if hit.id not in state.seen][: self.k]
+                    for state, hits in zip(pending, rankings, strict=True)
+                ]
+                texts = find_passages(self.corpus, (i for ids in fresh for i in ids))
+                for state, ids in zip(pending, fresh, strict=True):
+                    self._show(state, ids, [texts[i] for i in ids])
             if decided is not None:
                 decided(sum(state.answer is not None for state in active))
-        self._tell(states)
+        cut = sum(state.cut for state in states)
+        if cut:
+            log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
+        empty = sum(not step.passages for state in states for step in state.steps)
+        if empty:
+            log.warning("nothing was found for %s.", counted(empty, "follow-up question"))
+        without = sum(not state.seen and not state.failed for state in states)
+        if without:
+            log.warning("answered without evidence: %d of %s.", without, counted(len(states), "query"))
         return [state.reading() for state in states]
 
     def _prompt(self, state: _State, forced: bool) -> list[int]:
         asked = Dialogue(state.said, state.past, ANSWER if forced else "")
         return few_shot(self.writer.tokenizer, ITERATIVE_TASK, iterative_examples(), [asked], self.chat)[0]
-
-    def _retrieve(self, pending: list[_State]) -> None:
-        """Retrieve for the follow-ups and show the passages."""
-        if not pending:
-            return
-        asked = [Query(state.query.id, state.pending) for state in pending]
-        most = self.k + max(len(state.seen) for state in pending)
-        rankings = self.retriever.retrieve(asked, most)
-        fresh = [
-            [hit.id for hit in hits if hit.id not in state.seen][: self.k]
-            for state, hits in zip(pending, rankings, strict=True)
-        ]
-        texts = find_passages(self.corpus, (i for ids in fresh for i in ids))
-        for state, ids in zip(pending, fresh, strict=True):
-            self._show(state, ids, [texts[i] for i in ids])
 
     def _show(self, state: _State, ids: list[str], passages: list[Passage]) -> None:
         """Append the passages; they are left out from the end until the model has room.
@@ -169,29 +172,6 @@ class IterativeReader:
         state.said, state.past, state.forced = said, past, True
         state.cut += len(ids)
 
-    def _tell(self, states: Sequence[_State]) -> None:
-        cut = sum(state.cut for state in states)
-        if cut:
-            log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
-        empty = sum(not step.passages for state in states for step in state.steps)
-        if empty:
-            log.warning("nothing was found for %s.", counted(empty, "follow-up question"))
-        without = sum(not state.seen and not state.failed for state in states)
-        if without:
-            log.warning("answered without evidence: %d of %s.", without, counted(len(states), "query"))
-
 
 def _asked(query: Query) -> _State:
     return _State(query, f"question: {query.text}")
-
-
-def _follow_up(text: str) -> str | None:
-    """The follow-up question of a line; None if the line has none."""
-    label, question = text[: len(FOLLOW_UP)].casefold(), text[len(FOLLOW_UP) :]
-    return question.strip() if label == FOLLOW_UP else None
-
-
-def _answer(text: str) -> str:
-    """The text behind ``answer:``, or the whole text if the prompt ended with ``answer:``."""
-    place = text.casefold().rfind(ANSWER)
-    return (text if place < 0 else text[place + len(ANSWER) :]).strip()

@@ -47,65 +47,36 @@ def read_all(
     Returns:
         The answer of each query, and the file that holds the answers.
     """
+    # A line a query. The last line of a group has the cost of the whole group, so a group that a kill has
+    # split is answered again.
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
     known = {record["query_id"] for record in file.records}
-    done = sum(query.id in known for query in questions.asked)
+    todo = [query for query in questions.asked if query.id not in known]
     size = BATCHES * writer.batch_size
-    with Progress(len(questions.asked), "read", "queries", done) as bar:
-        readings = read_on(file, questions.asked, lambda batch: answer(batch, bar.update), writer.spent, size)
-    return readings, file
+    count = len(questions.asked)
+    with Progress(count, "read", "queries", count - len(todo)) as bar:
+        for first in range(0, len(todo), size):
+            group = todo[first : first + size]
+            before, start = asdict(writer.spent), perf_counter()
+            records = [_record(*pair) for pair in zip(group, answer(group, bar.update), strict=True)]
+            cost = {name: value - before[name] for name, value in asdict(writer.spent).items()}
+            records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
+            file.add(records)
+    by_query = {record["query_id"]: record for record in file.records}
+    return [_reading(by_query[query.id]) for query in questions.asked], file
 
 
 def spent_options(
     readings: Sequence[WrittenAnswer], file: GrowingFile, options: dict[str, Any]
 ) -> tuple[float, dict[str, Any]]:
     """The seconds that all answers took, and ``options`` with passages cut, calls and tokens."""
-    spent = spent_on(file)
-    seconds = spent.pop("seconds")
-    return seconds, {**options, "cut": sum(one.cut for one in readings), **spent}
-
-
-def read_on(
-    file: GrowingFile,
-    queries: Sequence[Query],
-    answer: Callable[[Sequence[Query]], Sequence[WrittenAnswer]],
-    spent: Spent,
-    size: int,
-) -> list[WrittenAnswer]:
-    """Answer the queries that the file does not hold yet.
-
-    Args:
-        file: Holds the answers, a line a query. The last line of a group has the cost of the whole group,
-            so a group that a kill has split is answered again.
-        queries: All queries.
-        answer: Answers a list of queries.
-        spent: What the writer behind ``answer`` has done so far.
-        size: Queries a group.
-
-    Returns:
-        The answer of each query, in the order of the queries.
-    """
-    done = {record["query_id"] for record in file.records}
-    todo = [query for query in queries if query.id not in done]
-    for first in range(0, len(todo), size):
-        group = todo[first : first + size]
-        before, start = asdict(spent), perf_counter()
-        records = [_record(*pair) for pair in zip(group, answer(group), strict=True)]
-        cost = {name: value - before[name] for name, value in asdict(spent).items()}
-        records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
-        file.add(records)
-    by_query = {record["query_id"]: record for record in file.records}
-    return [_reading(by_query[query.id]) for query in queries]
-
-
-def spent_on(file: GrowingFile) -> dict[str, Any]:
-    """The cost of all answers of a file: the fields of ``Spent``, and ``seconds``."""
-    total: dict[str, Any] = asdict(Spent()) | {"seconds": 0.0}
+    spent: dict[str, Any] = asdict(Spent()) | {"seconds": 0.0}
     for record in file.records:
         for name, value in record.get("spent", {}).items():
-            total[name] += value
-    return total
+            spent[name] += value
+    seconds = spent.pop("seconds")
+    return seconds, {**options, "cut": sum(one.cut for one in readings), **spent}
 
 
 def _record(query: Query, reading: WrittenAnswer) -> dict[str, Any]:
@@ -125,9 +96,6 @@ def _reading(record: dict[str, Any]) -> WrittenAnswer:
         record["cut"],
         record.get("failed", ""),
     )
-
-
-# Saves answers, and the run of the passages read.
 
 
 def save_readings(
@@ -159,9 +127,6 @@ def save_readings(
     written = read_answers(answers, texts=False)
     scores = score_answers(written, asked, questions.qrels, corpus, depth=depth)
     print(summary(scores, info.seconds))
-
-
-# Answers as lines of NAME.answers.jsonl, in the format of RICHES, and for the terminal.
 
 
 def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[str, Any]:

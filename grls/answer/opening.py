@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from grls.answer.questions import Questions
 from grls.data.corpus import Corpus
 from grls.data.types import RANKINGS, Hit, Query
 from grls.errors import ConfigError, MismatchError, Option
-from grls.io.files import sha256
 from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
@@ -87,23 +85,6 @@ def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[st
     }
 
 
-def open_or_look_up(
-    questions: Questions, retriever: str | None, run: str | None, hops: HopOptions, device: str
-) -> Retriever | FinishedRun | None:
-    """The retriever or finished run that finds passages for questions; None for no retrieval."""
-    if run is not None:
-        return FinishedRun(run, questions.corpus, questions.asked, questions.split)
-    return open_for_reading(retriever, hops, device, questions.corpus)
-
-
-def found_settings(
-    retriever: str | None, run: str | None, found: Retriever | FinishedRun | None
-) -> dict[str, Any]:
-    """Everything that retrieved passages depend on, as JSON values."""
-    opened = None if isinstance(found, FinishedRun) else found
-    return {**retrieval_settings(retriever, opened), "run": None if run is None else sha256(run)}
-
-
 def origin_of(found: Retriever | FinishedRun | None) -> tuple[str, str, str, dict[str, Any]]:
     """System, label, score mode, and options of a retriever or finished run."""
     if found is None:
@@ -114,9 +95,6 @@ def origin_of(found: Retriever | FinishedRun | None) -> tuple[str, str, str, dic
         return system, label, found.score_mode, {"run": label}
     description = found.describe()
     return description.system, description.name, score_mode_of(found), description.options
-
-
-# A finished run as a retriever: it returns the passages that the run has for a query.
 
 
 class FinishedRun:

@@ -150,7 +150,17 @@ class TextWriter:
             raise ConfigError("expected temperatures above 0; leave the draw out to write greedily.")
         if any(draw is not None and not 0 < draw.top_p <= 1 for draw in how):
             raise ConfigError("expected top_p above 0 and at most 1.")
-        rows = [self._prompt(tokens) for tokens in prompts]
+        rows = [list(tokens) for tokens in prompts]
+        for row in rows:
+            if row and row[-1] == self.tokenizer.eos_token_id and not self.model.config.is_encoder_decoder:
+                row.pop()
+            if not row:
+                raise ConfigError("a prompt has no token; expected a text to continue.")
+            if self.room is not None and len(row) > self.room:
+                raise ConfigError(
+                    f"a prompt takes {len(row)} tokens, but the model has room for {self.room} beside "
+                    f"{self.max_new_tokens} new ones: shorten it, or lower max_new_tokens."
+                )
         continuations: dict[int, Continuation] = {}
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # similar lengths together: less padding
         for first in range(0, len(order), self.batch_size):
@@ -161,19 +171,6 @@ class TextWriter:
             if decided is not None:
                 decided(len(places))
         return [continuations[n] for n in range(len(rows))]
-
-    def _prompt(self, tokens: Sequence[int]) -> list[int]:
-        row = list(tokens)
-        if row and row[-1] == self.tokenizer.eos_token_id and not self.model.config.is_encoder_decoder:
-            row.pop()
-        if not row:
-            raise ConfigError("a prompt has no token; expected a text to continue.")
-        if self.room is not None and len(row) > self.room:
-            raise ConfigError(
-                f"a prompt takes {len(row)} tokens, but the model has room for {self.room} beside "
-                f"{self.max_new_tokens} new ones: shorten it, or lower max_new_tokens."
-            )
-        return row
 
     @torch.inference_mode()
     def _batch(self, rows: list[list[int]], draws: list[Sampling | None], scored: bool) -> list[Continuation]:
@@ -197,7 +194,16 @@ class TextWriter:
             [])]), return_dict_in_generate=True, output_logits=scored,
         )  # fmt: skip
         tokens = output.sequences[:, start:]  # [B, T]
-        continuations = [self._read(row) for row in tokens.tolist()]
+        continuations = []
+        for row in tokens.tolist():
+            text, stopped = self._text(row)
+            written = len(row)
+            while written and row[written - 1] == self._pad:
+                written -= 1
+            end = next((place for place, token in enumerate(row) if token in self._ends), None)
+            if end is not None and not stopped:
+                written = end + 1
+            continuations.append(Continuation(text, written, stopped or end is not None))
         if scored:
             steps = zip(output.logits, tokens.T, strict=True)  # T of [B, V] and [B]
             values = [logits.float().log_softmax(-1).gather(1, row[:, None])[:, 0] for logits, row in steps]
@@ -211,16 +217,6 @@ class TextWriter:
         self.spent.tokens_read += sum(map(len, rows))
         self.spent.tokens_written += sum(one.tokens for one in continuations)
         return continuations
-
-    def _read(self, row: list[int]) -> Continuation:
-        text, stopped = self._text(row)
-        written = len(row)
-        while written and row[written - 1] == self._pad:
-            written -= 1
-        end = next((place for place, token in enumerate(row) if token in self._ends), None)
-        if end is not None and not stopped:
-            written = end + 1
-        return Continuation(text, written, stopped or end is not None)
 
     def _text(self, row: list[int]) -> tuple[str, bool]:
         """The text of new tokens up to the first stop string, and whether there was one."""
@@ -305,7 +301,7 @@ def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 #
 # A prompt that is too long stops its query only: an error is logged, nothing is written for the query, and
 # the others go on. If even the prompt without a question is too long, no query could be answered, and the run
-# is refused. The module does not know what a prompt says.
+# is refused.
 
 
 def room_of(model: Any, new_tokens: int) -> int | None:

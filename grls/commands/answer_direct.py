@@ -49,23 +49,28 @@ def answer_direct(
     """
     from grls.answer.direct import DirectReader
     from grls.answer.kept import read_all, save_readings, spent_options
-    from grls.answer.opening import found_settings, open_or_look_up, origin_of
+    from grls.answer.opening import FinishedRun, open_for_reading, origin_of, retrieval_settings
     from grls.answer.questions import Questions, model_settings
     from grls.answer.writer import TextWriter
     from grls.io.ending import quiet
+    from grls.io.files import sha256
     from grls.models.load.language import load_language_model
+    from grls.retrieve.base import Retriever
 
     quiet()
     _check(retriever, run, hops, k, output)
     questions = Questions.read(data, split, limit, output)
-    source = open_or_look_up(questions, retriever, run, hops, device)
+    opened = None if run is not None else open_for_reading(retriever, hops, device, questions.corpus)
+    source: Retriever | FinishedRun | None = opened
+    if run is not None:
+        source = FinishedRun(run, questions.corpus, questions.asked, questions.split)
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
     reads = {} if source is None else {"k": k, "depth": reader.depth}
     how = {"method": "direct", **reads, "chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
     settings = {
-        **model_settings(model, loaded, tokenizer), **how, **found_settings(retriever, run, source),
-        **questions.fingerprints,
+        **model_settings(model, loaded, tokenizer), **how, **retrieval_settings(retriever, opened),
+        "run": None if run is None else sha256(run), **questions.fingerprints,
     }  # fmt: skip
     direct = DirectReader(writer, questions.corpus, reader.chat)
     readings, file = read_all(

@@ -53,26 +53,13 @@ def answer_dsp(
     quiet()
     _check(program, retriever, model, k, dsp)
     from grls.answer.dsp import answering  # imported late: DSPy is an extra
-    from grls.answer.kept import save_readings
     from grls.answer.opening import open_for_reading
     from grls.answer.questions import Questions
 
     questions = Questions.read(data, split, limit, output)
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
     opened = open_for_reading(retriever, hops, device, questions.corpus)
-    made = answering.named_program(questions, program, opened, retriever, model, k, dsp, device)
-    records, seconds = answering.answer_questions(questions, made, program, output, dsp)
-    described = None if opened is None else opened.describe()
-    info = questions.info(
-        "generator" if described is None else described.system,
-        name or (program if described is None else f"{program}, {described.name}, k={k}"),
-        answering.fused_mode(program, dsp, opened),
-        seconds,
-        {**made.settings, "cost": answering.total_cost(records)},
-    )
-    readings = [answering.reading_of(record) for record in records]
-    save_readings(questions, output, readings, info, [answering.kept_of(record) for record in records])
-    answering.print_costs(records)
+    answering.answer_with_program(questions, program, opened, retriever, model, k, dsp, device, output, name)
 
 
 def _check(program: ProgramName, retriever: str | None, model: str, k: int, dsp: ProgramOptions) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 
@@ -44,23 +42,9 @@ def answer_riches(
         name: Name of the run in reports.
     """
     from grls.answer.questions import Questions
-    from grls.answer.riches.written import (
-        how_record,
-        riches_of,
-        save_answers_and_page,
-        save_quotes,
-        write_missing,
-        written_file,
-    )
+    from grls.answer.riches.written import answer_with_quotes
     from grls.io.ending import quiet
 
     quiet()
     questions = Questions.read(data, split, limit, output)
-    program, settings = riches_of(questions, model, keys, prompt, search, device)
-    file = written_file(output, settings, questions)
-    size = _PORTION * search.batch_size
-    write_missing(program, questions.asked, file, size)
-    save_answers_and_page(questions, file, output, name or "RICHES", prompt.markers)
-    title = name or f"RICHES, {keys.kind}, {search.beam}"
-    options = {"model": Path(model).name, **how_record(keys, prompt, search)}
-    save_quotes(questions, file, output, title, options)
+    answer_with_quotes(questions, model, keys, prompt, search, device, output, name, _PORTION)

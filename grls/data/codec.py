@@ -149,7 +149,10 @@ class Codec:
         self.question, self.evidence, self.title, self.done = (
             int(vocabulary[token]) for token in SPECIAL_TOKENS
         )
-        self.end = _end_token(tokenizer)
+        ends = [token for token in (tokenizer.eos_token_id, tokenizer.sep_token_id) if token is not None]
+        if not ends:
+            raise ConfigError("the tokenizer has neither an EOS nor a SEP token; set eos_token in it.")
+        self.end = int(ends[0])  # EOS, or SEP for BERT's tokenizers
         closing = [int(vocabulary[token]) for token in CLOSING_MARKERS if token in vocabulary]
         self.closes = len(closing) == len(CLOSING_MARKERS)
         self._query_end, self._evidence_end, self._title_end = (
@@ -307,14 +310,6 @@ def reset_tokenizer(tokenizer: Any) -> None:
         with turn(tokenizer):
             backend.no_padding()
             backend.no_truncation()
-
-
-def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The end token of a target: EOS, or SEP for BERT's tokenizers."""
-    for token in (tokenizer.eos_token_id, tokenizer.sep_token_id):
-        if token is not None:
-            return int(token)
-    raise ConfigError("the tokenizer has neither an EOS nor a SEP token; set eos_token in it.")
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:

@@ -103,7 +103,18 @@ class MetadataColumns:
         if bits is None:
             with self._reading:  # one thread reads, the others find what it kept
                 bits = self._kept.get(expression)
-                bits = self._find(expression) if bits is None else bits
+                if bits is None:
+                    columns = self._columns(list(dict.fromkeys(expression.fields())))
+                    if columns is not None:
+                        mask = expression.mask(lambda comparison: columns[comparison.field].mask(comparison))
+                    else:
+                        parts = [np.empty(0, dtype=bool)]
+                        for objects, places in self._batches(0):
+                            holds = map(expression.holds, objects)
+                            parts.append(np.fromiter(holds, dtype=bool, count=len(objects))[places])
+                        mask = np.concatenate(parts)
+                    bits = np.packbits(mask)
+                    self._kept.put(expression, bits, bits.nbytes + _KEPT)
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))
 
     def extended(self, table: PassageTable) -> MetadataColumns:
@@ -116,16 +127,6 @@ class MetadataColumns:
             longer._fields = self._fields | fields
             longer._keep(columns)
         return longer
-
-    def _find(self, expression: Expression) -> npt.NDArray[np.uint8]:
-        columns = self._columns(list(dict.fromkeys(expression.fields())))
-        if columns is None:
-            mask = self._through_all(expression)
-        else:
-            mask = expression.mask(lambda comparison: columns[comparison.field].mask(comparison))
-        bits = np.packbits(mask)
-        self._kept.put(expression, bits, bits.nbytes + _KEPT)
-        return bits
 
     def _columns(self, names: list[str]) -> dict[str, FieldColumn] | None:
         """The columns of fields; None: a field is too large for one."""
@@ -162,14 +163,6 @@ class MetadataColumns:
                 coder.add([entry.get(name) for entry in objects], places)
         return {name: coder.column() for name, coder in coders.items()}, frozenset(fields)
 
-    def _through_all(self, expression: Expression) -> Mask:
-        """For which passages a filter holds, with all metadata read."""
-        parts = [np.empty(0, dtype=bool)]
-        for objects, places in self._batches(0):
-            holds = np.fromiter(map(expression.holds, objects), dtype=bool, count=len(objects))
-            parts.append(holds[places])
-        return np.concatenate(parts)
-
     def _batches(self, start: int) -> Iterator[tuple[list[dict[str, Any]], npt.NDArray[np.int64]]]:
         """The different metadata of each batch of passages, and the place of each passage among them."""
         texts = self._table.data.column("metadata")
@@ -202,16 +195,10 @@ class _Coder:
             return
         codes = np.empty(len(values), dtype=np.uint32)
         for number, value in enumerate(values):
-            codes[number] = self._code(value)
+            codes[number] = self._places.setdefault(_key(value), len(self._values))
+            if codes[number] == len(self._values):
+                self._values.append(value)
         self._codes.append(codes[places].astype(np.min_scalar_type(int(codes.max(initial=0)))))
-
-    def _code(self, value: Any) -> int:
-        key = _key(value)
-        code = self._places.get(key)
-        if code is None:
-            code = self._places[key] = len(self._values)
-            self._values.append(value)
-        return code
 
     def column(self) -> FieldColumn | None:
         """The column; None: it has too many values."""

@@ -80,7 +80,10 @@ class Corpus:
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
         facts.get("ids", lambda: corpus._refuse_repeated_ids(file))
-        if corpus._holds(DONE_ID):
+        import pyarrow.compute as pc
+
+        # Not by `numbers`, which would hash all ids.
+        if pc.any(pc.is_in(corpus._ids, value_set=arrow_strings([DONE_ID]))).as_py():
             raise DataError(_RESERVED, file)
         return corpus
 
@@ -117,7 +120,34 @@ class Corpus:
         except (TypeError, ValueError) as error:
             raise DataError(f"expected metadata that JSON can hold ({error}).", source) from None
         rows = [(p.id, p.title, p.text, text) for p, text in zip(entries, texts, strict=True)]
-        _refuse_unfit(rows, source)
+        seen: set[str] = set()
+        for number, row in enumerate(rows):
+            for name, value in zip(("id", "title", "text"), row, strict=False):
+                if not isinstance(value, str):
+                    raise DataError(
+                        f"passage {number}: expected its {name} to be a string, got {value!r}; a passage is "
+                        "Passage(id, text, title).",
+                        source,
+                    )
+            if not row[0]:
+                raise DataError(
+                    f"passage {number} has an empty id; every passage needs a different id.", source
+                )
+            if row[0] in seen:
+                raise DataError(
+                    f"passage {number}: the id {row[0]!r} is used already; every passage needs a different "
+                    "id.",
+                    source,
+                )
+            if row[0] == DONE_ID:
+                raise DataError(_RESERVED, source)
+            if not all(map(is_whole_text, row)):
+                raise DataError(
+                    f"passage {number} ({row[0]!r}) holds half a character (a lone surrogate), which no "
+                    "UTF-8 text can hold; remove or repair it.",
+                    source,
+                )
+            seen.add(row[0])
         return cls(table_of(rows), source)
 
     def __len__(self) -> int:
@@ -184,12 +214,6 @@ class Corpus:
                 f"{counted(len(self), 'passage')}, numbered from 0."
             )
         return list(rows)
-
-    def _holds(self, name: str) -> bool:
-        """Whether a passage has this id; :meth:`numbers` would hash all ids for it."""
-        import pyarrow.compute as pc
-
-        return bool(pc.any(pc.is_in(self._ids, value_set=arrow_strings([name]))).as_py())
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of these ids; None for an id that is not in the corpus.
@@ -324,35 +348,6 @@ def _hashes(ids: Sequence[str]) -> npt.NDArray[np.int64]:
     return np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
 
 
-def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
-    """Refuse passages from Python that a ``corpus.jsonl`` cannot hold, with a DataError."""
-    seen: set[str] = set()
-    for number, row in enumerate(rows):
-        for name, value in zip(("id", "title", "text"), row, strict=False):
-            if not isinstance(value, str):
-                raise DataError(
-                    f"passage {number}: expected its {name} to be a string, got {value!r}; a passage is "
-                    "Passage(id, text, title).",
-                    source,
-                )
-        if not row[0]:
-            raise DataError(f"passage {number} has an empty id; every passage needs a different id.", source)
-        if row[0] in seen:
-            raise DataError(
-                f"passage {number}: the id {row[0]!r} is used already; every passage needs a different id.",
-                source,
-            )
-        if row[0] == DONE_ID:
-            raise DataError(_RESERVED, source)
-        if not all(map(is_whole_text, row)):
-            raise DataError(
-                f"passage {number} ({row[0]!r}) holds half a character (a lone surrogate), which no UTF-8 "
-                "text can hold; remove or repair it.",
-                source,
-            )
-        seen.add(row[0])
-
-
 class _Texts(Sequence[str]):
     def __init__(self, corpus: Corpus):
         self._corpus = corpus
@@ -377,11 +372,6 @@ class _Texts(Sequence[str]):
 def corpus_file(path: str | Path) -> Path:
     """``path``, or ``path/corpus.jsonl`` if ``path`` is a folder."""
     return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
-
-
-def passage_record(passage: Passage) -> dict[str, Any]:
-    """A passage without metadata as the JSON object of one line of ``corpus.jsonl``."""
-    return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": {}}
 
 
 def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:

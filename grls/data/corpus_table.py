@@ -104,27 +104,23 @@ class MemoryTable:
 
     def __getitem__(self, rows: list[int] | slice) -> dict[str, list[str]]:
         """The columns of the rows with these numbers, or of a slice."""
+        import pyarrow as pa
+
         if isinstance(rows, slice):
             start, end, _ = rows.indices(len(self))
             part = self.data.slice(start, max(0, end - start))
         else:
-            part = self._rows(rows)
+            if any(not -len(self) <= number < len(self) for number in rows):
+                raise IndexError(f"expected numbers of {len(self)} rows, got {rows}")
+            numbers = np.asarray(rows, dtype=np.int64) % max(1, len(self))
+            places = np.searchsorted(self._starts, numbers, side="right") - 1
+            slices = [  # one for each row: `pa.Table.take` copies the whole column before it looks
+                self._batches[place].slice(number - self._starts[place], 1)
+                for place, number in zip(places, numbers, strict=True)
+            ]
+            part = pa.Table.from_batches(slices, self.data.schema)
         columns: dict[str, list[str]] = part.to_pydict()
         return columns
-
-    def _rows(self, numbers: list[int]) -> pa.Table:
-        """Rows, one slice each: ``pa.Table.take`` copies the whole column before it looks."""
-        import pyarrow as pa
-
-        if any(not -len(self) <= number < len(self) for number in numbers):
-            raise IndexError(f"expected numbers of {len(self)} rows, got {numbers}")
-        asked = np.asarray(numbers, dtype=np.int64) % max(1, len(self))
-        places = np.searchsorted(self._starts, asked, side="right") - 1
-        slices = [
-            self._batches[place].slice(number - self._starts[place], 1)
-            for place, number in zip(places, asked, strict=True)
-        ]
-        return pa.Table.from_batches(slices, self.data.schema)
 
 
 PassageTable: TypeAlias = "MemoryTable | datasets.Dataset"
@@ -252,8 +248,12 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
     name = hashlib.sha256(state[0].encode()).hexdigest()[:32]
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / name
     arrow = folder / "corpus.arrow"
-    if _is_cache_of(folder, arrow, state):
-        return arrow
+    try:
+        kept = read_json(folder / _CACHE)
+        if isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow):
+            return arrow
+    except (DataError, OSError):
+        pass  # there is no complete Arrow file of the corpus in this state
     with atomic_folder(folder, "") as new:
         with (
             pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
@@ -263,12 +263,3 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
                 writer.write_batch(batch)
         write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
     return arrow
-
-
-def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:
-    """Whether a folder holds a complete Arrow file of the corpus in this state."""
-    try:
-        kept = read_json(folder / _CACHE)
-        return isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow)
-    except (DataError, OSError):
-        return False

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grls.data.corpus import Corpus, passage_record
+from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import DataError, Option, at_least
 from grls.io.files import atomic_folder, text_lines
@@ -279,9 +279,8 @@ def write_dataset(
                     )
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
-            for record in (
-                passages.records() if isinstance(passages, Corpus) else map(passage_record, passages)
-            ):
+            plain = ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages)
+            for record in passages.records() if isinstance(passages, Corpus) else plain:
                 write_line(stream, record)
         with (new / "queries.jsonl").open("w", encoding="utf-8") as stream:
             for q in queries:
@@ -319,7 +318,9 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise DataError(f"expected {name} to be a list of strings, got {value!r}.", file, line)
     proofs = metadata.get("proofs", [])
-    if not isinstance(proofs, list) or not all(_is_proof(proof) for proof in proofs):
+    if not isinstance(proofs, list) or not all(
+        isinstance(proof, list) and all(isinstance(passage, str) for passage in proof) for proof in proofs
+    ):
         raise DataError(
             f"expected metadata.proofs to be a list of lists of passage ids, got {proofs!r}; rename the key "
             "if it means something else.",
@@ -346,7 +347,3 @@ def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) 
         answers=tuple(answers),
         metadata=json.dumps(metadata, ensure_ascii=False),
     )
-
-
-def _is_proof(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(passage, str) for passage in value)

@@ -6,7 +6,7 @@ looks for all faults before hours of work are spent. The corpus itself: :mod:`gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +63,29 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
     evidence = [(lines[query.id], passage) for query in queries for passage in query.evidence]
     faults += _unknown(file, evidence, corpus, "evidence")
     for split in splits:
-        faults += _of_split(split, lines, corpus)
+        try:
+            qrels = read_qrels(split)
+        except DataError as error:
+            faults.append(DataFault(split, None, _without_place(error, split, None)))
+            continue
+        if not qrels:
+            faults.append(DataFault(split, None, "the split judges no query"))
+            continue
+        faults += [
+            DataFault(split, None, f"query {name!r} has no passage graded above 0")
+            for name, grades in qrels.items()
+            if not relevant(grades)
+        ]
+        judged: list[tuple[int, str]] = []
+        for line, text in text_lines(split):
+            fields = text.split("\t")
+            if len(fields) != 3 or (line == 1 and fields[0] == QRELS_HEADER[0]):
+                continue
+            if fields[0] not in lines:
+                what = f"the query id {fields[0]!r} is in no line of queries.jsonl"
+                faults.append(DataFault(split, line, what))
+            judged.append((line, fields[1]))
+        faults += _unknown(split, judged, corpus, "judged")
     return faults
 
 
@@ -93,10 +115,13 @@ def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFi
     queries = Path(folder) / "queries.jsonl"
     kinds = {queries: "query"} if queries.is_file() else {}
     kinds |= dict.fromkeys(sorted((Path(folder) / "qrels").glob("*.tsv")), "judgement")
-    return [
-        CheckedFile(file, _entries(file), kind, sum(fault.file == file for fault in faults))
-        for file, kind in kinds.items()
-    ]
+    checked = []
+    for file, kind in kinds.items():
+        with file.open("rb") as lines:  # those that are neither blank nor the header of qrels
+            filled = (line for line in lines if line.strip())
+            entries = sum(not line.startswith(QRELS_HEADER[0].encode() + b"\t") for line in filled)
+        checked.append(CheckedFile(file, entries, kind, sum(fault.file == file for fault in faults)))
+    return checked
 
 
 class GoldCount(NamedTuple):
@@ -153,13 +178,6 @@ def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
     return visible("\n".join(lines) or f"{folder}: no queries and no qrels, so only the corpus was checked")
 
 
-def _entries(file: Path) -> int:
-    """Lines that are neither blank nor the header of qrels."""
-    with file.open("rb") as lines:
-        filled = (line for line in lines if line.strip())
-        return sum(not line.startswith(QRELS_HEADER[0].encode() + b"\t") for line in filled)
-
-
 def format_faults(faults: list[DataFault], most: int = 20) -> str:
     """The first ``most`` faults, one a line."""
     lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:most]]
@@ -185,32 +203,8 @@ def _without_place(error: DataError, file: Path, line: int | None) -> str:
     return str(error).removeprefix(f"{place}: ").rstrip(".")
 
 
-def _of_split(file: Path, queries: dict[str, int], corpus: Corpus) -> list[DataFault]:
-    try:
-        qrels = read_qrels(file)
-    except DataError as error:
-        return [DataFault(file, None, _without_place(error, file, None))]
-    if not qrels:
-        return [DataFault(file, None, "the split judges no query")]
-    faults = [
-        DataFault(file, None, f"query {query!r} has no passage graded above 0")
-        for query, grades in qrels.items()
-        if not relevant(grades)
-    ]
-    pairs: list[tuple[int, str]] = []
-    for line, text in text_lines(file):
-        fields = text.split("\t")
-        if len(fields) != 3 or (line == 1 and fields[0] == QRELS_HEADER[0]):
-            continue
-        if fields[0] not in queries:
-            faults.append(DataFault(file, line, f"the query id {fields[0]!r} is in no line of queries.jsonl"))
-        pairs.append((line, fields[1]))
-    return faults + _unknown(file, pairs, corpus, "judged")
-
-
-def _unknown(file: Path, uses: Iterable[tuple[int, str]], corpus: Corpus, what: str) -> list[DataFault]:
+def _unknown(file: Path, named: list[tuple[int, str]], corpus: Corpus, what: str) -> list[DataFault]:
     """A fault for each (line, passage id) whose passage is not in the corpus."""
-    named = list(uses)
     numbers = corpus.numbers([passage for _, passage in named])
     return [
         DataFault(file, line, f"the {what} passage id {passage!r} is not in {corpus.source}")

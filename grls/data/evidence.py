@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 
 from grls.data.sentences import sentences
 from grls.data.types import Passage
@@ -36,27 +35,19 @@ def excerpt(question: str, passage: Passage, words: int) -> Passage:
     if not words or count(passage.text) <= words:
         return passage
     parts = sentences(passage.text)
-    scores = _scores(question, parts)
+    asked = {stem_key(word) for word in pieces(question)} - {""}
+    held = [{stem_key(word) for word in pieces(part)} & asked for part in parts]
+    holders = Counter(word for shared in held for word in shared)
+    scores = [sum(math.log((len(parts) + 1) / holders[word]) for word in shared) for shared in held]
     kept, room = [0], words - count(parts[0])
     for place in sorted(range(1, len(parts)), key=lambda place: -scores[place]):
         length = count(parts[place])
         if scores[place] > 0 and length <= room:
             kept.append(place)
             room -= length
-    return passage._replace(text=_cut(" ".join(parts[place] for place in sorted(kept)), words))
-
-
-def _scores(question: str, parts: Sequence[str]) -> list[float]:
-    asked = {stem_key(word) for word in pieces(question)} - {""}
-    held = [{stem_key(word) for word in pieces(part)} & asked for part in parts]
-    holders = Counter(word for words in held for word in words)
-    return [sum(math.log((len(parts) + 1) / holders[word]) for word in words) for words in held]
-
-
-def _cut(text: str, words: int) -> str:
-    """The longest beginning of a text of so many words."""
-    if count(text) <= words:
-        return text
-    parts = pieces(text)
-    most = next(n for n in range(len(parts), -1, -1) if count("".join(parts[:n])) <= words)
-    return "".join(parts[:most]).strip()
+    text = " ".join(parts[place] for place in sorted(kept))
+    if count(text) > words:  # its longest beginning of so many words
+        beginning = pieces(text)
+        most = next(n for n in range(len(beginning), -1, -1) if count("".join(beginning[:n])) <= words)
+        text = "".join(beginning[:most]).strip()
+    return passage._replace(text=text)

@@ -170,7 +170,16 @@ def one_each(allow: Allow, queries: int) -> list[Filter | None]:
         raise ConfigError(
             f"allow has {counted(len(entries), 'entry')} for {counted(queries, 'query')}; give one a query."
         )
-    return [None if entry is None else _as_filter(entry) for entry in entries]
+    filters: list[Filter | None] = []
+    for entry in entries:
+        if entry is None or isinstance(entry, Filter):
+            filters.append(entry)
+            continue
+        ids = frozenset(entry) if isinstance(entry, Collection) and not isinstance(entry, str) else None
+        if ids is None or not all(isinstance(passage, str) for passage in ids):
+            raise ConfigError(f"expected a filter or passage ids for each query, got {entry!r}.")
+        filters.append(Only(ids))
+    return filters
 
 
 def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter, Numbers]:
@@ -258,16 +267,12 @@ def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
             raise DataError(f"query {query.id!r}: expected metadata.allow to be a list of ids, got {ids!r}.")
         if text is not None and not isinstance(text, str):
             raise DataError(f"query {query.id!r}: expected metadata.where to be a text, got {text!r}.")
-        parts = [] if ids is None else [Only(frozenset(ids))]
-        filters.append(both(*parts, None if text is None else _where_of(query, text)))
+        only = None if ids is None else Only(frozenset(ids))
+        try:
+            filters.append(both(only, None if text is None else where(text)))
+        except ConfigError as error:
+            raise DataError(f"query {query.id!r}, metadata.where: {error.text}") from None
     return filters
-
-
-def _where_of(query: Query, text: str) -> Filter:
-    try:
-        return where(text)
-    except ConfigError as error:
-        raise DataError(f"query {query.id!r}, metadata.where: {error.text}") from None
 
 
 def both(*filters: Filter | None) -> Filter | None:
@@ -276,13 +281,3 @@ def both(*filters: Filter | None) -> Filter | None:
     if len(parts) < 2:
         return parts[0] if parts else None
     return AllOf(parts)
-
-
-def _as_filter(entry: Any) -> Filter:
-    if isinstance(entry, Filter):
-        return entry
-    if isinstance(entry, Collection) and not isinstance(entry, str):
-        ids = frozenset(entry)
-        if all(isinstance(passage, str) for passage in ids):
-            return Only(ids)
-    raise ConfigError(f"expected a filter or passage ids for each query, got {entry!r}.")

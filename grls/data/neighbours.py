@@ -67,7 +67,9 @@ class Neighbours:
                 f"{file} holds the neighbours of another corpus, not of {corpus.source}; {remedy}."
             )
         fits = numbers.ndim == 2 and len(numbers) == len(corpus) and numbers.dtype == np.int32
-        if not fits or "by" not in about or not _all_between(numbers, _NONE, len(corpus)):
+        if fits and numbers.size:
+            fits = numbers.min() >= _NONE and numbers.max() < len(corpus)
+        if not fits or "by" not in about:
             raise DataError(f"these are not numbers of the passages of {corpus.source}; {remedy}.", file)
         return cls(numbers, about["by"])
 
@@ -80,10 +82,6 @@ class Neighbours:
         """The numbers of the nearest passages of a passage, the nearest first, at most ``most``."""
         row: list[int] = self.numbers[number, :most].tolist()
         return [other for other in row if other != _NONE]
-
-
-def _all_between(numbers: Numbers, least: int, end: int) -> bool:
-    return not numbers.size or bool(numbers.min() >= least and numbers.max() < end)
 
 
 def copies(corpus: Corpus) -> list[int]:

@@ -36,14 +36,15 @@ _NEAR = 16
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, unchanged, in order."""
-    ends = [match.end() for match in _END.finditer(text) if match["next"] is None or _ends(text, match)]
+    ends = []
+    for match in _END.finditer(text):
+        end, after = match.end(), match["next"]
+        if after is not None:  # the sign has other uses, too
+            # All common Georgian letters are lower-case.
+            if after.islower() and not "\u10d0" <= after <= "\u10ff":
+                continue
+            if _ABBREVIATION.search(text[max(0, end - _NEAR) : end]):
+                continue
+        ends.append(end)
     parts = [text[a:b].strip() for a, b in pairwise([0, *ends, len(text)])]
     return [part for part in parts if part]
-
-
-def _ends(text: str, match: regex.Match[str]) -> bool:
-    """Whether a sign with other uses ends a sentence here."""
-    after = match["next"]
-    if after.islower() and not "\u10d0" <= after <= "\u10ff":  # all common Georgian letters are lower-case
-        return False
-    return not _ABBREVIATION.search(text[max(0, match.end() - _NEAR) : match.end()])

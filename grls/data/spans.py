@@ -58,7 +58,8 @@ class Spans:
         self.corpus = corpus
         self.words = words
         self.source = corpus.source
-        starts = [word_starts(self.pieces(passage)) for passage in corpus]
+        words_of = map(self.pieces, corpus)  # a span begins at each that holds a letter or a digit
+        starts = [[n for n, word in enumerate(w) if any(map(str.isalnum, word))] or [0] for w in words_of]
         self.starts: Ints = np.array([place for places in starts for place in places], dtype=np.int64)
         self.offsets: Ints = np.concatenate(([0], np.cumsum([len(places) for places in starts])))
 
@@ -82,7 +83,9 @@ class Spans:
     def passages(self, spans: Sequence[int]) -> list[Passage]:
         """Spans as passages without a title."""
         owners = self.owners[np.asarray(spans, dtype=np.int64)].tolist()
-        known = {passage: self.pieces(text) for passage, text in self._texts(sorted(set(owners)))}
+        numbers = sorted(set(owners))
+        texts = zip(numbers, self.corpus.passages(numbers), strict=True)
+        known = {number: self.pieces(passage) for number, passage in texts}
         return [self._span(span, known[owner]) for span, owner in zip(spans, owners, strict=True)]
 
     def batches(self, size: int = _BATCH) -> Iterator[list[Passage]]:
@@ -120,9 +123,6 @@ class Spans:
         """The numbers of passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""
         return self.corpus.numbers(ids)
 
-    def _texts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Passage]]:
-        return zip(numbers, self.corpus.passages(numbers), strict=True)
-
     def _span(self, span: int, words: Sequence[str]) -> Passage:
         start = int(self.starts[span])
         return Passage(str(span), "".join(words[start : start + self.words]).strip())
@@ -148,8 +148,3 @@ def read_spans(value: Any, file: Path) -> int | None:
         DataError: The value is something else.
     """
     return read_count(value, "words", "the length of spans", 8, file)
-
-
-def word_starts(words: Sequence[str]) -> list[int]:
-    """The numbers of the words of a passage at which a span begins."""
-    return [n for n, word in enumerate(words) if any(map(str.isalnum, word))] or [0]

@@ -67,24 +67,15 @@ def _of(tokenizer: Any) -> _Known:
     state = len(tokenizer), str(template or "")
     known = _known.get(tokenizer)
     if known is None or known.state != state:
-        tokens = _markers(tokenizer, state[1])
+        tokens: dict[int, AddedToken] = {}
+        for number, token in tokenizer.added_tokens_decoder.items() if template else ():
+            text = str(token)
+            stands_for_text = text.isalnum() or not text.strip("\u2581 \t\r\n")
+            if not token.special and text in state[1] and not stands_for_text:
+                tokens[number] = token
         markers = {number: str(token) for number, token in tokens.items()}
         known = _known[tokenizer] = _Known(state, markers, _split(tokenizer, list(tokens.values())))
     return known
-
-
-def _markers(tokenizer: Any, template: str) -> dict[int, AddedToken]:
-    if not template:
-        return {}
-    return {
-        number: token
-        for number, token in tokenizer.added_tokens_decoder.items()
-        if not token.special and str(token) in template and not _is_text(str(token))
-    }
-
-
-def _is_text(token: str) -> bool:
-    return not token.strip("\u2581 \t\r\n") or token.isalnum()
 
 
 def _split(tokenizer: Any, markers: list[AddedToken]) -> Any:

@@ -214,7 +214,7 @@ def parse_filter(text: str) -> Expression:
     if len(text) > MOST:
         raise ConfigError(f"a filter has at most {MOST:,} characters, got {len(text):,}.")
     parser = _Parser(text)
-    expression = parser.any_of(0)
+    expression = parser.joined("or", 0)
     if parser.token.kind != "end":
         raise parser.error("'and', 'or' or the end")
     return expression
@@ -240,15 +240,12 @@ class _Parser:
         self._tokens = self._read(text)
         self.token = next(self._tokens)
 
-    def any_of(self, depth: int) -> Expression:
-        """``filter``."""
-        return self._joined("or", depth)
-
-    def _joined(self, word: str, depth: int) -> Expression:
-        parts = [self._part(depth) if word == "and" else self._joined("and", depth)]
+    def joined(self, word: str, depth: int) -> Expression:
+        """``filter`` (joined by "or"), or ``both`` (joined by "and")."""
+        parts = [self._part(depth) if word == "and" else self.joined("and", depth)]
         while self._is(word):
             self._next()
-            parts.append(self._part(depth) if word == "and" else self._joined("and", depth))
+            parts.append(self._part(depth) if word == "and" else self.joined("and", depth))
         return parts[0] if len(parts) == 1 else Joined(word == "and", tuple(parts))
 
     def _part(self, depth: int) -> Expression:
@@ -259,7 +256,7 @@ class _Parser:
             return Not(self._part(depth + 1))
         if self.token.text == "(" and self.token.kind == "sign":
             self._next()
-            expression = self.any_of(depth + 1)
+            expression = self.joined("or", depth + 1)
             self._take(")", "')', 'and' or 'or'")
             return expression
         return self._comparison()
@@ -296,25 +293,23 @@ class _Parser:
         token = self.token
         if token.kind not in ("word", "quoted") or (names and token.kind == "word" and token.text in _WORDS):
             raise self.error(wanted)
-        if token.kind == "word" and not names:
-            self._refuse_doubtful(token, ordered)
+        text, doubt = token.text, ""  # a value that is read as text, though its writer means something else
+        if names or token.kind == "quoted":
+            pass
+        elif _LIKE_A_NUMBER.fullmatch(text) and not _NUMBER.fullmatch(text):
+            doubt = f"{text!r} is no number such as 20, -1.5 or 1e3"
+        elif text.lower() in ("true", "false") and text != text.lower():
+            doubt = f"truth values are true and false, got {text!r}"
+        elif text.lower() == "null":
+            doubt = "no comparison holds for a null or missing field"
+        elif ordered and _UNORDERED.fullmatch(text):
+            doubt = f"nothing is above or below {text}"
+        if doubt:
+            raise self._error(token.place, doubt, " Quote it if it is a text.")
         self._next()
         if token.kind == "word":
-            return FilterValue(token.text)
-        return FilterValue(_ESCAPE.sub(r"\1", token.text[1:-1]), True)
-
-    def _refuse_doubtful(self, token: _Token, ordered: bool) -> None:
-        """Refuse a value that would be read as text though its writer means something else."""
-        text = token.text
-        if _LIKE_A_NUMBER.fullmatch(text) and not _NUMBER.fullmatch(text):
-            raise self._error(token.place, f"{text!r} is no number such as 20, -1.5 or 1e3", _QUOTE)
-        if text.lower() in ("true", "false") and text != text.lower():
-            raise self._error(token.place, f"truth values are true and false, got {text!r}", _QUOTE)
-
-        if text.lower() == "null":
-            raise self._error(token.place, "no comparison holds for a null or missing field", _QUOTE)
-        if ordered and _UNORDERED.fullmatch(text):
-            raise self._error(token.place, f"nothing is above or below {text}", _QUOTE)
+            return FilterValue(text)
+        return FilterValue(_ESCAPE.sub(r"\1", text[1:-1]), True)
 
     def _is(self, word: str) -> bool:
         return self.token.kind == "word" and self.token.text == word
@@ -331,7 +326,14 @@ class _Parser:
         """The error at the current token."""
         token = self.token
         got = "the end" if token.kind == "end" else repr(token.text)
-        return self._error(token.place, f"expected {wanted}, got {got}", _hint(token))
+        hint = ""
+        if token.kind == "word" and token.text not in _WORDS and token.text.lower() in _WORDS:
+            hint = f" Write {token.text.lower()!r} in lower case, or quote it if it is a value."
+        elif token.kind == "sign" and token.text == "=":
+            hint = " One '=' compares."
+        elif token.kind == "word":
+            hint = " Put a field or value with white space in quotes."
+        return self._error(token.place, f"expected {wanted}, got {got}", hint)
 
     def _error(self, place: int, what: str, hint: str) -> ConfigError:
         behind = self._text[max(0, place - 30) : place]
@@ -355,17 +357,3 @@ class _Parser:
             yield _Token(str(match.lastgroup), match[0], place)
             place = match.end()
         yield _Token("end", "", len(text))
-
-
-_QUOTE = " Quote it if it is a text."
-
-
-def _hint(token: _Token) -> str:
-    """A guess at what the user meant by a wrong token."""
-    if token.kind == "word" and token.text not in _WORDS and token.text.lower() in _WORDS:
-        return f" Write {token.text.lower()!r} in lower case, or quote it if it is a value."
-    if token.kind == "sign" and token.text == "=":
-        return " One '=' compares."
-    if token.kind == "word":
-        return " Put a field or value with white space in quotes."
-    return ""

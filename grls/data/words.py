@@ -283,26 +283,18 @@ def _pieces(word: str) -> list[str]:
     """A word without white space, split before each character of an unspaced script."""
     if word.isascii():
         return [word]
-    starts = {match.start() for match in _UNSPACED.finditer(word) if not _mark(match[0])}
-    starts |= {m.start() for m in _PART.finditer(word) if m.lastgroup == "word" and _follows(word, m.start())}
-    cuts = [0, *sorted({_opened(word, start) for start in starts} - {0}), len(word)]
-    return [word[a:b] for a, b in pairwise(cuts)]
-
-
-def _opened(word: str, place: int) -> int:
-    """The start of a part, moved back over opening brackets and quotes."""
-    while place and unicodedata.category(word[place - 1]) in ("Ps", "Pi"):
-        place -= 1
-    return place
-
-
-def _mark(character: str) -> bool:
-    return unicodedata.category(character)[0] in "MPSC"
-
-
-def _follows(word: str, place: int) -> bool:
-    """Whether a word holds a character of an unspaced script before a place."""
-    return _UNSPACED.search(word, 0, place) is not None
+    category = unicodedata.category
+    starts = {m.start() for m in _UNSPACED.finditer(word) if category(m[0])[0] not in "MPSC"}
+    for match in _PART.finditer(word):
+        if match.lastgroup == "word" and _UNSPACED.search(word, 0, match.start()):
+            starts.add(match.start())
+    cuts = {0, len(word)}
+    for start in starts:
+        place = start
+        while place and category(word[place - 1]) in ("Ps", "Pi"):  # opening brackets and quotes
+            place -= 1
+        cuts.add(place)
+    return [word[a:b] for a, b in pairwise(sorted(cuts))]
 
 
 def _split(text: str, singles: bool) -> Iterator[str]:

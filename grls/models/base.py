@@ -173,9 +173,6 @@ class GridGenerator(Protocol):
         """The addresses of the weights; a captured step is valid as long as they do not change."""
 
 
-# The number of positions of a model, from its config.
-
-
 def positions_in(config: Any) -> int | None:
     """The longest input of a model in tokens; None if its positions have no limit.
 
@@ -184,9 +181,6 @@ def positions_in(config: Any) -> int | None:
     """
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most is not None and most > 0 else None
-
-
-# What a model calls its cache of keys and values.
 
 
 def cache_argument(model: Any) -> str:

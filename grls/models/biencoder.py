@@ -21,10 +21,10 @@ import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from grls.data.codec import DONE_ID
+from grls.data.codec import DONE_ID, LIMITS, limits_of
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, Option, one_of
-from grls.io.files import write_json
+from grls.io.files import read_json, write_json
 from grls.io.progress import Progress
 from grls.models.base import once_each
 from grls.models.biencoder_kinds import Similarity
@@ -39,7 +39,6 @@ from grls.models.sentence_model import (
     Role,
     TextNetwork,
     evidence_words_of,
-    input_limit,
     kind_of,
     learned_done_of,
     open_network,
@@ -132,8 +131,10 @@ class BiEncoderModel(TextEncoder):
         if kind == "auto":
             kind = kind_of(folder)
         if kind == "st5" and not (Path(folder) / MODULES).is_file():
-            spec = Pretrained(folder)
-            limit = max_tokens or input_limit(folder)
+            spec, file = Pretrained(folder), Path(folder) / LIMITS
+            limit = max_tokens
+            if not limit and file.is_file():  # the longest input of a generator that grls trained
+                limit = limits_of(read_json(file), file, "train the model again, or remove the file").input
             made = cls.from_generator(spec.load(), limit, spec.stages(), similarity or "dot")
         else:
             stages = read_stages(folder)

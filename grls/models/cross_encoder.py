@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import get_ident
 from typing import Any, Self
@@ -36,7 +35,7 @@ from grls.models.load.opening import (
     refuse_missing_folder,
     write_encoder,
 )
-from grls.models.load.sentence_folder import ModuleFolder, module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
 from grls.models.precision import accelerator, move
 from grls.models.sentence_model import positions_of
 from grls.models.text_encoder import passage_text
@@ -90,7 +89,8 @@ class PairScorer:
         model: A cross-encoder with one label; its device and precision are kept.
 
     Raises:
-        ConfigError: The model has several labels, reads no plain text, or has no room for two texts.
+        ConfigError: The model has several labels, reads no plain text, has no room for two texts, or its
+            config holds something else than a number of evidence words.
 
     Attributes:
         max_tokens: The longest pair in tokens, special tokens included. In a longer pair, the longer text is
@@ -116,7 +116,14 @@ class PairScorer:
             raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
         model.max_seq_length = self.max_tokens
         config = getattr(self.model.transformers_model, "config", None)
-        self.evidence_words = evidence_words_in(config)
+        stored = getattr(config, TRAINED, None)
+        words = stored.get("evidence_words") if isinstance(stored, dict) else None
+        if words is not None and (not isinstance(words, int) or isinstance(words, bool) or words < 0):
+            raise ConfigError(
+                f"config.json of the cross-encoder: expected {TRAINED}.evidence_words to be a number of "
+                f"words, got {words!r}; train it again."
+            )
+        self.evidence_words = words or 0
         self._fingerprint = _fingerprint(self.model, self.max_tokens)
 
     @classmethod
@@ -135,7 +142,14 @@ class PairScorer:
         refuse_missing_folder(source)
         with opening("a cross-encoder", source, _REMEDY):
             parts = module_folders(source)
-            _refuse_foreign(source, parts)
+            names = [part.name for part in parts]
+            # Of a bi-encoder, the library would make a cross-encoder with a random head.
+            if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):
+                raise IncompleteError(
+                    f"it is an encoder of single texts ({', '.join(names)}), no cross-encoder"
+                )
+            if not parts:
+                open_config(source)
             refuse_missing_parts(source, parts)
             model = CrossEncoder(
                 source,
@@ -208,11 +222,20 @@ class PairScorer:
         if not pairs:
             return np.empty(0)
         distinct, numbers = once_each(pairs)
-        with self._telling(decided):
+        thread = get_ident()
+
+        def report(_: Any, __: Any, output: dict[str, Any]) -> None:
+            if decided is not None and get_ident() == thread:  # not another search of the same model
+                decided(len(output["scores"]))
+
+        hook = self.model.register_forward_hook(report)
+        try:
             predicted = self.model.predict(
                 distinct, batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,
             )  # fmt: skip
+        finally:
+            hook.remove()
         if decided is not None:
             decided(len(pairs) - len(distinct))
         logits: Floats = np.asarray(predicted, dtype=np.float64)[numbers]
@@ -225,22 +248,6 @@ class PairScorer:
             )
         return logits
 
-    @contextmanager
-    def _telling(self, decided: Callable[[int], object] | None) -> Iterator[None]:
-        """A context in which ``decided`` is called with the number of pairs after each batch."""
-
-        thread = get_ident()
-
-        def report(_: Any, __: Any, output: dict[str, Any]) -> None:
-            if decided is not None and get_ident() == thread:  # not another search of the same model
-                decided(len(output["scores"]))
-
-        hook = self.model.register_forward_hook(report)
-        try:
-            yield
-        finally:
-            hook.remove()
-
 
 def query_with_evidence(query: str, evidence: Sequence[Passage], words: int) -> str:
     """A query and the passages retrieved so far, in order, as one text.
@@ -251,31 +258,6 @@ def query_with_evidence(query: str, evidence: Sequence[Passage], words: int) -> 
         words: The most words of the text of each passage (:func:`grls.data.evidence.excerpt`); 0: all.
     """
     return " ".join([query, *(passage_text(excerpt(query, passage, words)) for passage in evidence)])
-
-
-def evidence_words_in(config: Any) -> int:
-    """Words of each evidence passage that a model was trained to read, by its config; 0: all, or not known.
-
-    Raises:
-        ConfigError: The config holds something else.
-    """
-    stored = getattr(config, TRAINED, None)
-    words = stored.get("evidence_words") if isinstance(stored, dict) else None
-    if words is not None and (not isinstance(words, int) or isinstance(words, bool) or words < 0):
-        raise ConfigError(
-            f"config.json of the cross-encoder: expected {TRAINED}.evidence_words to be a number of words, "
-            f"got {words!r}; train it again."
-        )
-    return words or 0
-
-
-def _refuse_foreign(source: str, parts: Sequence[ModuleFolder]) -> None:
-    """Refuse a model without a head for pairs (a bi-encoder): the library would add a random head."""
-    names = [part.name for part in parts]
-    if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):
-        raise IncompleteError(f"it is an encoder of single texts ({', '.join(names)}), no cross-encoder")
-    if not parts:
-        open_config(source)
 
 
 def _prompt(model: CrossEncoder) -> str | None:

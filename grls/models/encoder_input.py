@@ -73,17 +73,15 @@ def without_spelled(tokenizer: Any, texts: Sequence[str]) -> list[str]:
     """The texts without the spellings of special tokens, for a tokenizer that must not split them."""
     barred = special_ids(tokenizer)
     spelled = sorted((str(tokenizer.convert_ids_to_tokens(one)).strip() for one in barred), key=len)[::-1]
-    return [_without(str(text), spelled) for text in texts]
-
-
-def _without(text: str, spelled: Sequence[str]) -> str:
-    """A text without these spellings; the rest is checked again, since it may spell another one."""
-    before = None
-    while before != text:
-        before = text
-        for one in spelled:
-            text = text.replace(one, "")
-    return text
+    cleared = []
+    for text in map(str, texts):
+        before = None
+        while before != text:  # the rest is checked again, since it may spell another one
+            before = text
+            for one in spelled:
+                text = text.replace(one, "")
+        cleared.append(text)
+    return cleared
 
 
 def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
@@ -93,18 +91,14 @@ def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
     """
     barred = special_ids(tokenizer)
     encoded = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
-    return [
-        text if barred.isdisjoint(row) else _cut(tokenizer, text, barred)
-        for text, row in zip(texts, encoded["input_ids"], strict=True)
-    ]
-
-
-def _cut(tokenizer: Any, text: str, barred: Collection[int]) -> str:
-    """A text without its special tokens; the rest is checked again, since it may spell another one."""
-    while places := _places(tokenizer, text, barred):
-        for first, last in reversed(places):
-            text = text[:first] + text[max(last, first + 1) :]
-    return text
+    cleared = []
+    for text, row in zip(texts, encoded["input_ids"], strict=True):
+        if not barred.isdisjoint(row):
+            while places := _places(tokenizer, text, barred):  # again, since the rest may spell another one
+                for first, last in reversed(places):
+                    text = text[:first] + text[max(last, first + 1) :]
+        cleared.append(text)
+    return cleared
 
 
 def _places(tokenizer: Any, text: str, barred: Collection[int]) -> list[tuple[int, int]]:

@@ -77,65 +77,38 @@ def load_entailment(
         kinds = config.architectures or ()
         seq2seq = config.is_encoder_decoder and not any("SequenceClassification" in kind for kind in kinds)
         # Check before loading the weights: a model without the label would get a head of random weights.
-        label = -1 if seq2seq else _label(name, config.id2label)
+        labels = {} if seq2seq else config.id2label
+        numbers = [number for number, label in labels.items() if label.casefold() == LABEL]
+        if not seq2seq and len(numbers) != 1:  # `not_entailment` is another label
+            raise ConfigError(
+                f"{name!r} has the labels {', '.join(labels.values())}, and exactly one must be named "
+                f"{LABEL!r}: use a model of natural language inference, or name the label in id2label of its "
+                "config.json."
+            )
         kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForSequenceClassification
         tokenizer = open_tokenizer(name)
         model = open_model(kind, name, tokenizer, pooler=not seq2seq, dtype=torch.float32)
-    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    move(model, where, "float32")
-    limit = min(max_tokens, _positions(tokenizer, config))
+    move(model, device, "float32")
+    limit = int(min(max_tokens, encoder_positions(config) or 10**9, tokenizer.model_max_length))
     if seq2seq:
         return WritingJudge(model.eval(), tokenizer, batch_size, limit)
-    return ClassifyingJudge(model.eval(), tokenizer, label, batch_size, limit)
+    return ClassifyingJudge(model.eval(), tokenizer, int(numbers[0]), batch_size, limit)
 
 
-class ClassifyingJudge:
-    """A classifier of pairs: a hypothesis follows if the pair gets the label of entailment.
+class _Judge:
+    """A model of entailment, which judges pairs batch by batch.
 
     Args:
-        model: A sequence classifier.
+        model: The model.
         tokenizer: Its tokenizer.
-        label: Number of the label ``entailment``.
         batch_size: Pairs in a batch.
         max_tokens: The longest pair in tokens.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, label: int, batch_size: int, max_tokens: int):
-        self.model = model
-        self.tokenizer = tokenizer
-        self.label = label
-        self.batch_size = batch_size
-        self.max_tokens = max_tokens
-
-    @torch.inference_mode()
-    def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
-        """See :class:`Entailment`."""
-        added = self.tokenizer.num_special_tokens_to_add(pair=True)
-        pairs, numbers = once_each(list(zip(premises, hypotheses, strict=True)))
-        judged = _with_room(self.tokenizer, [text for _, text in pairs], self.max_tokens - added)
-        follows = [False] * len(pairs)
-        for batch in _batches(judged, self.batch_size):
-            encoded = padded(
-                self.tokenizer, [pairs[n][0] for n in batch], [pairs[n][1] for n in batch],
-                truncation="only_first", max_length=self.max_tokens,
-            ).to(self.model.device)  # fmt: skip
-            logits = self.model(**encoded).logits
-            refuse_nan_logits(logits)
-            best = logits.argmax(-1).tolist()
-            for place, label in zip(batch, best, strict=True):
-                follows[place] = label == self.label
-        return [follows[number] for number in numbers]
-
-
-class WritingJudge:
-    """An encoder-decoder that writes 1 if a hypothesis follows.
-
-    Args:
-        model: An encoder-decoder.
-        tokenizer: Its tokenizer.
-        batch_size: Pairs in a batch.
-        max_tokens: The longest input in tokens.
-    """
+    _pair: bool
+    """Whether the tokenizer reads premise and hypothesis as two texts."""
+    _lead = ""
+    """The text before a hypothesis."""
 
     def __init__(self, model: Any, tokenizer: Any, batch_size: int, max_tokens: int):
         self.model = model
@@ -146,23 +119,69 @@ class WritingJudge:
     @torch.inference_mode()
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
         """See :class:`Entailment`."""
-        pairs, numbers = once_each(list(zip(premises, hypotheses, strict=True)))
-        ends = [f"hypothesis: {text}" for _, text in pairs]
-        added = self.tokenizer.num_special_tokens_to_add(pair=False)
-        judged = _with_room(self.tokenizer, ends, self.max_tokens - added)
+        ends = [f"{self._lead}{text}" for text in hypotheses]
+        pairs, numbers = once_each(list(zip(premises, ends, strict=True)))
+        room = self.max_tokens - self.tokenizer.num_special_tokens_to_add(pair=self._pair)
+        judged = [n for n, (_, end) in enumerate(pairs) if len(_tokens(self.tokenizer, end)) < room]
+        if len(judged) < len(pairs):
+            log.warning(
+                "%d hypotheses leave no room for a premise; they count as not following.",
+                len(pairs) - len(judged),
+            )
         follows = [False] * len(pairs)
-        for batch in _batches(judged, self.batch_size):
-            rows = [self._row(pairs[n][0], ends[n], self.max_tokens - added) for n in batch]
-            encoded = self.tokenizer.pad({"input_ids": rows}, padding=True, return_tensors="pt")
-            written = self.model.generate(
-                **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
-                output_logits=True, return_dict_in_generate=True,
-            )  # fmt: skip
-            refuse_nan_logits(written.logits[0])
-            texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
-            for place, text in zip(batch, texts, strict=True):
-                follows[place] = text.strip() == "1"
+        for first in range(0, len(judged), self.batch_size):
+            batch = judged[first : first + self.batch_size]
+            for n, follow in zip(batch, self._follow([pairs[n] for n in batch], room), strict=True):
+                follows[n] = follow
         return [follows[number] for number in numbers]
+
+    def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
+        """Whether the hypotheses of a batch follow; ``room`` is what special tokens leave of a pair."""
+        raise NotImplementedError
+
+
+class ClassifyingJudge(_Judge):
+    """A classifier of pairs: a hypothesis follows if the pair gets the label of entailment.
+
+    Args:
+        model: A sequence classifier.
+        tokenizer: Its tokenizer.
+        label: Number of the label ``entailment``.
+        batch_size: Pairs in a batch.
+        max_tokens: The longest pair in tokens.
+    """
+
+    _pair = True
+
+    def __init__(self, model: Any, tokenizer: Any, label: int, batch_size: int, max_tokens: int):
+        super().__init__(model, tokenizer, batch_size, max_tokens)
+        self.label = label
+
+    def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
+        premises, hypotheses = zip(*pairs, strict=True)
+        encoded = padded(
+            self.tokenizer, premises, hypotheses, truncation="only_first", max_length=self.max_tokens
+        )
+        logits = self.model(**encoded.to(self.model.device)).logits
+        refuse_nan_logits(logits)
+        return [label == self.label for label in logits.argmax(-1).tolist()]
+
+
+class WritingJudge(_Judge):
+    """An encoder-decoder that writes 1 if a hypothesis follows."""
+
+    _pair, _lead = False, "hypothesis: "
+
+    def _follow(self, pairs: list[tuple[str, str]], room: int) -> list[bool]:
+        rows = [self._row(premise, end, room) for premise, end in pairs]
+        encoded = self.tokenizer.pad({"input_ids": rows}, padding=True, return_tensors="pt")
+        written = self.model.generate(
+            **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
+            output_logits=True, return_dict_in_generate=True,
+        )  # fmt: skip
+        refuse_nan_logits(written.logits[0])
+        texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
+        return [text.strip() == "1" for text in texts]
 
     def _row(self, premise: str, end: str, room: int) -> list[int]:
         """Tokens of a pair, the premise cut so that both fit, and the special tokens of the tokenizer."""
@@ -172,36 +191,5 @@ class WritingJudge:
         return [*before, *head, *tail, *behind]
 
 
-def _label(name: str, labels: dict[int, str]) -> int:
-    """The number of the label of entailment; ``not_entailment`` is another label."""
-    numbers = [number for number, label in labels.items() if label.casefold() == LABEL]
-    if len(numbers) != 1:
-        raise ConfigError(
-            f"{name!r} has the labels {', '.join(labels.values())}, and exactly one must be named {LABEL!r}: "
-            "use a model of natural language inference, or name the label in id2label of its config.json."
-        )
-    return int(numbers[0])
-
-
-def _positions(tokenizer: Any, config: Any) -> int:
-    """The longest input of the model in tokens; a large number if there is no limit."""
-    return int(min(encoder_positions(config) or 10**9, tokenizer.model_max_length))
-
-
-def _with_room(tokenizer: Any, texts: Sequence[str], room: int) -> list[int]:
-    """The places of the texts that leave room for a premise."""
-    judged = [n for n, text in enumerate(texts) if len(_tokens(tokenizer, text)) < room]
-    if len(judged) < len(texts):
-        log.warning(
-            "%d hypotheses leave no room for a premise; they count as not following.",
-            len(texts) - len(judged),
-        )
-    return judged
-
-
 def _tokens(tokenizer: Any, text: str) -> list[int]:
     return foreign_ids(tokenizer, [text])[0]
-
-
-def _batches(places: Sequence[int], size: int) -> list[Sequence[int]]:
-    return [places[first : first + size] for first in range(0, len(places), size)]

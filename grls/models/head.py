@@ -22,7 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from grls.index.rows import Ints
 from grls.io.turns import turn
+from grls.models.base import Floats
 
 Cut = Callable[[Tensor], Tensor]
 
@@ -175,6 +177,28 @@ class Head:
         else:
             logits = torch.linalg.vecdot(hidden[rows], self.module.weight[tokens]).float()
         return logits + self._bias(tokens)
+
+
+class HeadRows:
+    """R rows of a session whose logits a head computes; see :class:`grls.models.base.StepRows`."""
+
+    _head: Head
+    _hidden: Tensor
+    """``[R, d]`` the input of the head."""
+
+    def logits(self, rows: Ints, tokens: Ints) -> Floats:
+        """Logits of (row, token) pairs, ``[A]``."""
+        device = self._hidden.device
+        with torch.inference_mode():
+            pairs = torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
+            logits: Floats = self._head.pairs(self._hidden, *pairs).cpu().numpy()
+            return logits
+
+    def log_normalizer(self) -> Floats:
+        """Log-sum-exp over the vocabulary, ``[R]``."""
+        with torch.inference_mode():
+            normalizer: Floats = self._head.all(self._hidden).logsumexp(-1).cpu().numpy()
+            return normalizer
 
 
 @torch.no_grad()

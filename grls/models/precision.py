@@ -34,7 +34,7 @@ def move(model: Any, device: str, precision: str) -> Any:
 
     Args:
         model: A transformers model in float32.
-        device: ``cpu``, ``cuda``, ``cuda:1``, ….
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
         precision: One of :data:`Precision`; ``auto`` measures one product in each precision except ``int8``
             and takes the fastest.
 
@@ -42,6 +42,8 @@ def move(model: Any, device: str, precision: str) -> Any:
         ConfigError: The device does not exist or does not support the precision, or the precision is unknown.
     """
     one_of(get_args(Precision), precision=precision)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         where = torch.device(device)
         model = model.to(where)

@@ -20,7 +20,6 @@ from sentence_transformers.base.modules import Router
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from grls.data.codec import LIMITS, limits_of
 from grls.errors import DataError
 from grls.io.files import read_count, read_json
 from grls.io.turns import turn
@@ -78,7 +77,12 @@ class PlainTexts:
         assert isinstance(model, cls)
         network: Any = model
         prompts = [prompt for prompt in network.prompts.values() if prompt]
-        tokenizers = [part.tokenizer for part in readers_of(network) if _splits(part)]
+        tokenizers = [  # of texts that may spell special tokens, which these tokenizers can split
+            part.tokenizer
+            for part in readers_of(network)
+            if not isinstance(part, FirstDecoderOutput)
+            and isinstance(part.tokenizer, PreTrainedTokenizerBase)
+        ]
         model.marked = bool(prompts) and any(spells_special(each, prompts) for each in tokenizers)
         for tokenizer in tokenizers:
             tokenizer.split_special_tokens = not model.marked  # the library does not pass this option on
@@ -129,13 +133,6 @@ def readers_of(model: Any) -> list[Any]:
         ValueError: A Router has no route for queries, or none for passages.
     """
     return list(dict.fromkeys(reader_of(model, task) for task in TASKS.values()))
-
-
-def _splits(reader: Any) -> bool:
-    """Whether special tokens that a text spells are split by the tokenizer of a reader."""
-    return not isinstance(reader, FirstDecoderOutput) and isinstance(
-        reader.tokenizer, PreTrainedTokenizerBase
-    )
 
 
 class TextNetwork(PlainTexts, SentenceTransformer):
@@ -236,15 +233,12 @@ def open_library_model(kind: type[Library], source: str, what: str, plain: str |
     with opening(what, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
         parts = module_folders(source)
         saved = library_type(source)
-        if saved != kind.__name__ and not (saved is None and plain and _is_plain(source, plain)):
+        architectures = open_config(source).architectures or [] if saved is None and plain else []
+        is_plain = any(str(name).endswith(str(plain)) for name in architectures)
+        if saved != kind.__name__ and not is_plain:
             named = "a model without its layers" if saved is None else f"a {saved}"
             raise IncompleteError(f"it is {named}, not a {kind.__name__}")
         return _library_model(kind, source, parts)
-
-
-def _is_plain(source: str, ending: str) -> bool:
-    architectures = open_config(source).architectures or []
-    return any(str(name).endswith(ending) for name in architectures)
 
 
 def _library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
@@ -269,22 +263,7 @@ def _opening(source: str) -> AbstractContextManager[None]:
     return opening("a bi-encoder", source, remedy)
 
 
-def limit_of(reader: Any) -> float:
-    """The longest text in tokens that a module reads as a whole; infinite for one that cuts none."""
-    if not cuts(reader):
-        return math.inf
-    return min(reader.max_seq_length or DEFAULT_TOKENS, positions_of(reader))
-
-
 def cuts(reader: Any) -> bool:
     """Whether a module cuts long texts; static embeddings and bags of words read a text as a whole."""
     limit = getattr(type(reader), "max_seq_length", None)
     return hasattr(reader, "max_seq_length") and not (isinstance(limit, property) and limit.fset is None)
-
-
-def input_limit(folder: str) -> int | None:
-    """The longest model input of a generator that grls trained; None for other models."""
-    file = Path(folder) / LIMITS
-    if not file.is_file():
-        return None
-    return limits_of(read_json(file), file, "train the model again, or remove the file").input

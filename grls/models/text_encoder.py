@@ -35,7 +35,7 @@ from grls.io.turns import turn
 from grls.models.load.opening import settings_of, write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.precision import warn_of_emulation
-from grls.models.sentence_model import TASKS, Role, cuts, limit_of, positions_of, reader_of, readers_of
+from grls.models.sentence_model import DEFAULT_TOKENS, TASKS, Role, cuts, positions_of, reader_of, readers_of
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,12 @@ class TextEncoder:
         self.model = model
         self.stages = tuple(stages)
         readers = readers_of(model)
-        own = {reader: int(min(limit_of(reader), UNLIMITED)) for reader in readers}
+        own = {
+            reader: int(min(reader.max_seq_length or DEFAULT_TOKENS, positions_of(reader), UNLIMITED))
+            if cuts(reader)
+            else UNLIMITED
+            for reader in readers
+        }
         chosen = max_tokens is not None and max_tokens != max(own.values())
         if chosen and not any(map(cuts, readers)):
             kind = type(readers[0]).__name__
@@ -224,7 +229,11 @@ class TextEncoder:
         digest = hashlib.sha256()
         identity, compared = self._identity()
         parts: list[Any] = [identity[0], self.max_tokens, self.model.prompts, *identity[1:]]
-        parts += [[type(module).__name__, _settings(module)] for module in modules_of(self.model)]
+        for module in modules_of(self.model):
+            config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+            # `max_tokens` is in the list already, and settings of a network are in its own config.
+            own = {name: value for name, value in config.items() if name != "max_seq_length"}
+            parts.append([type(module).__name__, own])
         parts += compared
         parts += [{"evidence_words": self.evidence_words}] if self.evidence_words else []
         parts += [tokenizer_fingerprint(reader.tokenizer) for reader in readers_of(self.model)]
@@ -265,9 +274,3 @@ def _markers(reader: Any) -> int:
     if not isinstance(reader.tokenizer, PreTrainedTokenizerBase) or isinstance(reader, SparseStaticEmbedding):
         return 0
     return int(reader.tokenizer.num_special_tokens_to_add())
-
-
-def _settings(module: Any) -> Any:
-    """The settings of a module of sentence-transformers, without those in the config of its network."""
-    config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
-    return {name: value for name, value in config.items() if name != "max_seq_length"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from grls.answer.direct import WrittenAnswer
 from grls.answer.dsp import build, run
@@ -15,10 +15,11 @@ from grls.answer.dsp.build import dspy_examples, hushed, inputs_of
 from grls.answer.dsp.options import ProgramName, ProgramOptions
 from grls.answer.dsp.programs import Branch
 from grls.answer.dsp.retrieval import Retrieval, Scale
+from grls.answer.kept import save_readings
 from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
 from grls.answer.questions import Questions
 from grls.data.dataset import read_split
-from grls.data.types import Hit
+from grls.data.types import Hit, Query
 from grls.errors import Option
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
@@ -28,27 +29,11 @@ from grls.runs.manifest import fingerprint_queries
 log = logging.getLogger(__name__)
 
 
-class NamedProgram(NamedTuple):
-    """A program with its model.
-
-    Attributes:
-        program: The program.
-        lm: Its model, a ``dspy.LM``.
-        adapter: The adapter that asks the model.
-        settings: Everything that answers depend on except the questions, as JSON values.
-    """
-
-    program: Any
-    lm: Any
-    adapter: Any
-    settings: dict[str, Any]
-
-
-def named_program(
+def answer_with_program(
     questions: Questions, program: ProgramName, opened: Retriever | None, retriever: str | None,
-    model: str, k: int, dsp: ProgramOptions, device: str,
-) -> NamedProgram:  # fmt: skip
-    """A program with its model, without demonstrations.
+    model: str, k: int, dsp: ProgramOptions, device: str, output: str, name: str | None,
+) -> None:  # fmt: skip
+    """Answer questions with a program; save the answers and the run, and print scores and costs.
 
     Args:
         questions: The questions.
@@ -59,75 +44,69 @@ def named_program(
         k: Passages of a retrieval.
         dsp: Options of the program.
         device: Device of a model in this process.
+        output: Path without ending; the record of a query is in OUTPUT.trace.jsonl as soon as it is answered.
+        name: Name of the run; None: by the program and the retriever.
 
     Raises:
         ConfigError: The model cannot be opened, or the program needs a retriever.
     """
-    calls = dsp.calls
+    calls, how = dsp.calls, dsp.demonstrations
     template, new_tokens = calls.filled(model)
     scale: Scale = "log" if opened is not None and is_probable(opened) else "softmax"
     retrieval = None if opened is None else Retrieval(opened, questions.corpus, k, scale)
-    named = build.lm_named(model, calls, device)
-    asked = {
-        "endpoint": calls.endpoint,
-        "template": template,
-        "chat": calls.chat,
-        "max_new_tokens": new_tokens,
-    }
-    options = {name: value for name, value in asdict(dsp).items() if name != "calls"}
+    lm, weights = build.lm_named(model, calls, device)
+    options = {key: value for key, value in asdict(dsp).items() if key != "calls"}
     options["written_queries"] = options.pop("queries")  # `queries` is the fingerprint of the questions
     settings = {
-        "program": program, "model": model if calls.is_remote(model) else Path(model).name, **asked,
+        "program": program, "model": model if calls.is_remote(model) else Path(model).name,
+        "endpoint": calls.endpoint, "template": template, "chat": calls.chat, "max_new_tokens": new_tokens,
         **retrieval_settings(retriever, opened), "k": k, **options,
     }  # fmt: skip
-    if named.weights is not None:
-        settings["weights"] = named.weights
+    if weights is not None:
+        settings["weights"] = weights
     built = build.program_named(program, retrieval, dsp)
-    return NamedProgram(built, named.lm, build.adapter_named(template, calls.attempts), settings)
+    adapter = build.adapter_named(template, calls.attempts)
+    branched = Branch(built, dsp.branches, dsp.temperature, dsp.vote)  # refuses what cannot work
 
-
-def answer_questions(
-    questions: Questions, made: NamedProgram, program: ProgramName, output: str, dsp: ProgramOptions
-) -> tuple[list[dict[str, Any]], float]:
-    """Answer the questions that OUTPUT.trace.jsonl does not hold yet.
-
-    Returns:
-        The record of each query, and the seconds of all together.
-    """
-    branched = Branch(made.program, dsp.branches, dsp.temperature, dsp.vote)  # refuses what cannot work
-    taught, shown = _examples(questions, program, dsp)
-    settings = {**made.settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
-    file = GrowingFile(f"{output}.trace.jsonl", settings)
+    taught: list[Query] = []  # to make demonstrations of
+    shown: list[Any] = []  # the same, as DSPy examples
+    if how.how != "none":
+        every = read_split(questions.data, how.split, questions.corpus)[0]
+        taught = [query for query in every if query.answers or query.evidence][: how.examples]
+        shown = dspy_examples(taught, program == "conversational")
+    everything = {**settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
+    file = GrowingFile(f"{output}.trace.jsonl", everything)
     run.refuse_other(file, [query.id for query in questions.every])
-    how, threads = dsp.demonstrations, dsp.calls.threads
-    with run.settings(made.lm, made.adapter):
-        branched.program = build.demonstrated(
-            made.program, how, shown, threads, f"{output}.program.json", settings
-        )
+    with run.settings(lm, adapter):
+        demonstrations = f"{output}.program.json"
+        branched.program = build.demonstrated(built, how, shown, calls.threads, demonstrations, everything)
     inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.asked}
     quietly = hushed() if how.how == "nearest" else nullcontext()
     with Progress(len(inputs), program, "queries") as bar, quietly:
-        records = run.answer_all(branched, inputs, made.lm, made.adapter, file, threads, bar.update)
-    return records, run.seconds_of(file, inputs)
+        records = run.answer_all(branched, inputs, lm, adapter, file, calls.threads, bar.update)
 
-
-def _examples(questions: Questions, program: ProgramName, dsp: ProgramOptions) -> tuple[list[Any], list[Any]]:
-    """The queries to make demonstrations of, as queries and as DSPy examples."""
-    how = dsp.demonstrations
-    if how.how == "none":
-        return [], []
-    every = read_split(questions.data, how.split, questions.corpus)[0]
-    taught = [query for query in every if query.answers or query.evidence][: how.examples]
-    return taught, dspy_examples(taught, program == "conversational")
-
-
-def fused_mode(program: ProgramName, dsp: ProgramOptions, opened: Retriever | None) -> str:
-    """What the scores of the ranking mean."""
-    if program in ("multihop", "self-ask"):
-        return "interleave"
     queries = dsp.queries + (program == "openqa" or dsp.fuse_question)
-    fused = program in ("openqa", "conversational") and queries > 1
-    return "comb_sum" if fused else "none" if opened is None else score_mode_of(opened)
+    mode = "none" if opened is None else score_mode_of(opened)
+    if program in ("multihop", "self-ask"):
+        mode = "interleave"
+    elif program in ("openqa", "conversational") and queries > 1:
+        mode = "comb_sum"
+    seconds = [r.get("seconds", 0.0) for r in file.records if r["query_id"] in inputs]  # of failed tries, too
+    described = None if opened is None else opened.describe()
+    costs = [record["cost"] for record in records]
+    spent = {key: sum(cost[key] for cost in costs) for key in costs[0]} if costs else {}
+    info = questions.info(
+        "generator" if described is None else described.system,
+        name or (program if described is None else f"{program}, {described.name}, k={k}"),
+        mode,
+        float(sum(seconds)),
+        {**settings, "cost": spent},
+    )
+    readings = [reading_of(record) for record in records]
+    save_readings(questions, output, readings, info, [kept_of(record) for record in records])
+    shares = (f"{total / len(records):,.1f} {what.replace('_', ' ')}" for what, total in spent.items())
+    print(f"a query cost {', '.join(shares)}")
+    warn_of_faults(records)
 
 
 def reading_of(record: dict[str, Any]) -> WrittenAnswer:
@@ -142,17 +121,8 @@ def kept_of(record: dict[str, Any]) -> dict[str, Any]:
     return {name: record[name] for name in ("failed", "cost") if name in record}
 
 
-def total_cost(records: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """The cost of all queries together."""
-    costs = [record["cost"] for record in records]
-    return {key: sum(cost[key] for cost in costs) for key in costs[0]} if costs else {}
-
-
-def print_costs(records: Sequence[dict[str, Any]]) -> None:
-    """Print the mean cost of a query; warn of failed queries, empty retrievals and cut outputs."""
-    spent = total_cost(records).items()
-    shares = (f"{total / len(records):,.1f} {what.replace('_', ' ')}" for what, total in spent)
-    print(f"a query cost {', '.join(shares)}")
+def warn_of_faults(records: Sequence[dict[str, Any]]) -> None:
+    """Warn of failed queries, empty retrievals and cut outputs."""
     failed = [record for record in records if "failed" in record]
     if failed:
         log.warning(

@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from grls.answer.dsp.lines import LinesAdapter
 from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
 from grls.answer.dsp.needed import dspy
-from grls.answer.dsp.options import API, CallOptions, DemonstrationOptions, How, Keep, ProgramOptions
+from grls.answer.dsp.options import API, CallOptions, DemonstrationOptions, Keep, ProgramOptions
 from grls.answer.dsp.patience import Patience
 from grls.answer.dsp.programs import Conversational, MultiHop, OpenQA, RetrieveThenRead, SelfAsk, Vanilla
 from grls.answer.dsp.retrieval import Retrieval
@@ -139,12 +139,6 @@ def demonstrated(
     return taught
 
 
-# Demonstrations for a program: DSPy's optimizers with our queries and our measure.
-#
-# What counts as a correctly answered example says :func:`right`. The output that DSPy prints is hidden. The
-# module does not know the programs.
-
-
 def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
     """DSPy examples of queries that have accepted answers (the first one is shown) or ``evidence``.
 
@@ -244,27 +238,21 @@ def demonstrate(
         )
     try:
         with hushed():
-            return _compiled(program, how, list(train), settings, candidates, threads)
+            if how == "bootstrap":
+                bootstrap = dspy.BootstrapFewShot(**settings, max_errors=len(train))
+                return bootstrap.compile(program, trainset=list(train))
+            settings |= {"max_labeled_demos": max(demos, shown)}  # for the set of labeled examples
+            search = dspy.BootstrapFewShotWithRandomSearch(
+                **settings,
+                num_candidate_programs=candidates,
+                num_threads=threads,
+                max_errors=len(train) // 2,
+            )
+            return search.compile(program, trainset=list(train)[::2], valset=list(train)[1::2])
     except GrlsError:
         raise
     except Exception as error:  # DSPy goes on if an example fails, and raises if all fail
         raise ConfigError(f"no example could be answered: {' '.join(str(error).split())}") from error
-
-
-def _compiled(
-    program: Any, how: How, train: list[Any], settings: dict[str, Any], candidates: int, threads: int
-) -> Any:
-    if how == "bootstrap":
-        return dspy.BootstrapFewShot(**settings, max_errors=len(train)).compile(program, trainset=train)
-    least = settings["max_bootstrapped_demos"]  # for the set of labeled examples
-    settings |= {"max_labeled_demos": max(least, settings["max_labeled_demos"])}
-    search = dspy.BootstrapFewShotWithRandomSearch(
-        **settings,
-        num_candidate_programs=candidates,
-        num_threads=threads,
-        max_errors=len(train) // 2,
-    )
-    return search.compile(program, trainset=train[::2], valset=train[1::2])
 
 
 def vectors(train: Sequence[Any]) -> Any:

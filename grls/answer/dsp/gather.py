@@ -40,29 +40,28 @@ class Gathered(Generic[Request, Result]):
             self._waiting.append((asked, mine))
         while not mine.done():
             with self._compute_lock:
-                if not mine.done():  # else another thread computed it while this one waited
-                    self._next_batch()
+                if mine.done():  # another thread computed it while this one waited
+                    break
+                with self._list_lock:
+                    batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                try:
+                    results = self._compute([asked for asked, _ in batch])
+                    for (_, future), one in zip(batch, results, strict=True):
+                        future.set_result(one)
+                except BaseException as error:
+                    self._fail(batch, error)
         return mine.result()
 
-    def _next_batch(self) -> None:
-        with self._list_lock:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-        try:
-            results = self._compute([asked for asked, _ in batch])
-            for (_, future), one in zip(batch, results, strict=True):
-                future.set_result(one)
-        except BaseException as error:
-            for asked, future in batch:
-                if future.done():
-                    continue
-                if len(batch) > 1 and isinstance(error, Exception):
-                    self._alone(asked, future)
-                else:
-                    future.set_exception(error)
-
-    def _alone(self, asked: Request, future: Future[Result]) -> None:
-        try:
-            (result,) = self._compute([asked])
-            future.set_result(result)
-        except BaseException as error:
-            future.set_exception(error)
+    def _fail(self, batch: Sequence[tuple[Request, Future[Result]]], error: BaseException) -> None:
+        """Compute the requests of a failed batch one by one; a request that was alone fails."""
+        for asked, future in batch:
+            if future.done():
+                continue
+            if len(batch) == 1 or not isinstance(error, Exception):
+                future.set_exception(error)
+                continue
+            try:
+                (result,) = self._compute([asked])
+                future.set_result(result)
+            except BaseException as own_error:
+                future.set_exception(own_error)

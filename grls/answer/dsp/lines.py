@@ -38,7 +38,12 @@ class LinesAdapter(dspy.Adapter):
                 continue
             prompt = self.prompt(signature, demos, {**inputs, **written}, name)
             stop = ("\n",) if place == len(names) - 1 else (BLANK,)
-            text = lm(_request(lm, prompt, stop, lm_kwargs)).text or ""
+            settings = {**lm.kwargs, **lm_kwargs}
+            known = {name: settings.get(name) for name in ("temperature", "max_tokens", "seed")}
+            scores = 0 if settings.get("logprobs") else None  # of the tokens themselves, without alternatives
+            config = dspy.lm15.Config(stop=stop, logprobs=scores, **known)
+            message = dspy.lm15.Message.user(prompt)
+            text = lm(dspy.lm15.Request(model=lm.model, messages=(message,), config=config)).text or ""
             written |= _fields(names[place:], text)
             if name not in written:
                 raise dspy.AdapterParseError(
@@ -73,14 +78,6 @@ class LinesAdapter(dspy.Adapter):
     def parse(self, signature: Any, completion: str) -> dict[str, Any]:
         """The output fields of a text that continues the first field's label; missing fields are absent."""
         return _fields(list(signature.output_fields), completion)
-
-
-def _request(lm: Any, prompt: str, stop: tuple[str, ...], options: Mapping[str, Any]) -> Any:
-    settings = {**lm.kwargs, **options}
-    known = {name: settings.get(name) for name in ("temperature", "max_tokens", "seed")}
-    scores = 0 if settings.get("logprobs") else None  # of the tokens themselves, without alternatives
-    config = dspy.lm15.Config(stop=stop, logprobs=scores, **known)
-    return dspy.lm15.Request(model=lm.model, messages=(dspy.lm15.Message.user(prompt),), config=config)
 
 
 def _says(fields: Mapping[str, Any], name: str) -> bool:

@@ -19,8 +19,6 @@ from grls.answer.writer import Continuation, Sampling, TextWriter
 from grls.data.codec import foreign_ids
 from grls.errors import ConfigError
 
-API = "api:"
-
 
 class _Job(NamedTuple):
     prompt: list[int]
@@ -69,7 +67,16 @@ class LocalEngine:
         """
         config = request.config
         limit = config.max_tokens or self.max_new_tokens
-        prompt = self._prompt(request)
+        turns = [{"role": message.role, "content": message.text or ""} for message in request.messages]
+        if request.system is not None:
+            said = request.system
+            system = said if isinstance(said, str) else "".join(part.text for part in said)
+            turns.insert(0, {"role": "system", "content": system})
+        if self.chat:
+            prompt = in_turns(self.tokenizer, turns)
+        else:
+            text = "\n\n".join(turn["content"] for turn in turns)
+            prompt = foreign_ids(self.tokenizer, [text], wrapped=True)[0]
         room = self._writer((), limit).room
         if not prompt or (room is not None and len(prompt) > room):
             raise dspy.lm15.ContextLengthError(
@@ -77,8 +84,10 @@ class LocalEngine:
                 f"beside {limit} new ones."
             )
         draw = None
-        if config.temperature:
-            draw = Sampling(config.temperature, _seed(prompt, config.seed or 0))
+        if config.temperature:  # two prompts with the same seed get different draws
+            text = f"{config.seed or 0}:{','.join(map(str, prompt))}"
+            seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+            draw = Sampling(config.temperature, seed)
         written = self._write(_Job(prompt, tuple(config.stop), limit, draw, config.logprobs is not None))
         names = self.tokenizer.convert_ids_to_tokens([token for token, _ in written.scored])
         scores = tuple(
@@ -107,17 +116,6 @@ class LocalEngine:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         return self
-
-    def _prompt(self, request: Any) -> list[int]:
-        turns = [{"role": message.role, "content": message.text or ""} for message in request.messages]
-        if request.system is not None:
-            said = request.system
-            system = said if isinstance(said, str) else "".join(part.text for part in said)
-            turns.insert(0, {"role": "system", "content": system})
-        if self.chat:
-            return in_turns(self.tokenizer, turns)
-        text = "\n\n".join(turn["content"] for turn in turns)
-        return foreign_ids(self.tokenizer, [text], wrapped=True)[0]
 
     def _writer(self, stops: tuple[str, ...], limit: int) -> TextWriter:
         return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)
@@ -181,9 +179,3 @@ def endpoint_lm(
         )
     except (ValueError, TypeError, dspy.DSPyError) as error:
         raise ConfigError(f"DSPy cannot use the language model {name!r}: {error}") from None
-
-
-def _seed(prompt: Sequence[int], seed: int) -> int:
-    """A seed for one prompt, so that two prompts with the same seed get different draws."""
-    text = f"{seed}:{','.join(map(str, prompt))}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")

@@ -78,8 +78,10 @@ class Patience(dspy.Adapter):
                 options |= {"temperature": now.get("temperature") or TEMPERATURE, "seed": seed}
             else:
                 fields = [{k: v for k, v in one.items() if k in signature.output_fields} for one in outputs]
-                if (mean := _mean_score(history)) is not None:
-                    fields[0][LIKELIHOOD] = mean
+                scores = [entry["response"].logprobs for entry in history]
+                tokens = [token.logprob for score in scores for token in score or ()]
+                if tokens and None not in scores:
+                    fields[0][LIKELIHOOD] = sum(tokens) / len(tokens)
                 note("lm", **step, calls=[_call(entry) for entry in history], outputs=fields[0])
                 return fields
         raise AssertionError("the last attempt returns or raises")
@@ -117,10 +119,3 @@ def _call(entry: Mapping[str, Any]) -> dict[str, Any]:
         "tokens_written": int(usage.get("completion_tokens") or 0),
     }
     return call | ({"cut": True} if response.finish_reason == "length" else {})
-
-
-def _mean_score(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """The mean log-probability of the tokens of all calls (nats); None if a call has none."""
-    scores = [entry["response"].logprobs for entry in history]
-    tokens = [token.logprob for score in scores for token in score or ()]
-    return sum(tokens) / len(tokens) if tokens and None not in scores else None

@@ -1,4 +1,4 @@
-"""The three programs of arXiv 2212.14024: open-domain, multi-hop and conversational questions.
+"""The three programs of arXiv 2212.14024: open-domain, multi-hop and conversational questions; its baselines.
 
 Each is a ``dspy.Module``: its predictors take demonstrations from DSPy's optimizers, and its prediction has
 ``answer``, ``found`` (the ranking, best first) and ``read`` (the passages that the answer was written from;
@@ -385,11 +385,6 @@ def in_turn(hops: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage
 def answered(written: Any, found: Sequence[RetrievedPassage], read: Sequence[RetrievedPassage]) -> Any:
     """A program's prediction."""
     return dspy.Prediction(answer=written.answer, found=list(found), read=list(read))
-
-
-# The baselines of arXiv 2212.14024: the model alone, retrieve-then-read, self-ask.
-#
-# They are DSPy modules; their predictions have the same fields as those of the programs.
 
 
 class Ask(dspy.Signature):

@@ -53,10 +53,8 @@ class _Request(NamedTuple):
     allow: tuple[str, ...] | None
 
 
-class _Result(NamedTuple):
-    hits: list[Hit]
-    passages: dict[str, Passage]
-    """The passages of the hits and of the filter, by id."""
+_Result = tuple[list[Hit], dict[str, Passage]]
+"""Hits, and the passages of the hits and of the filter, by id."""
 
 
 class Retrieval(dspy.Module):
@@ -141,9 +139,9 @@ class Retrieval(dspy.Module):
         if not ids:
             raise ConfigError("there is no candidate to rank; expected passage ids.")
         result = self._find(_Request(query, len(ids), ids))
-        found = self._found(result)
+        found, texts = self._found(result), result[1]
         missing = set(ids) - {one.id for one in found}
-        found += [RetrievedPassage(i, shown(result.passages[i]), 0.0, 0.0) for i in ids if i in missing]
+        found += [RetrievedPassage(i, shown(texts[i]), 0.0, 0.0) for i in ids if i in missing]
         self._note([query], found := found[:k])
         return found
 
@@ -151,8 +149,9 @@ class Retrieval(dspy.Module):
         return self._found(self._find(_Request(query, k, None))) if query.strip() else []
 
     def _found(self, result: _Result) -> list[RetrievedPassage]:
-        pairs = zip(result.hits, probabilities(result.hits, self.scale), strict=True)
-        return [RetrievedPassage(hit.id, shown(result.passages[hit.id]), hit.score, p) for hit, p in pairs]
+        hits, texts = result
+        pairs = zip(hits, probabilities(hits, self.scale), strict=True)
+        return [RetrievedPassage(hit.id, shown(texts[hit.id]), hit.score, p) for hit, p in pairs]
 
     def _batch(self, asked: Sequence[_Request]) -> list[_Result]:
         """Retrieve for several requests at once; the same thread also reads the texts.
@@ -173,9 +172,7 @@ class Retrieval(dspy.Module):
             for ranking, one in zip(hits, asked, strict=True)
         ]
         texts = find_passages(self.corpus, (i for ids in wanted for i in ids))
-        return [
-            _Result(ranking, {i: texts[i] for i in ids}) for ranking, ids in zip(hits, wanted, strict=True)
-        ]
+        return [(ranking, {i: texts[i] for i in ids}) for ranking, ids in zip(hits, wanted, strict=True)]
 
     def _note(self, queries: list[str], found: Sequence[RetrievedPassage]) -> None:
         note("retrieval", queries=queries, found=[[one.id, one.score] for one in found])

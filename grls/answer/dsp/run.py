@@ -57,7 +57,8 @@ def answer_all(
         ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
     """
     check_counts(threads=threads)
-    waiting = {name: inputs for name, inputs in asked.items() if name not in answered_ids(file)}
+    answered = {record["query_id"] for record in file.records if "failed" not in record}
+    waiting = {name: inputs for name, inputs in asked.items() if name not in answered}
     if decided is not None:
         decided(len(asked) - len(waiting))
     kept: set[str] = set()
@@ -77,21 +78,13 @@ def answer_all(
                     decided(1)
         except BaseException:
             pool.shutdown(cancel_futures=True)
-            _keep(file, futures, kept)
+            # Keep the answers that came while the run ended.
+            done = [future for future in futures if future.done() and not future.cancelled()]
+            records = [future.result() for future in done if future.exception() is None]
+            file.add([record for record in records if record["query_id"] not in kept])
             raise
     last = {record["query_id"]: record for record in file.records}
     return [last[name] for name in asked]
-
-
-def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
-    """Wall-clock seconds of queries over all calls of the run, failed tries included."""
-    records = (record for record in file.records if record["query_id"] in asked)
-    return float(sum(record.get("seconds", 0.0) for record in records))
-
-
-def answered_ids(file: GrowingFile) -> set[str]:
-    """Ids of the queries that a file holds an answer of."""
-    return {record["query_id"] for record in file.records if "failed" not in record}
 
 
 def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
@@ -140,16 +133,14 @@ def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adap
             why = trace.steps[-1].get("failed") if trace.steps else None  # this also says whether it was cut
             record |= {"failed": why or error_line(error), "found": _so_far(trace.steps)}
         else:
-            record |= {"answer": _writable(str(prediction.answer).strip())}
+            answer = str(prediction.answer)
+            # A file holds UTF-8, and models write lone surrogates, which become `?`.
+            record |= {"answer": answer.strip().encode("utf-8", "replace").decode()}
             record |= {"found": _pairs(prediction.found), "read": _pairs(prediction.read)}
-            record |= {"ended": not _was_cut(str(prediction.answer), trace.steps)}
+            # If several calls wrote the answer, it is cut if the length limit cut all of them.
+            wrote = [s["calls"] for s in trace.steps if s.get("outputs", {}).get("answer") == answer]
+            record |= {"ended": not wrote or not all("cut" in calls[-1] for calls in wrote if calls)}
         return record | {"trace": trace.steps, "cost": trace.cost()}
-
-
-def _was_cut(answer: str, steps: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the length limit cut the answer; if several calls wrote it, whether it cut all of them."""
-    wrote = [step["calls"] for step in steps if step.get("outputs", {}).get("answer") == answer]
-    return bool(wrote) and all("cut" in calls[-1] for calls in wrote if calls)
 
 
 def _pairs(found: Sequence[RetrievedPassage]) -> list[list[Any]]:
@@ -163,15 +154,3 @@ def _so_far(steps: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     if len(hops) < 2:
         return list(hops[0]) if hops else []
     return [[hit.id, hit.score] for hit in interleave([[Hit(*pair) for pair in hop] for hop in hops])]
-
-
-def _writable(text: str) -> str:
-    """A text that can be written as UTF-8: models write lone surrogates, which become ``?``."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _keep(file: GrowingFile, futures: Sequence[Any], kept: set[str]) -> None:
-    """Keep the answers that came while the run ended."""
-    done = [future for future in futures if future.done() and not future.cancelled()]
-    records = [future.result() for future in done if future.exception() is None]
-    file.add([record for record in records if record["query_id"] not in kept])

@@ -28,7 +28,6 @@ from grls.data.codec import foreign_ids, wrapping
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Query
-from grls.data.words import count
 from grls.errors import ConfigError, DataError
 from grls.models.base import positions_in
 from grls.retrieve.base import Retriever
@@ -138,10 +137,6 @@ class InContextRalm:
         self.documents = Documents(tokenizer, corpus, options.document_tokens)
         self.scorer = TextScorer(model, self.documents.tokens, options, begin)
 
-    def scorer_of(self, model: Any) -> TextScorer:
-        """A scorer for another model with the same tokenizer, such as a judge, over the same windows."""
-        return TextScorer(model, self.documents.tokens, self.options, self.scorer.begin)
-
     def tokens(self, text: str) -> list[int]:
         """A text as token ids; a text that spells a special token stays text.
 
@@ -162,7 +157,20 @@ class InContextRalm:
         todo = strides(len(text), self.options)[begin:]
         size = max(1, _BLOCK_TOKENS // self.options.stride)
         for n in range(0, len(todo), size):
-            yield self._block(text, todo[n : n + size])
+            block = todo[n : n + size]
+            documents = self.documents_for(text, block)
+            wanted = [self.scorer.wanted(*pair) for pair in zip(documents, block, strict=True)]
+            values = self.scorer.log_probabilities(text, wanted)
+            yield [
+                ScoredStride(
+                    stride.first,
+                    stride.last,
+                    () if self.corpus is None else tuple(self.corpus.ids(numbers)),
+                    float(scores.sum()),
+                    len(scores),
+                )
+                for stride, numbers, scores in zip(block, documents, values, strict=True)
+            ]
 
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
         """The passages put before each stride, best first; none before the first stride of a text."""
@@ -197,19 +205,6 @@ class InContextRalm:
             of_stride = [next(numbers) for _ in ranking]
             candidates[n] = [number for number in of_stride if number is not None]
         return candidates
-
-    def _block(self, text: Sequence[int], block: Sequence[Stride]) -> list[ScoredStride]:
-        documents = self.documents_for(text, block)
-        wanted = [self.scorer.wanted(names, stride) for stride, names in zip(block, documents, strict=True)]
-        values = self.scorer.log_probabilities(text, wanted)
-        ids = self._ids
-        return [
-            ScoredStride(stride.first, stride.last, ids(names), float(scores.sum()), len(scores))
-            for stride, names, scores in zip(block, documents, values, strict=True)
-        ]
-
-    def _ids(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        return () if self.corpus is None else tuple(self.corpus.ids(numbers))
 
 
 class Documents:
@@ -249,11 +244,6 @@ def refuse_long_window(model: Any, window: int, name: str) -> None:
     most = positions_in(model.config)
     if most is not None and window > most:
         raise ConfigError(f"a window of {window} tokens, but {name} has {most} positions; lower the window.")
-
-
-def words_of(text: str) -> int:
-    """Words of a text, separated by white space; two characters are a word in scripts without spaces."""
-    return count(text)
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:

@@ -139,8 +139,7 @@ class Reranker:
             )
         if evidence_words is not None:
             stored = {}  # a reranker that is trained further
-        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        move(model, where, "float32")
+        move(model, device, "float32")
         return cls(
             model, tokenizer, stored.get("prefix_tokens", prefix_tokens),
             stored.get("max_tokens", max_tokens), evidence_words,

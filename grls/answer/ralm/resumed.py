@@ -13,7 +13,7 @@ from grls.answer.ralm.choose import Oracle, likelihoods
 from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity
 from grls.answer.ralm.reranker import RerankExample, prefixes_of
 from grls.answer.ralm.strides import Stride, strides
-from grls.answer.ralm.texts import TokenizedText
+from grls.answer.ralm.task import TokenizedText
 from grls.errors import ConfigError, MismatchError, at_least
 from grls.io.files import write_json
 from grls.io.progress import Progress, counted

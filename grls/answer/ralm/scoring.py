@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from grls.answer.ralm.strides import Stride, WindowOptions
 from grls.errors import ConfigError, Option
@@ -124,38 +123,31 @@ class TextScorer:
         groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
         for n, stretch in enumerate(wanted):  # equal documents are read once, so that ties stay ties
             groups[tuple(self.before(stretch.documents)), stretch.start].append(n)
-        laid = [self._lay(text, key, [wanted[n] for n in members]) for key, members in groups.items()]
-        scores: list[Floats] = [np.empty(0)] * len(wanted)
-        for members, values in zip(groups.values(), self._run(laid), strict=True):
-            for n, (place, length) in zip(members, _places([wanted[n] for n in members]), strict=True):
-                scores[n] = values[place : place + length]
-        return scores
-
-    def _lay(
-        self, text: Sequence[int], key: tuple[tuple[int, ...], int], members: Sequence[Wanted]
-    ) -> _Sequence:
-        """One sequence for stretches with the same tokens before the text and the same start."""
-        before, start = key
-        targets = sorted({t for stretch in members for t in range(stretch.first, stretch.last)})
-        if not targets:
-            return _Sequence([], [], [])
-        if targets[0] + len(before) <= start:
-            raise ValueError(f"token {targets[0]} has nothing before it")
-        tokens = [*before, *text[start : targets[-1]]]
-        return _Sequence(tokens, [len(before) + t - start - 1 for t in targets], [text[t] for t in targets])
-
-    def _run(self, laid: Sequence[_Sequence]) -> list[Floats]:
-        """Log-probabilities of the targets of every sequence, similar lengths together."""
-        scores: list[Floats] = [np.empty(0)] * len(laid)
+        laid: list[_Sequence] = []
+        places: list[dict[int, int]] = []  # target -> its place among the targets of the sequence
+        for (before, start), members in groups.items():
+            targets = sorted({t for n in members for t in range(wanted[n].first, wanted[n].last)})
+            if targets and targets[0] + len(before) <= start:
+                raise ValueError(f"token {targets[0]} has nothing before it")
+            tokens = [*before, *text[start : targets[-1]]] if targets else []
+            asked = [len(before) + t - start - 1 for t in targets]
+            laid.append(_Sequence(tokens, asked, [text[t] for t in targets]))
+            places.append({target: n for n, target in enumerate(targets)})
+        values: list[Floats] = [np.empty(0)] * len(laid)
         order = sorted((n for n in range(len(laid)) if laid[n].tokens), key=lambda n: -len(laid[n].tokens))
-        while order:
+        while order:  # similar lengths together
             size = max(1, self.batch_tokens // len(laid[order[0]].tokens))
             batch, order = order[:size], order[size:]
-            values = self._batch([laid[n] for n in batch])
-            for n, part in zip(
-                batch, np.split(values, np.cumsum([len(laid[n].targets) for n in batch])[:-1]), strict=True
-            ):
-                scores[n] = part
+            ends = np.cumsum([len(laid[n].targets) for n in batch])
+            parts = np.split(self._batch([laid[n] for n in batch]), ends[:-1])
+            for n, part in zip(batch, parts, strict=True):
+                values[n] = part
+        scores: list[Floats] = [np.empty(0)] * len(wanted)
+        for members, place, row in zip(groups.values(), places, values, strict=True):
+            for n in members:
+                first, last = wanted[n].first, wanted[n].last
+                if last > first:
+                    scores[n] = row[place[first] : place[first] + last - first]
         return scores
 
     @torch.inference_mode()
@@ -172,26 +164,12 @@ class TextScorer:
         places = torch.tensor([place for sequence in laid for place in sequence.places], device=device)
         targets = torch.tensor([target for sequence in laid for target in sequence.targets], device=device)
         hidden = read[rows, places]
-        parts = [
-            self._scores(hidden[n : n + _HEAD_ROWS], targets[n : n + _HEAD_ROWS])
-            for n in range(0, len(hidden), _HEAD_ROWS)
-        ]
+        parts = []
+        for n in range(0, len(hidden), _HEAD_ROWS):
+            logits = self._head.all(hidden[n : n + _HEAD_ROWS])  # [R, V]
+            chosen = logits.gather(1, targets[n : n + _HEAD_ROWS, None])[:, 0]
+            parts.append(chosen - logits.logsumexp(-1))
         scores: Floats = torch.cat(parts).double().cpu().numpy()
         if not np.isfinite(scores).all():
             raise ConfigError(f"the model's logits are not numbers; try another {Option('precision')}.")
         return scores
-
-    def _scores(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """``[R]`` log-probabilities of ``targets [R]``."""
-        logits = self._head.all(hidden)
-        return logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(-1)
-
-
-def _places(members: Sequence[Wanted]) -> list[tuple[int, int]]:
-    """Place of each stretch's targets among the distinct targets of all stretches, and their number."""
-    targets = sorted({t for stretch in members for t in range(stretch.first, stretch.last)})
-    place = {target: n for n, target in enumerate(targets)}
-    return [
-        (place[stretch.first] if stretch.last > stretch.first else 0, stretch.last - stretch.first)
-        for stretch in members
-    ]

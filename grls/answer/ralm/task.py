@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,24 +13,38 @@ import numpy as np
 
 from grls.answer.opening import open_for_reading, retrieval_settings
 from grls.answer.questions import model_settings
-from grls.answer.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
+from grls.answer.ralm.choose import Oracle, ZeroShot
 from grls.answer.ralm.options import RerankOptions
 from grls.answer.ralm.reader import InContextRalm, refuse_long_window
 from grls.answer.ralm.reranker import Reranker, Trained
 from grls.answer.ralm.scoring import TextScorer
 from grls.answer.ralm.strides import WindowOptions
-from grls.answer.ralm.texts import TokenizedText, read_texts
-from grls.data.codec import tokenizer_fingerprint
+from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
-from grls.errors import ConfigError, DataError, Option
+from grls.data.words import count
+from grls.errors import ConfigError, DataError, Option, at_least
 from grls.io.ending import quiet
 from grls.io.files import named_lines, read_text, refuse_unwritable
 from grls.io.progress import counted
-from grls.models.load.language import load_language_model, weights_fingerprint
+from grls.models.load.language import LanguageModel, load_language_model, weights_fingerprint
 from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
+
+
+class TokenizedText(NamedTuple):
+    """A text.
+
+    Attributes:
+        name: The name of its file.
+        words: Number of words of its tokens.
+        tokens: Its token ids.
+    """
+
+    name: str
+    words: int
+    tokens: list[int]
 
 
 class RalmTask(NamedTuple):
@@ -55,7 +68,8 @@ def task_of(
     """Open a run; the arguments are the options of ``grls ralm``.
 
     Raises:
-        ConfigError: An option needs a retriever, or options do not fit each other.
+        ConfigError: An option needs a retriever, options do not fit each other, there are fewer candidates
+            than documents, or the judge has another tokenizer.
     """
     quiet()
     refuse_unwritable(output)
@@ -70,74 +84,73 @@ def task_of(
     corpus = None if opened is None else opened.corpus
     hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
     reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, None, hidden)
-    reader.chooser = chooser_of(rerank, reader, device)
+    if rerank.by != "none" and rerank.candidates < window.documents:
+        raise ConfigError(
+            f"{counted(rerank.candidates, 'candidate')} for {counted(window.documents, 'document')}; raise "
+            f"{Option('rerank.candidates')}."
+        )
+    judge: Any = None  # the model that orders documents
+    if rerank.by == "oracle":
+        reader.chooser = Oracle(reader.scorer, rerank.candidates)
+    elif rerank.by == "zero-shot":
+        scorer, name = reader.scorer, rerank.judge
+        if name is not None:
+            other, tokenizer = load_language_model(name, device)
+            if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(loaded.tokenizer):
+                raise ConfigError(
+                    f"the judge {name!r} has another tokenizer than the model; take one of its family."
+                )
+            refuse_long_window(other, window.window, f"the judge {name!r}")
+            scorer = TextScorer(other, reader.documents.tokens, window, scorer.begin)  # over the same windows
+        reader.chooser, judge = ZeroShot(scorer, rerank.judge_tokens, rerank.candidates), scorer.model
+    elif rerank.by == "trained" and corpus is not None:
+        reranker = Reranker.load(str(rerank.reranker), device=device, trained=True)
+        reader.chooser = Trained(reranker, loaded.tokenizer, corpus, rerank.candidates)
+        judge = reranker.model
     texts = read_texts(Path(text), loaded, limit)
     settings = {
-        **_settings(model, loaded.model, loaded.tokenizer, window, rerank, exclude, texts),
-        **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
-        "candidates": reader.chooser.candidates,
-    }  # fmt: skip
-    if (judge := judged_by(reader.chooser)) is not None:
-        settings["judged_by"] = judge
-    return RalmTask(reader, texts, settings)
-
-
-def _settings(
-    model: str, weights: Any, tokenizer: Any, window: WindowOptions, rerank: RerankOptions,
-    exclude: str | None, texts: Sequence[TokenizedText],
-) -> dict[str, Any]:  # fmt: skip
-    """Everything that results depend on, except the retriever."""
-    return {
-        **model_settings(model, weights, tokenizer), **asdict(window), "rerank": rerank.by,
+        **model_settings(model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
         "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,
         "reranker": rerank.reranker, "exclude": None if exclude is None else _digest(read_text(exclude)),
         "texts": [_digest(json.dumps(text.tokens)) for text in texts],
+        **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
+        "candidates": reader.chooser.candidates,
     }  # fmt: skip
+    if judge is not None:
+        settings["judged_by"] = weights_fingerprint(judge)
+    return RalmTask(reader, texts, settings)
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-# Opens the rule that orders documents, by its name in the options.
+def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[TokenizedText]:
+    """The texts of a file or folder, cut to a limit; words behind the cut are not counted.
 
-
-def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Chooser:
-    """The rule that orders documents.
+    Args:
+        path: A text file, or a folder with .txt files.
+        loaded: The language model, whose tokenizer is used.
+        limit: Most tokens of a text; None: all.
 
     Raises:
-        ConfigError: There are fewer candidates than documents, or the judge has another tokenizer.
+        ConfigError: The limit is below 2.
+        DataError: There is no text, or a text is empty.
     """
-    if rerank.by != "none" and rerank.candidates < reader.options.documents:
-        raise ConfigError(
-            f"{counted(rerank.candidates, 'candidate')} for "
-            f"{counted(reader.options.documents, 'document')}; raise {Option('rerank.candidates')}."
-        )
-    if rerank.by == "oracle":
-        return Oracle(reader.scorer, rerank.candidates)
-    if rerank.by == "zero-shot":
-        return ZeroShot(_judge(reader, rerank.judge, device), rerank.judge_tokens, rerank.candidates)
-    if rerank.by == "trained" and reader.corpus is not None:
-        loaded = Reranker.load(str(rerank.reranker), device=device, trained=True)
-        return Trained(loaded, reader.tokenizer, reader.corpus, rerank.candidates)
-    return AsRetrieved()
-
-
-def judged_by(chooser: Chooser) -> str | None:
-    """The fingerprint of the model that orders documents; None if no model does."""
-    if isinstance(chooser, Trained):
-        return weights_fingerprint(chooser.reranker.model)
-    return weights_fingerprint(chooser.scorer.model) if isinstance(chooser, ZeroShot) else None
-
-
-def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
-    if name is None:
-        return reader.scorer
-    model, tokenizer = load_language_model(name, device)
-    if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
-        raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
-    refuse_long_window(model, reader.options.window, f"the judge {name!r}")
-    return reader.scorer_of(model)
+    at_least(2, limit=limit)
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
+        raise DataError("no such text; expected a file, or a folder with .txt files.", path)
+    texts = []
+    for file in files:
+        text = read_text(file)
+        tokens, places = foreign_places(loaded.tokenizer, [text])[0]
+        tokens = tokens[:limit]
+        if not tokens:
+            raise DataError("the text is empty; fill the file, or remove it.", file)
+        end = places[len(tokens) - 1][1]
+        texts.append(TokenizedText(file.name, count(text[:end]), tokens))
+    return texts
 
 
 # Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.

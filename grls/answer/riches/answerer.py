@@ -53,7 +53,7 @@ class Quote(NamedTuple):
         keys: The texts of the keys that hold it, as many as the options allow (see ``held``).
         passages: Ids of the passages of these keys, in the order of the corpus. Passages under a title or a
             header are ordered by similarity to the query and the text before the quote
-            (:mod:`grls.answer.riches.answerer`); equal ones stay in the order of the corpus.
+            (:func:`by_similarity`); equal ones stay in the order of the corpus.
         score: Log-probability (nats) of the quote.
         closed: False if the length limit cut the quote: then it retrieves nothing.
         held: Number of keys that hold the quote; larger than ``len(keys)`` if the options limit the keys.
@@ -141,9 +141,9 @@ class Riches:
         self.prompt = prompt or Prompt()
         self.options = options or InterleaveOptions()
         belongs = (
-            ("tokenizer", keys.tokenizer, tokenizer_fingerprint(tokenizer)),
-            ("corpus", keys.corpus, corpus.fingerprint),
-            ("markers", keys.markers, tuple(self.prompt.markers)),
+            ("tokenizer", keys.origin.tokenizer, tokenizer_fingerprint(tokenizer)),
+            ("corpus", keys.origin.corpus, corpus.fingerprint),
+            ("markers", keys.origin.markers, tuple(self.prompt.markers)),
         )
         for what, made, expected in belongs:
             if made != expected:
@@ -173,51 +173,37 @@ class Riches:
         failed = too_long(names, inputs, room_of(self.model, new), new, lambda: self._inputs([""])[0])
         if decided is not None and failed:
             decided(len(failed))
+        written = {place: Written((), (), "", 0.0, False, why) for place, why in failed.items()}
         asked = [place for place in range(len(inputs)) if place not in failed]
-        outputs = self._outputs([inputs[place] for place in asked], decided)
-        written = {
-            place: self._checked(out, queries[place]) for place, out in zip(asked, outputs, strict=True)
-        }
-        unwritten = {place: Written((), (), "", 0.0, False, why) for place, why in failed.items()}
-        return [(written | unwritten)[place] for place in range(len(inputs))]
+        rows = [inputs[place] for place in asked]
+        if rows:
+            with turn(self.model):
+                refuse_larger_tokenizer(self.model, self.tokenizer)
+                if self.model.config.is_encoder_decoder:
+                    trees: TreeGenerator | None = plant(Seq2SeqGenerator(self.model))
+                else:  # the prefix that all share is read once
+                    shared = common(rows)
+                    trees = plant_causal(self.model, rows[0][:shared])
+                    rows = [tokens[shared:] for tokens in rows]
+            if trees is None:
+                raise ConfigError(
+                    f"{type(self.model).__name__} cannot be driven by trees of tokens, which RICHES needs."
+                )
+            ends = end_tokens(self.model, self.tokenizer)
+            writer = Interleaver(trees, self.keys.index, self.markers, ends, self.options, self._stops)
+            for place, outputs in zip(asked, writer.write(rows, 1, decided), strict=True):
+                try:
+                    written[place] = self._read(outputs[0], queries[place].text)
+                except InventedError as error:
+                    name = queries[place].id
+                    log.error("query %r has no answer: %s. Make the keys again (build_keys).", name, error)
+                    written[place] = Written((), (), "", outputs[0].score, False, str(error))
+        return [written[place] for place in range(len(inputs))]
 
     def _inputs(self, questions: Sequence[str]) -> list[list[int]]:
         """Token ids that the model reads for each question."""
         inputs = self.prompt.inputs(self.tokenizer, questions)
         return inputs if self.model.config.is_encoder_decoder else open_ended(self.tokenizer, inputs)
-
-    def _outputs(self, inputs: list[list[int]], decided: Callable[[int], object] | None) -> list[Interlaced]:
-        """The output of the model for each input."""
-        if not inputs:
-            return []
-        with turn(self.model):
-            generator, inputs = self._planted(inputs)
-        writer = Interleaver(
-            generator, self.keys.index, self.markers, end_tokens(self.model, self.tokenizer), self.options,
-            self._stops,
-        )  # fmt: skip
-        return [outputs[0] for outputs in writer.write(inputs, 1, decided)]
-
-    def _checked(self, output: Interlaced, query: Query) -> Written:
-        """The output for a query; empty, with a logged error, if a quote is invented."""
-        try:
-            return self._read(output, query.text)
-        except InventedError as error:
-            log.error("query %r has no answer: %s. Make the keys again (build_keys).", query.id, error)
-            return Written((), (), "", output.score, False, str(error))
-
-    def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
-        """The model as trees, and the inputs without the prefix that all share."""
-        refuse_larger_tokenizer(self.model, self.tokenizer)
-        if self.model.config.is_encoder_decoder:
-            trees = plant(Seq2SeqGenerator(self.model))
-            if trees is None:
-                raise ConfigError(
-                    f"{type(self.model).__name__} cannot be driven by trees of tokens, which RICHES needs."
-                )
-            return trees, inputs
-        shared = common(inputs)
-        return plant_causal(self.model, inputs[0][:shared]), [tokens[shared:] for tokens in inputs]
 
     def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
         """Whether the line of the answer is complete; a quote is no answer."""
@@ -245,7 +231,21 @@ class Riches:
         """The output as texts."""
         self._refuse_invented(output)
         free = self._free(output.tokens, output.spans)
-        quotes = self._quotes(output, free, query)
+        quotes: list[Quote] = []
+        before = query  # the query and the output before the quote
+        for text, span in zip(free, output.spans, strict=False):
+            before = f"{before} {text}"
+            quoted = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
+            if not span.closed:  # the length limit may have come within a character
+                quoted = quoted.rstrip("\ufffd")
+            numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
+            if self.keys.origin.kind in SHARED:
+                texts = [passage.text for passage in self.corpus.passages(numbers)]
+                numbers = [numbers[place] for place in by_similarity(texts, before, self._analyzer)]
+            keys = tuple(self.keys.texts[key] for key in span.keys)
+            ids = tuple(self.corpus.ids(numbers))
+            quotes.append(Quote(quoted, keys, ids, span.score, span.closed, span.held))
+            before = f"{before} {quoted}"
         answers = [n for n, text in enumerate(free) if split_answer(text) is not None]
         pieces: list[Piece] = []
         answer = ""
@@ -260,41 +260,17 @@ class Riches:
                 pieces += [*_thought(before), *([Piece("answer", answer)] if answer else []), *_thought(rest)]
             if n < len(quotes):
                 pieces.append(Piece("quote", quotes[n].text, n))
-        return Written(tuple(pieces), quotes, answer, output.score, output.ended)
-
-    def _quotes(self, output: Interlaced, free: Sequence[str], query: str) -> tuple[Quote, ...]:
-        quotes: list[Quote] = []
-        before = query
-        for text, span in zip(free, output.spans, strict=False):
-            before = f"{before} {text}"
-            quotes.append(self._quote(output, span, before))
-            before = f"{before} {quotes[-1].text}"
-        return tuple(quotes)
-
-    def _quote(self, output: Interlaced, span: Span, before: str) -> Quote:
-        """A quote; ``before`` is the query and the output before the quote."""
-        text = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
-        if not span.closed:  # the length limit may have come within a character
-            text = text.rstrip("\ufffd")
-        numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
-        if self.keys.origin.kind in SHARED:
-            texts = [passage.text for passage in self.corpus.passages(numbers)]
-            numbers = [numbers[place] for place in by_similarity(texts, before, self._analyzer)]
-        return Quote(
-            text,
-            tuple(self.keys.texts[key] for key in span.keys),
-            tuple(self.corpus.ids(numbers)),
-            span.score,
-            span.closed,
-            span.held,
-        )
+        return Written(tuple(pieces), tuple(quotes), answer, output.score, output.ended)
 
     def _refuse_invented(self, output: Interlaced) -> None:
         """Check that the quotes of an output are in the keys that they name, as tokens and as text.
 
+        A key made from passages must be part of each of them, except for white space.
+
         Raises:
             InventedError: A quote is not, which is a fault of the decoder or of a stored index.
         """
+        of_passages = self.keys.origin.kind in ("sentence", "paragraph", "titled", "title")
         for span in output.spans:
             quoted = list(output.tokens[span.first : span.last])
             written = letters(self.tokenizer.decode(quoted))
@@ -303,15 +279,10 @@ class Riches:
                 stands = any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens)))
                 if not stands or written not in letters(text):  # tokenizers may lose case, accents, signs
                     raise InventedError(f"a quote is not in the key it names: {text!r}")
-                self._refuse_strange(key, text)
-
-    def _refuse_strange(self, key: int, text: str) -> None:
-        """Check that a key made from passages is part of each of them, except for white space."""
-        if self.keys.origin.kind not in ("sentence", "paragraph", "titled", "title"):
-            return
-        for passage in self.corpus.passages(self.keys.passages[key][:_CHECKED]):
-            if text not in " ".join(f"{passage.title}: {passage.text}".split()):
-                raise InventedError(f"the key {text!r} is not in its passage {passage.id!r}")
+                numbers = self.keys.passages[key][:_CHECKED]
+                for passage in self.corpus.passages(numbers) if of_passages else ():
+                    if text not in " ".join(f"{passage.title}: {passage.text}".split()):
+                        raise InventedError(f"the key {text!r} is not in its passage {passage.id!r}")
 
 
 def _thought(text: str) -> list[Piece]:

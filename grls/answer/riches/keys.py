@@ -25,7 +25,6 @@ from grls.data.codec import controls, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
 from grls.data.spelling import encoded_texts
-from grls.data.types import Passage
 from grls.decode.interleave.markers import check_markers
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option, one_of
 from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays
@@ -82,17 +81,38 @@ def build_keys(
     pairs = _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
     places: dict[str, list[int]] = {}
     for text, number in pairs:
-        held = places.setdefault(text, [])
-        if number not in held[-1:]:  # a file of propositions may return to a passage: see `set` below
-            held.append(number)
+        numbers = places.setdefault(text, [])
+        if number not in numbers[-1:]:  # a file of propositions may return to a passage: see `set` below
+            numbers.append(number)
     if not places:
         raise DataError(f"there is no {kind} to quote: every one is empty.", source)
     texts = tuple(places)
-    _refuse_markers(corpus, places, markers, source)
+    for text, numbers in places.items():
+        if held := [marker for marker in markers if marker in text]:
+            raise DataError(
+                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} holds the marker {held[0]!r}: choose "
+                """other markers, as '["⟦", "⟧"]'.""",
+                source,
+            )
     rows = list(_tokenized(tokenizer, texts))
-    _refuse_unwritable(corpus, tokenizer, places, rows, source)
-    if not anywhere:
-        _refuse_long(corpus, places, rows, source)
+    barred = {*controls(tokenizer), tokenizer.unk_token_id}
+    decoded = tokenizer.batch_decode(rows)
+    for (text, numbers), row, written in zip(places.items(), rows, decoded, strict=True):
+        unknown = not barred.isdisjoint(row.tolist())
+        if not len(row) or unknown or set(letters(text)) - set(letters(written)):
+            raise DataError(
+                f"the tokenizer cannot write a key of the passage {corpus.ids(numbers[:1])[0]!r}: "
+                f"{text[:60]!r}. Take its unknown characters out of the corpus, or another model.",
+                source,
+            )
+    for (text, numbers), row in zip(places.items(), rows, strict=True):
+        if not anywhere and len(row) >= MAX_LENGTH:  # the end token takes one place
+            raise DataError(
+                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
+                f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Split the passage into shorter ones, or "
+                "take keys of another kind.",
+                source,
+            )
     end = tokenizer.eos_token_id
     index: KeyIndex = (
         SubstringIndex.build(rows) if anywhere
@@ -197,26 +217,30 @@ def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:
                 yield " ".join(text.split()), number
         return
     for number, passage in enumerate(corpus):
-        for text in _of(passage, kind):
+        text = f"{passage.title}: {passage.text}" if kind == "titled" and passage.title else passage.text
+        texts = [passage.title] if kind == "title" else [text]
+        for text in sentences(passage.text) if kind == "sentence" else texts:
             if text.strip():
                 yield " ".join(text.split()), number
 
 
-def _of(passage: Passage, kind: KeyKind) -> Iterable[str]:
-    if kind == "sentence":
-        return sentences(passage.text)
-    if kind == "title":
-        return (passage.title,)
-    return (f"{passage.title}: {passage.text}" if kind == "titled" and passage.title else passage.text,)
-
-
 def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
-    lines = iter(_lines(file))
+    lines = iter(read_jsonl(file))
     seen: set[int] = set()
-    while batch := list(islice(lines, _LINES)):
+    while True:
+        entries: list[tuple[int, str, str | None]] = []
+        for line, record in islice(lines, _LINES):
+            name, text = record.get("passage"), record.get("text", "")
+            if not isinstance(name, str) or not (text is None or (isinstance(text, str) and text.strip())):
+                raise DataError(
+                    "expected the fields 'passage' (an id) and 'text' (null, or not empty).", file, line
+                )
+            entries.append((line, name, text))
+        if not entries:
+            break
         # One look-up for the batch: every look-up hashes all ids of the corpus.
-        numbers = corpus.numbers([name for _, name, _ in batch])
-        for (line, name, text), number in zip(batch, numbers, strict=True):
+        numbers = corpus.numbers([name for _, name, _ in entries])
+        for (line, name, text), number in zip(entries, numbers, strict=True):
             if number is None:
                 raise DataError(f"the passage {name!r} is not in {corpus.source}.", file, line)
             seen.add(number)
@@ -229,61 +253,11 @@ def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
         )  # fmt: skip
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str, str | None]]:
-    """Line number, passage and text; the text is None if the passage has no proposition."""
-    for line, record in read_jsonl(file):
-        name, text = record.get("passage"), record.get("text", "")
-        if not isinstance(name, str) or not (text is None or (isinstance(text, str) and text.strip())):
-            raise DataError(
-                "expected the fields 'passage' (an id) and 'text' (null, or not empty).", file, line
-            )
-        yield line, name, text
-
-
 def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:
     for first in range(0, len(texts), _BATCH):
         batch = [f" {text}" for text in texts[first : first + _BATCH]]
         for row in encoded_texts(tokenizer, batch)["input_ids"]:
             yield np.array(row, dtype=np.int64)
-
-
-def _refuse_markers(
-    corpus: Corpus, places: dict[str, list[int]], markers: tuple[str, str], source: str
-) -> None:
-    for text, numbers in places.items():
-        held = [marker for marker in markers if marker in text]
-        if held:
-            raise DataError(
-                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} holds the marker {held[0]!r}: choose "
-                """other markers, as '["⟦", "⟧"]'.""",
-                source,
-            )
-
-
-def _refuse_unwritable(
-    corpus: Corpus, tokenizer: Any, places: dict[str, list[int]], rows: list[np.ndarray], source: str
-) -> None:
-    decoded = tokenizer.batch_decode(rows)
-    barred = {*controls(tokenizer), tokenizer.unk_token_id}
-    for (text, numbers), row, written in zip(places.items(), rows, decoded, strict=True):
-        unknown = not barred.isdisjoint(row.tolist())
-        if not len(row) or unknown or set(letters(text)) - set(letters(written)):
-            raise DataError(
-                f"the tokenizer cannot write a key of the passage {corpus.ids(numbers[:1])[0]!r}: "
-                f"{text[:60]!r}. Take its unknown characters out of the corpus, or another model.",
-                source,
-            )
-
-
-def _refuse_long(corpus: Corpus, places: dict[str, list[int]], rows: list[np.ndarray], source: str) -> None:
-    for (text, numbers), row in zip(places.items(), rows, strict=True):
-        if len(row) >= MAX_LENGTH:  # the end token takes one place
-            raise DataError(
-                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
-                f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Split the passage into shorter ones, or "
-                "take keys of another kind.",
-                source,
-            )
 
 
 def letters(text: str) -> str:
@@ -300,8 +274,6 @@ def letters(text: str) -> str:
 # passages, and the index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The
 # manifest carries the format version, checksums, and the origin of the keys; keys of another origin are
 # refused.
-#
-# Making of keys: :mod:`grls.answer.riches.keys`.
 
 
 FORMAT = 1
@@ -316,7 +288,7 @@ class KeyOrigin(NamedTuple):
     """The data and options that keys were made from: two sets of keys of one origin are the same.
 
     Attributes:
-        kind: The kind of key, see :data:`grls.answer.riches.keys.KeyKind`.
+        kind: The kind of key, see :data:`grls.answer.riches.options.KeyKind`.
         anywhere: Whether a quote may begin anywhere in a key.
         markers: The texts that open and close a quote; no key holds them.
         tokenizer: Fingerprint of the tokenizer.
@@ -349,21 +321,6 @@ class Keys:
     index: KeyIndex
     origin: KeyOrigin
 
-    @property
-    def tokenizer(self) -> str:
-        """Fingerprint of the tokenizer."""
-        return self.origin.tokenizer
-
-    @property
-    def corpus(self) -> str:
-        """Fingerprint of the corpus."""
-        return self.origin.corpus
-
-    @property
-    def markers(self) -> tuple[str, str]:
-        """The texts that open and close a quote; no key holds them."""
-        return self.origin.markers
-
     def save(self, folder: str | Path) -> None:
         """Write the keys to a folder, atomically; earlier keys there are replaced.
 
@@ -376,7 +333,7 @@ class Keys:
             numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
             for name, array in zip(_ARRAYS, (octets, places, numbers, offsets), strict=True):
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
-            self.index.save(new / _INDEX, self.tokenizer, self.corpus)
+            self.index.save(new / _INDEX, self.origin.tokenizer, self.origin.corpus)
             manifest = {"format": FORMAT, "keys": len(self.texts), **self.origin._asdict()}
             write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
 
@@ -394,13 +351,31 @@ class Keys:
             MismatchError: The keys have another origin.
         """
         path = Path(folder)
-        manifest = _manifest(path)
+        file = path / MANIFEST
+        if not file.is_file():
+            raise IndexFormatError(f"{path}: no keys here ({MANIFEST} is missing); {_REMEDY}.")
+        try:
+            manifest = read_json(file)
+        except DataError as error:
+            raise IndexFormatError(f"{error} {_REMEDY}.") from None
+        version = manifest.get("format") if isinstance(manifest, dict) else None
+        if version != FORMAT:
+            raise IndexFormatError(f"{path}: format {version}, this version reads {FORMAT}; {_REMEDY}.")
+        files = manifest.get("files")
+        if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
+            raise IndexFormatError(f"{file}: the key 'files' is malformed; {_REMEDY}.")
         made = {name: manifest.get(name) for name in KeyOrigin._fields}
         for name, expected in origin._asdict().items():
-            if made[name] != (list(expected) if isinstance(expected, tuple) else expected):
-                raise MismatchError(f"{path}: {_difference(name, made[name], expected)}; {_REMEDY}.")
+            if made[name] == (list(expected) if isinstance(expected, tuple) else expected):
+                continue
+            with_what = f"with {name} {made[name]!r}, expected {expected!r}"
+            if name == "source":
+                with_what = "from other propositions or sections than those given"
+            elif name in ("tokenizer", "corpus"):
+                with_what = f"with another {name} than this one"
+            raise MismatchError(f"{path}: these keys were made {with_what}; {_REMEDY}.")
         try:
-            arrays = load_arrays(path, {name: manifest["files"][name] for name in _ARRAYS}, verify)
+            arrays = load_arrays(path, {name: files[name] for name in _ARRAYS}, verify)
             kind = SubstringIndex if origin.anywhere else PrefixKeys
             index: KeyIndex = kind.load(path / _INDEX, origin.tokenizer, origin.corpus, verify)
         except (IndexFormatError, DataError) as error:
@@ -458,29 +433,3 @@ def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
     """Rows one after another, and their offsets."""
     kept = list(rows)
     return np.concatenate(kept), np.concatenate(([0], np.cumsum([len(row) for row in kept], dtype=np.int64)))
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    file = path / MANIFEST
-    if not file.is_file():
-        raise IndexFormatError(f"{path}: no keys here ({MANIFEST} is missing); {_REMEDY}.")
-    try:
-        manifest = read_json(file)
-    except DataError as error:
-        raise IndexFormatError(f"{error} {_REMEDY}.") from None
-    version = manifest.get("format") if isinstance(manifest, dict) else None
-    if version != FORMAT:
-        raise IndexFormatError(f"{path}: format {version}, this version reads {FORMAT}; {_REMEDY}.")
-    files = manifest.get("files")
-    if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
-        raise IndexFormatError(f"{file}: the key 'files' is malformed; {_REMEDY}.")
-    return dict(manifest)
-
-
-def _difference(name: str, made: Any, expected: Any) -> str:
-    """A sentence that says how the origin of stored keys differs."""
-    if name == "source":
-        return "these keys were made from other propositions or sections than those given"
-    if name in ("tokenizer", "corpus"):
-        return f"these keys were made with another {name} than this one"
-    return f"these keys were made with {name} {made!r}, expected {expected!r}"

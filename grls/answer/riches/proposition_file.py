@@ -87,7 +87,15 @@ class PropositionFile:
         manifest = self.path.with_name(f"{self.path.name}.manifest.json")
         refuse_unwritable(self.path)
         if manifest.is_file():
-            self._refuse_other(read_json(manifest), origin, manifest)
+            made = read_json(manifest)
+            if not isinstance(made, dict) or made.get("format") != FORMAT:
+                raise DataError(
+                    f"expected a manifest of format {FORMAT}; give another {Option('output')}.", manifest
+                )
+            for name, new in json.loads(json.dumps(origin)).items():
+                if (old := made.get(name)) != new:
+                    values = f" ({old!r}, now {new!r})" if len(f"{new}{old}") < 80 else ""
+                    raise MismatchError(f"{self.path}: begun with another {name}{values}; {_REMEDY}.")
         elif self.path.exists() and self.path.stat().st_size:
             raise DataError(
                 "the file has no manifest, so nothing is added to it; move the file away.", self.path
@@ -103,7 +111,16 @@ class PropositionFile:
         Raises:
             WriteError: The disk is full; complete passages stay.
         """
-        units = [_lines(one) for one in new if one.passage not in self.tally.passages]
+        units: list[list[dict[str, Any]]] = []
+        for passage, texts, by, dropped in new:
+            if passage not in self.tally.passages:
+                numbered = list(enumerate(texts, 1)) or [(0, None)]
+                lines: list[dict[str, Any]] = [
+                    {"passage": passage, "text": text, "part": part, "parts": len(texts), "by": by}
+                    for part, text in numbered
+                ]
+                lines[0]["dropped"] = dropped
+                units.append(lines)
         written = "".join(json.dumps(line, ensure_ascii=False) + "\n" for unit in units for line in unit)
         self._file.append(written.encode("utf-8", "backslashreplace"))
         for unit in units:
@@ -113,18 +130,12 @@ class PropositionFile:
         """Let other processes write the file."""
         self._file.close()
 
-    def _refuse_other(self, made: Any, origin: dict[str, Any], manifest: Path) -> None:
-        if not isinstance(made, dict) or made.get("format") != FORMAT:
-            raise DataError(
-                f"expected a manifest of format {FORMAT}; give another {Option('output')}.", manifest
-            )
-        for name, new in json.loads(json.dumps(origin)).items():
-            if (old := made.get(name)) != new:
-                values = f" ({old!r}, now {new!r})" if len(f"{new}{old}") < 80 else ""
-                raise MismatchError(f"{self.path}: begun with another {name}{values}; {_REMEDY}.")
-
     def _take_up(self) -> None:
-        """Count the complete passages, and cut off the rest."""
+        """Count the complete passages, and cut off the rest.
+
+        Raises:
+            DataError: A line is malformed, or not the next one.
+        """
         complete = place = 0
         unit: list[dict[str, Any]] = []
         with self.path.open("rb") as stream:
@@ -132,36 +143,28 @@ class PropositionFile:
                 place += len(raw)
                 if not raw.endswith(b"\n"):  # the line that a killed run was writing
                     break
-                unit.append(self._line(raw, number, unit))
+                try:
+                    line: dict[str, Any] = json.loads(raw)
+                    part, parts = line["part"], line["parts"]
+                    fits = part == (len(unit) + 1 if parts else 0) and ("dropped" in line) == (not unit)
+                    fits &= line["passage"] not in self.tally.passages
+                    if unit:
+                        fits &= (line["passage"], parts) == (unit[0]["passage"], unit[0]["parts"])
+                except (ValueError, TypeError, KeyError):
+                    fits = False
+                if not fits:
+                    raise DataError(
+                        "expected the next proposition as `grls prepare propositions` writes it; remove the "
+                        "rest of the file, and run the command again.",
+                        self.path,
+                        number,
+                    )
+                unit.append(line)
                 if unit[-1]["part"] == unit[-1]["parts"]:
                     self.tally.add(unit)
                     unit, complete = [], place
         if complete < self._file.size:
             self._file.cut(complete)
-
-    def _line(self, raw: bytes, number: int, unit: list[dict[str, Any]]) -> dict[str, Any]:
-        """The next line of a passage.
-
-        Raises:
-            DataError: The line is malformed, or not the next one.
-        """
-        try:
-            line: dict[str, Any] = json.loads(raw)
-            part, parts = line["part"], line["parts"]
-            fits = part == (len(unit) + 1 if parts else 0) and ("dropped" in line) == (not unit)
-            fits &= line["passage"] not in self.tally.passages
-            if unit:
-                fits &= (line["passage"], parts) == (unit[0]["passage"], unit[0]["parts"])
-        except (ValueError, TypeError, KeyError):
-            fits = False
-        if not fits:
-            raise DataError(
-                "expected the next proposition as `grls prepare propositions` writes it; remove the rest of "
-                "the file, and run the command again.",
-                self.path,
-                number,
-            )
-        return line
 
 
 def read_propositions(path: Path) -> Iterator[Propositions]:
@@ -174,17 +177,6 @@ def read_propositions(path: Path) -> Iterator[Propositions]:
                 texts = tuple(one["text"] for one in unit if one["part"])
                 yield Propositions(line["passage"], texts, line["by"], unit[0]["dropped"])
                 unit = []
-
-
-def _lines(one: Propositions) -> list[dict[str, Any]]:
-    """The lines of a passage."""
-    parts = len(one.texts)
-    lines: list[dict[str, Any]] = [
-        {"passage": one.passage, "text": text, "part": part, "parts": parts, "by": one.by}
-        for part, text in enumerate(one.texts, 1)
-    ] or [{"passage": one.passage, "text": None, "part": 0, "parts": 0, "by": one.by}]
-    lines[0]["dropped"] = one.dropped
-    return lines
 
 
 # Writes the propositions of a corpus, in this process or by workers.

@@ -3,10 +3,7 @@
 Any causal or encoder-decoder model writes them, greedily, with transformers' ``generate``: a batch of
 passages of similar length at a time. A causal model reads the prefix that all inputs share only once; the
 keys and values of the prefix stand before every batch, and the padding behind them. A model that repeats a
-line is in a loop, and is stopped.
-
-Prompt and parsing: :mod:`grls.answer.riches.propositions`. File:
-:mod:`grls.answer.riches.proposition_file`.
+line is in a loop, and is stopped. The file: :mod:`grls.answer.riches.proposition_file`.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -49,7 +47,7 @@ class Propositions(NamedTuple):
         texts: The propositions.
         by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
         dropped: Reason -> number of lines of the model that were left out (see
-            :class:`grls.answer.riches.propositions.Parsed`); ``unread`` if the passage is too long.
+            :class:`Parsed`); ``unread`` if the passage is too long.
     """
 
     passage: str
@@ -90,6 +88,8 @@ class Propositionizer:
         self.max_new_tokens = max_new_tokens
         self.longest = longest
         self.fallback = fallback
+        pad = tokenizer.pad_token_id
+        self._pad = int(tokenizer.eos_token_id if pad is None else pad)
         self._head = self._without_end(self.prompt.head(tokenizer))
         self._read: tuple[int, DynamicCache] | None = None
         positions = positions_in(model.config) or sys.maxsize
@@ -125,17 +125,24 @@ class Propositionizer:
         with turn(self.model):
             cache = None if self.encoder_decoder else self._prompt_read(rows)
             shared = 0 if cache is None else cache.get_seq_length()
-            tokens, mask = self._padded(rows, shared)
-            start = 0 if self.encoder_decoder else tokens.shape[1]
+            # Padded behind the first `shared` tokens; an encoder is padded at the end, since some encoders
+            # count positions from the first token, padding included.
+            longest = max(map(len, rows))
+            tokens, mask = [], []  # both [B, longest]
+            for row in rows:
+                first, pads = len(row) if self.encoder_decoder else shared, longest - len(row)
+                tokens.append([*row[:first], *[self._pad] * pads, *row[first:]])
+                mask.append([1] * first + [0] * pads + [1] * (len(row) - first))
+            start = 0 if self.encoder_decoder else longest
             ends = end_tokens(self.model, self.tokenizer)
             written = self.model.generate(
-                input_ids=tokens,
-                attention_mask=mask,
+                input_ids=torch.tensor(tokens, device=self.model.device),
+                attention_mask=torch.tensor(mask, device=self.model.device),
                 do_sample=False,
                 num_beams=1,
                 max_new_tokens=self.max_new_tokens,
                 eos_token_id=sorted(ends),
-                pad_token_id=self._pad(),
+                pad_token_id=self._pad,
                 stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
                 **({} if cache is None else {cache_argument(self.model): cache}),
             )
@@ -164,24 +171,6 @@ class Propositionizer:
         cache.batch_repeat_interleave(len(rows))
         return cache
 
-    def _padded(self, rows: list[list[int]], shared: int) -> tuple[Tensor, Tensor]:
-        """Inputs and mask, both ``[B, longest]``: padded behind the first ``shared`` tokens.
-
-        (An encoder is padded at the end: some encoders count positions from the first token, padding
-        included.)
-        """
-        longest = max(map(len, rows))
-        tokens, mask = [], []
-        for row in rows:
-            place, pads = len(row) if self.encoder_decoder else shared, longest - len(row)
-            tokens.append([*row[:place], *[self._pad()] * pads, *row[place:]])
-            mask.append([1] * place + [0] * pads + [1] * (len(row) - place))
-        return torch.tensor(tokens, device=self.model.device), torch.tensor(mask, device=self.model.device)
-
-    def _pad(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        return int(self.tokenizer.eos_token_id if pad is None else pad)
-
     def _without_end(self, row: list[int]) -> list[int]:
         """A causal input without the end token that some tokenizers add."""
         causal = not self.encoder_decoder and row and row[-1] == self.tokenizer.eos_token_id
@@ -197,13 +186,12 @@ class _Stopped(StoppingCriteria):
         self._start = start
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        stopped = [self._ended(row) for row in input_ids[:, self._start :].tolist()]
+        stopped = [
+            "\n" in self._tokenizer.decode(row[-_TAIL:])  # a line has just ended
+            and self._prompt.stopped(self._prompt.lead + self._tokenizer.decode(row))
+            for row in input_ids[:, self._start :].tolist()
+        ]
         return torch.tensor(stopped, device=input_ids.device)
-
-    def _ended(self, row: list[int]) -> bool:
-        if "\n" not in self._tokenizer.decode(row[-_TAIL:]):  # no line has just ended
-            return False
-        return self._prompt.stopped(self._prompt.lead + self._tokenizer.decode(row))
 
 
 def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
@@ -226,8 +214,8 @@ def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
 #
 # A proposition is a short statement of one fact that can be understood alone ("retrieval keys" in arXiv
 # 2407.00361). The prompt of a causal model shows two passages with their propositions (invented; they stand
-# in no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. The module does not
-# check that a proposition is true to its passage.
+# in no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. Nothing checks that a
+# proposition is true to its passage.
 
 
 _TASK = (
@@ -321,7 +309,12 @@ class PropositionPrompt(NamedTuple):
                 f"{Option('template')} needs {{text}} where the passage goes; got {self.template!r}."
             )
         if self.chat:
-            return [in_turns(tokenizer, self._turns(passage)) for passage in passages]
+            turns = [{"role": "system", "content": _TASK}]
+            for example, lines in _EXAMPLES:
+                turns.append({"role": "user", "content": self.form(example)})
+                turns.append({"role": "assistant", "content": _bullets(lines)})
+            asked = ({"role": "user", "content": self.form(passage)} for passage in passages)
+            return [in_turns(tokenizer, [*turns, question]) for question in asked]
         head = ""
         if self.examples:
             solved = (f"{self.form(p)}\nPropositions:\n{_bullets(lines)}\n\n" for p, lines in _EXAMPLES)
@@ -348,13 +341,6 @@ class PropositionPrompt(NamedTuple):
         """The tokens that every input begins with."""
         rows = self.inputs(tokenizer, [Passage("", "a"), Passage("", "b", "c")])
         return rows[0][: common(rows)]
-
-    def _turns(self, passage: Passage) -> list[dict[str, str]]:
-        turns = [{"role": "system", "content": _TASK}]
-        for example, lines in _EXAMPLES:
-            turns.append({"role": "user", "content": self.form(example)})
-            turns.append({"role": "assistant", "content": _bullets(lines)})
-        return [*turns, {"role": "user", "content": self.form(passage)}]
 
 
 class Parsed(NamedTuple):
@@ -383,7 +369,20 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
         passage: The passage.
         longest: Most characters of a proposition.
     """
-    lines = _entries(text, ended)
+    stripped = text.strip()
+    lines = stripped.split("\n")
+    if stripped.startswith("["):
+        try:
+            entries = json.loads(stripped)
+        except ValueError:  # cut off, or not quite JSON: take the complete strings
+            entries = []
+            for match in _STRING.findall(stripped):
+                with suppress(ValueError):
+                    entries.append(json.loads(match, strict=False))
+            entries += [] if ended else [""]
+        lines = [entry for entry in entries if isinstance(entry, str)]
+    elif len(lines) == 1 and not _BULLET.match(stripped):
+        lines = sentences(stripped)
     dropped: Counter[str] = Counter()
     if not ended and lines:
         lines.pop()
@@ -391,56 +390,27 @@ def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 
     kept: dict[str, None] = {}
     numbers = set(_NUMBER.findall(f"{passage.title} {passage.text}"))
     for line in lines:
-        plain_line = " ".join(_BULLET.sub("", line).split())
-        fault = _fault(plain_line, kept, numbers, longest)
-        if fault is None and plain_line.rstrip(" .").casefold() == passage.title.strip(" .").casefold():
-            fault = "other"
-        if fault is None:
-            kept[plain_line] = None
-        elif plain_line:
-            dropped[fault] += 1
-    return Parsed(tuple(kept), dict(dropped))
-
-
-def _entries(text: str, ended: bool) -> list[str]:
-    stripped = text.strip()
-    if stripped.startswith("["):
-        try:
-            entries = json.loads(stripped)
-        except ValueError:  # cut off, or not quite JSON: take the complete strings
-            entries = [json.loads(match, strict=False) for match in _whole(stripped)]
-            entries += [] if ended else [""]
-        return [entry for entry in entries if isinstance(entry, str)]
-    lines = stripped.split("\n")
-    if len(lines) == 1 and not _BULLET.match(stripped):
-        return sentences(stripped)
-    return lines
-
-
-def _whole(text: str) -> list[str]:
-    strings = []
-    for match in _STRING.findall(text):
-        try:
-            json.loads(match, strict=False)
-        except ValueError:
+        plain = " ".join(_BULLET.sub("", line).split())
+        if not plain:
             continue
-        strings.append(match)
-    return strings
-
-
-def _fault(line: str, kept: dict[str, None], numbers: set[str], longest: int) -> str | None:
-    """Why a line is left out; None for a proposition to keep."""
-    if len(line) > longest:
-        return "long"
-    if line in kept:
-        return "twice"
-    if line in _OURS:
-        return "copied"
-    if set(_NUMBER.findall(line)) - numbers:
-        return "invented"
-    if line.endswith(":") or len(re.findall(r"\w+", line)) < 2 or not re.search(r"[^\W\d_]", line):
-        return "other"
-    return None
+        if len(plain) > longest:
+            dropped["long"] += 1
+        elif plain in kept:
+            dropped["twice"] += 1
+        elif plain in _OURS:
+            dropped["copied"] += 1
+        elif set(_NUMBER.findall(plain)) - numbers:
+            dropped["invented"] += 1
+        elif (
+            plain.endswith(":")
+            or len(re.findall(r"\w+", plain)) < 2
+            or not re.search(r"[^\W\d_]", plain)
+            or plain.rstrip(" .").casefold() == passage.title.strip(" .").casefold()
+        ):
+            dropped["other"] += 1
+        else:
+            kept[plain] = None
+    return Parsed(tuple(kept), dict(dropped))
 
 
 def _bullets(lines: Sequence[str]) -> str:

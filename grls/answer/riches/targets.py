@@ -78,7 +78,7 @@ class Targets:
         self.keys = keys
         self.thoughts = thoughts
         self.answer = answer
-        self.markers = TextMarkers(tokenizer, *keys.markers)
+        self.markers = TextMarkers(tokenizer, *keys.origin.markers)
         self._analyzer = Analyzer.guessed(corpus)
         self._barred = frozenset(self.markers.barred.tolist())
         self._written: dict[str, list[int]] = {}
@@ -98,7 +98,19 @@ class Targets:
                 written: it holds a marker, or a character that the tokenizer does not know.
         """
         chosen = self._chosen(query, passages)
-        free = self._free(query, self._texts(query, chosen))
+        known, opening = self._words(query.text), self.keys.origin.markers[0]
+        texts = []  # the free texts before each quote, and behind the last one
+        for key, title in chosen.items():
+            thought = title
+            if self.thoughts == "shared":  # in the spelling of the key, each word once
+                content = self._analyzer.content(self.keys.texts[key], 1)
+                thought = " ".join([w for word, w in content.items() if word in known][:_MOST])
+                known |= set(content)
+            texts.append(f"{' '.join(thought.split())}: " * bool(thought.strip()) + opening)
+        answer = query.answers[0] if query.answers else self.answer
+        if answer is not None:
+            texts.append(f"{ANSWER} {' '.join(answer.split())}")
+        free = self._free(query, [texts[0], *(f"\n{text}" for text in texts[1:])])
         tokens: list[int] = []
         spans = []
         for key, before in zip(chosen, free, strict=False):
@@ -132,21 +144,6 @@ class Targets:
             chosen.setdefault(best, title)
         return chosen
 
-    def _texts(self, query: Query, chosen: dict[int, str]) -> list[str]:
-        """The free texts before each quote, and behind the last one."""
-        known = self._words(query.text)
-        texts = []
-        for key, title in chosen.items():
-            thought = title
-            if self.thoughts == "shared":
-                thought = " ".join(self._shared(self.keys.texts[key], known))
-                known |= self._words(self.keys.texts[key])
-            texts.append(f"{' '.join(thought.split())}: " * bool(thought.strip()) + self.keys.markers[0])
-        answer = query.answers[0] if query.answers else self.answer
-        if answer is not None:
-            texts.append(f"{ANSWER} {' '.join(answer.split())}")
-        return [texts[0], *(f"\n{text}" for text in texts[1:])]
-
     def _free(self, query: Query, texts: list[str]) -> list[list[int]]:
         """The tokens of free texts, checked."""
         new = [text for text in dict.fromkeys(texts) if text not in self._written]
@@ -162,7 +159,7 @@ class Targets:
     def _refuse_unwritable(self, query: Query, text: str, tokens: list[int]) -> None:
         """Refuse a free text before a quote that does not end with its only opening marker."""
         opened = [n + 1 for n in range(len(tokens)) if self.markers.opens(tokens[: n + 1])]
-        wanted = [len(tokens)] if text.endswith(self.keys.markers[0]) else []
+        wanted = [len(tokens)] if text.endswith(self.keys.origin.markers[0]) else []
         if opened != wanted or self._barred.intersection(tokens):
             raise DataError(
                 f"query {query.id!r}: the text {text.strip()!r} holds a marker; choose other markers."
@@ -176,7 +173,3 @@ class Targets:
     def _words(self, text: str) -> set[str]:
         """The content words of a text."""
         return set(self._analyzer.content(text, 1))
-
-    def _shared(self, text: str, known: set[str]) -> list[str]:
-        """The content words of a text that are known, in the spelling of the text, each once."""
-        return [w for word, w in self._analyzer.content(text, 1).items() if word in known][:_MOST]

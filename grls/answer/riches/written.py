@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 from itertools import islice
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -34,70 +35,91 @@ from grls.runs.results import Retrieved
 from grls.runs.save import save_retrieved
 
 
-def riches_of(
+def answer_with_quotes(
     questions: Questions,
     model: str,
     keys: KeyOptions,
     prompt: PromptOptions,
     search: InterleaveOptions,
     device: str,
-) -> tuple[Riches, dict[str, Any]]:
-    """RICHES for questions, and everything that answers depend on, as JSON values."""
+    output: str,
+    name: str | None,
+    portion: int,
+) -> None:
+    """Answer questions with quotes; save the answers, their page and the run, and print the scores.
+
+    Args:
+        questions: The questions.
+        model: The name of the language model.
+        keys: Options of the keys that may be quoted.
+        prompt: Options of the prompt.
+        search: Options of decoding.
+        device: Device of the model.
+        output: Path without ending; outputs are kept in OUTPUT.written.jsonl until all are there.
+        name: Name of the run; None: by the options.
+        portion: Batches between two points where a run can go on.
+    """
+    corpus, queries = questions.corpus, questions.asked
     loaded, tokenizer = load_language_model(model, device)
-    corpus, options = questions.corpus, (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
+    options = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
     made = (
         build_keys(corpus, tokenizer, *options) if keys.folder is None
         else keys_in(keys.folder, corpus, tokenizer, *options)
     )  # fmt: skip
     program = Riches(loaded, tokenizer, corpus, made, Prompt(**asdict(prompt)), search)
+    names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
+    how = {
+        "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
+        "chat": prompt.chat, **{name: getattr(search, name) for name in names},
+    }  # fmt: skip
     settings = {
         **model_settings(model, loaded, tokenizer), **questions.fingerprints,
         "metadata": corpus.metadata_fingerprint, "markers": list(prompt.markers),
         "propositions": None if keys.propositions is None else sha256(keys.propositions),
-        "max_key_tokens": search.max_key_tokens, **how_record(keys, prompt, search),
-    }  # fmt: skip
-    return program, settings
-
-
-def how_record(keys: KeyOptions, prompt: PromptOptions, search: InterleaveOptions) -> dict[str, Any]:
-    """The options that a manifest records."""
-    names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
-    return {
-        "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
-        "chat": prompt.chat, **{name: getattr(search, name) for name in names},
+        "max_key_tokens": search.max_key_tokens, **how,
     }  # fmt: skip
 
-
-def written_file(output: str, settings: dict[str, Any], questions: Questions) -> GrowingFile:
-    """The file that holds the outputs."""
-    path = f"{output}.written.jsonl"
-    file = GrowingFile(path, settings, lambda record: "seconds" in record, keep=False)
+    file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in questions.every))
-    return file
-
-
-def write_missing(program: Riches, queries: Sequence[Query], file: GrowingFile, size: int) -> None:
-    """Answer the queries that the file lacks, ``size`` at a time, and add the outputs to the file."""
+    size = portion * search.batch_size
     with Progress(len(queries), "riches", "queries", file.count) as bar:
         for first in range(file.count, len(queries), size):
             batch = queries[first : first + size]
             begun = perf_counter()
-            records = [
-                record_of(*pair) for pair in zip(batch, program.answer(batch, bar.update), strict=True)
-            ]
+            answers = program.answer(batch, bar.update)
+            records = [record_of(*pair) for pair in zip(batch, answers, strict=True)]
             records[-1]["seconds"] = perf_counter() - begun
             file.add(records)
+
+    for query, written in islice(zip(queries, outputs(file, queries), strict=True), SHOWN):
+        print(terminal(query, written, prompt.markers, sys.stdout.isatty()) + "\n")
+    lines = (record_of(*pair) for pair in zip(queries, outputs(file, queries), strict=True))
+    write_answers(f"{output}{ENDING}", lines)
+    with atomic_file(f"{output}.html") as stream:
+        page = quotes_page(name or "RICHES", queries, outputs(file, queries), corpus, prompt.markers)
+        stream.writelines(page)
+
+    seconds = sum(record.get("seconds", 0.0) for record in file.each())
+    mode = how.pop("mode")
+    # No limit of passages: as many quotes as were written, nothing was cut off.
+    recorded = {"model": Path(model).name, **how, "k": None}
+    title = name or f"RICHES, {keys.kind}, {search.beam}"
+    info = questions.info("generator", title, mode, seconds, recorded)
+    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, _retrieved), info))
+    scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels, corpus)
+    print(summary(scores, seconds))
+    every = (quote for written in outputs(file, queries) for quote in written.quotes)
+    several = sum(quote.held > len(quote.keys) for quote in every)
+    if file.count <= len(queries):  # else a run over more queries may resume from it
+        file.remove()
+    if several:
+        quotes = counted(several, "quote is", "quotes are")
+        print(f"{quotes} held by more keys than {Option('search.max_keys')!s} allows to name")
 
 
 def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
     """The output of each query, one at a time from the file."""
     return map(written_of, islice(file.each(), len(queries)))
-
-
-def cut_short(file: GrowingFile, queries: Sequence[Query]) -> int:
-    """Number of quotes with more keys than are named."""
-    every = (quote for written in outputs(file, queries) for quote in written.quotes)
-    return sum(quote.held > len(quote.keys) for quote in every)
 
 
 def written_of(record: dict[str, Any]) -> Written:
@@ -125,47 +147,8 @@ def record_of(query: Query, written: Written) -> dict[str, Any]:
     }
 
 
-# Saves answers with quotes: the answers, the page, and the run of the quoted passages.
-
-
-def save_answers_and_page(
-    questions: Questions, file: GrowingFile, output: str, title: str, markers: tuple[str, str]
-) -> None:
-    """Print the first answers; write the answers and the page."""
-    queries = questions.asked
-    for query, written in islice(zip(queries, outputs(file, queries), strict=True), SHOWN):
-        print(terminal(query, written, markers, sys.stdout.isatty()) + "\n")
-    lines = (record_of(*pair) for pair in zip(queries, outputs(file, queries), strict=True))
-    write_answers(f"{output}{ENDING}", lines)
-    with atomic_file(f"{output}.html") as stream:
-        stream.writelines(quotes_page(title, queries, outputs(file, queries), questions.corpus, markers))
-
-
-def save_quotes(
-    questions: Questions, file: GrowingFile, output: str, title: str, options: dict[str, Any]
-) -> None:
-    """Write the run, and print the scores."""
-    queries, corpus = questions.asked, questions.corpus
-    seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    mode = options.pop("mode")
-    whole = {**options, "k": None}  # as many quotes as were written: nothing was cut off
-    info = questions.info("generator", title, mode, seconds, whole)
-    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, _retrieved), info))
-    answers = read_answers(f"{output}{ENDING}", texts=False)
-    print(summary(score_answers(answers, queries, questions.qrels, corpus), seconds))
-    several = cut_short(file, queries)
-    if file.count <= len(queries):  # else a run over more queries may resume from it
-        file.remove()
-    if several:
-        quotes = counted(several, "quote is", "quotes are")
-        print(f"{quotes} held by more keys than {Option('search.max_keys')!s} allows to name")
-
-
 def _retrieved(query_id: str, record: Record) -> Retrieved:
     return Retrieved.ranked(query_id, written_of(record).ranking())
-
-
-# Shows answers: coloured in a terminal, and as a page of HTML with every quote and its source.
 
 
 _COLOURS = {"thought": "2", "quote": "36", "answer": "1;32"}
@@ -190,7 +173,13 @@ def terminal(query: Query, written: Written, markers: tuple[str, str], colour: b
         text = visible(f"  {_marked(piece, written, markers)}")
         lines.append(f"\x1b[{_COLOURS[piece.kind]}m{text}\x1b[0m" if colour else text)
         if piece.kind == "quote":
-            lines.append(visible(f"    {_source(piece, written)}"))
+            quote = written.quotes[piece.quote]
+            more = f" and {len(quote.passages) - 3} more" if len(quote.passages) > 3 else ""
+            cut = f"; {_cut(quote)}" if _cut(quote) else ""
+            source = f"{', '.join(quote.passages[:3])}{more}  ({quote.score:.2f}){cut}"
+            if not quote.closed:
+                source = "nothing: the length limit came before the end of the quote"
+            lines.append(visible(f"    -> {source}"))
     return "\n".join(lines)
 
 
@@ -206,34 +195,28 @@ def quotes_page(
     def parts() -> Iterator[str]:
         yield f"<h1>{escape(title)}</h1>"
         for n, (query, written) in enumerate(zip(queries, outputs, strict=True)):
-            body = _body(n, written, corpus, markers)
-            yield f"<article><h2>{escape(query.text)}</h2>{body}</article>"
+            yield f"<article><h2>{escape(query.text)}</h2>"
+            for piece in written.pieces:
+                text = escape(_marked(piece, written, markers))
+                if piece.kind == "quote" and written.quotes[piece.quote].closed:
+                    yield f'<p><a class="quote" href="#s{n}-{piece.quote}">{text}</a></p>'
+                else:
+                    kind = "cut" if piece.kind == "quote" else piece.kind
+                    yield f'<p class="{kind}">{text}</p>'
+            sources = []
+            for q, quote in enumerate(written.quotes):
+                if quote.closed:
+                    numbers = [number for number in corpus.numbers(quote.passages) if number is not None]
+                    sources.append(f'<dl id="s{n}-{q}">')
+                    sources.append(f'<dt class="cut">{escape(_cut(quote))}</dt>' if _cut(quote) else "")
+                    for p in corpus.passages(numbers):
+                        sources.append(f"<dt>{escape(p.title or p.id)}</dt><dd>{escape(p.text)}</dd>")
+                    sources.append("</dl>")
+            if sources:
+                yield f"<details open><summary>Sources</summary>{''.join(sources)}</details>"
+            yield "</article>"
 
     return framed(title, _STYLE, parts())
-
-
-def _body(number: int, written: Written, corpus: Corpus, markers: tuple[str, str]) -> str:
-    shown = []
-    for piece in written.pieces:
-        text = escape(_marked(piece, written, markers))
-        if piece.kind == "quote" and written.quotes[piece.quote].closed:
-            shown.append(f'<p><a class="quote" href="#s{number}-{piece.quote}">{text}</a></p>')
-        else:
-            kind = "cut" if piece.kind == "quote" else piece.kind
-            shown.append(f'<p class="{kind}">{text}</p>')
-    sources = []
-    for q, quote in enumerate(written.quotes):
-        if not quote.closed:
-            continue
-        numbers = [number for number in corpus.numbers(quote.passages) if number is not None]
-        cut = f'<dt class="cut">{escape(_cut(quote))}</dt>' if _cut(quote) else ""
-        passages = "".join(
-            f"<dt>{escape(p.title or p.id)}</dt><dd>{escape(p.text)}</dd>" for p in corpus.passages(numbers)
-        )
-        sources.append(f'<dl id="s{number}-{q}">{cut}{passages}</dl>')
-    if sources:
-        shown.append(f"<details open><summary>Sources</summary>{''.join(sources)}</details>")
-    return "".join(shown)
 
 
 def _marked(piece: Piece, written: Written, markers: tuple[str, str]) -> str:
@@ -243,15 +226,6 @@ def _marked(piece: Piece, written: Written, markers: tuple[str, str]) -> str:
     return (
         f"{markers[0]} {piece.text} {markers[1]}" if closed else f"{markers[0]} {piece.text} … (not closed)"
     )
-
-
-def _source(piece: Piece, written: Written) -> str:
-    quote = written.quotes[piece.quote]
-    if not quote.closed:
-        return "-> nothing: the length limit came before the end of the quote"
-    more = f" and {len(quote.passages) - 3} more" if len(quote.passages) > 3 else ""
-    cut = f"; {_cut(quote)}" if _cut(quote) else ""
-    return f"-> {', '.join(quote.passages[:3])}{more}  ({quote.score:.2f}){cut}"
 
 
 def _cut(quote: Quote) -> str:

@@ -243,7 +243,12 @@ def fitted(value: Any, kind: Any) -> Any:
     if origin in (Union, UnionType):
         return _one_of(value, inner)
     if origin is Literal:
-        return _choice(value, inner)
+        text = str(value) if isinstance(value, str) else value
+        if not isinstance(text, str) or text not in inner:
+            near = get_close_matches(text, map(str, inner), 1) if isinstance(text, str) else []
+            remedy = f"did you mean {near[0]!r}?" if near else ""
+            raise UnfitError(f"one of {', '.join(map(str, inner))}", value, remedy=remedy)
+        return text
     kind = origin or kind
     if kind in _SCALARS:
         return _SCALARS[kind](value)
@@ -254,7 +259,16 @@ def fitted(value: Any, kind: Any) -> Any:
             raise UnfitError("a function", value)
         return value
     elif issubclass(kind, Mapping):
-        return _mapping(value, inner or (Any, Any))
+        if not isinstance(value, Mapping):
+            raise UnfitError("a dict", value)
+        name_kind, entry_kind = inner or (Any, Any)
+        entries = {}
+        for name, entry in value.items():
+            try:
+                entries[fitted(name, name_kind)] = fitted(entry, entry_kind)
+            except UnfitError as error:
+                raise error.within(f"[{short_repr(name)}]") from None
+        return entries
     elif issubclass(kind, Iterable) and kind.__module__ in ("builtins", "collections.abc"):
         return _listed(value, kind, inner)
     if not isinstance(value, kind):
@@ -316,15 +330,6 @@ def _path(value: Any) -> Any:
 _SCALARS: dict[Any, Callable[[Any], Any]] = {bool: _bool, int: _int, float: _float, str: _str, Path: _path}
 
 
-def _choice(value: Any, choices: Sequence[Any]) -> Any:
-    text = str(value) if isinstance(value, str) else value
-    if not isinstance(text, str) or text not in choices:
-        near = get_close_matches(text, map(str, choices), 1) if isinstance(text, str) else []
-        remedy = f"did you mean {near[0]!r}?" if near else ""
-        raise UnfitError(f"one of {', '.join(map(str, choices))}", value, remedy=remedy)
-    return text
-
-
 def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
     """A value of one of several types; a text that may be a path is checked as one."""
     errors = []
@@ -341,18 +346,6 @@ def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
         raise deepest
     expected = " or ".join(dict.fromkeys(error.expected for error in told))
     raise UnfitError(expected, value, remedy=next((error.remedy for error in told if error.remedy), ""))
-
-
-def _mapping(value: Any, kinds: Sequence[Any]) -> dict[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise UnfitError("a dict", value)
-    entries = {}
-    for name, entry in value.items():
-        try:
-            entries[fitted(name, kinds[0])] = fitted(entry, kinds[1])
-        except UnfitError as error:
-            raise error.within(f"[{short_repr(name)}]") from None
-    return entries
 
 
 def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -89,7 +90,15 @@ def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
         InputEntry(name or str(n), text, fields, f"{form.noun} {n} ({name or str(n)!r})")
         for n, (name, text, fields) in enumerate(parts)
     ]
-    _refuse_repeated_ids(entries, form)
+    first: dict[str, str] = {}
+    for entry in entries:
+        if entry.id in first:
+            raise DataError(
+                f"{entry.place}: its id is that of {first[entry.id]} already; every {form.noun} needs a "
+                "different id.",
+                form.source,
+            )
+        first[entry.id] = entry.place
     return entries
 
 
@@ -107,8 +116,11 @@ def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dic
         DataError: ``metadata`` is no object, has another value for a field, or JSON cannot hold it.
     """
     fields = {name: value for name, value in entry.fields.items() if name not in but}
-    metadata = _object(fields.pop("metadata", {}))
-    if metadata is None:
+    metadata = fields.pop("metadata", {})
+    if isinstance(metadata, str):
+        with suppress(ValueError, RecursionError):
+            metadata = json.loads(metadata)
+    if not isinstance(metadata, dict):
         given = short_repr(entry.fields["metadata"])
         raise DataError(f"{entry.place}: expected metadata to be an object, got {given}.", form.source)
     twice = [name for name in metadata.keys() & fields.keys() if metadata[name] != fields[name]]
@@ -128,19 +140,24 @@ def metadata_of(entry: InputEntry, form: EntryForm, but: Collection[str]) -> dic
     return {**metadata, **fields}
 
 
-def _object(value: Any) -> dict[str, Any] | None:
-    """An object, or the object that a JSON text holds; None for all else."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) else None
-
-
 def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
-    """(id or None, content) of every entry."""
-    _refuse_single(value, form)
+    """(id or None, content) of every entry.
+
+    A single entry is refused where several are expected, and a dict of data sets.
+    """
+    if isinstance(value, str | bytes):
+        raise DataError(
+            f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",
+            form.source,
+        )
+    alone = isinstance(value, Passage | Query)
+    if isinstance(value, Mapping):
+        alone = {column_of(value, form.ids), column_of(value, form.texts)}.isdisjoint({None})
+        refuse_dict_of_tables(value, form.source)
+    if alone:
+        raise DataError(
+            f"this is a single {form.noun}; put it in a list: [{short_repr(value)}].", form.source
+        )
     table = table_from(value, form.source)
     if table is not None:
         required_column(table.columns, form.texts, f"the texts of {form.noun} entries", form.source)
@@ -158,26 +175,18 @@ def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
     )
 
 
-def _refuse_single(value: Any, form: EntryForm) -> None:
-    """Refuse a single entry where several are expected, and a dict of data sets."""
-    if isinstance(value, str | bytes):
-        raise DataError(
-            f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",
-            form.source,
-        )
-    alone = isinstance(value, Passage | Query)
-    if isinstance(value, Mapping):
-        alone = {column_of(value, form.ids), column_of(value, form.texts)}.isdisjoint({None})
-        refuse_dict_of_tables(value, form.source)
-    if alone:
-        raise DataError(
-            f"this is a single {form.noun}; put it in a list: [{short_repr(value)}].", form.source
-        )
-
-
 def _parts(key: Any, content: Any, place: str, form: EntryForm) -> tuple[str | None, str, dict[str, Any]]:
     """Id (None if there is none), text and other fields of an entry."""
-    fields = _fields(content, place, form)
+    fields: Any = {form.texts[0]: content} if isinstance(content, str) else content
+    if isinstance(content, form.type):
+        fields = content._asdict()
+    if not isinstance(fields, Mapping):
+        raise DataError(
+            f"{place}: expected a text, a {form.type.__name__}, or an object such as "
+            f"{{{form.ids[0]!r}: 'a', {form.texts[0]!r}: '…'}}, got {short_repr(content)}.",
+            form.source,
+        )
+    fields = {str(name): json_value(value) for name, value in fields.items()}
     text_key, id_key = column_of(fields, form.texts), column_of(fields, form.ids)
     if text_key is None:
         raise DataError(
@@ -193,35 +202,6 @@ def _parts(key: Any, content: Any, place: str, form: EntryForm) -> tuple[str | N
         raise DataError(f"{place}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
     present = {name: value for name, value in fields.items() if value is not None}
     return (names[0] if names else None), text, present
-
-
-def _fields(content: Any, place: str, form: EntryForm) -> dict[str, Any]:
-    """All fields of an entry."""
-    if isinstance(content, str):
-        return {form.texts[0]: str(content)}
-    fields = content._asdict() if isinstance(content, form.type) else content
-    if not isinstance(fields, Mapping):
-        raise DataError(
-            f"{place}: expected a text, a {form.type.__name__}, or an object such as "
-            f"{{{form.ids[0]!r}: 'a', {form.texts[0]!r}: '…'}}, got {short_repr(content)}.",
-            form.source,
-        )
-    return {str(name): json_value(value) for name, value in fields.items()}
-
-
-def _refuse_repeated_ids(entries: list[InputEntry], form: EntryForm) -> None:
-    first: dict[str, str] = {}
-    for entry in entries:
-        if entry.id in first:
-            raise DataError(
-                f"{entry.place}: its id is that of {first[entry.id]} already; every {form.noun} needs a "
-                "different id.",
-                form.source,
-            )
-        first[entry.id] = entry.place
-
-
-# Queries from Python objects.
 
 
 SOURCE = "queries"
@@ -256,29 +236,22 @@ def queries_from(queries: Any) -> list[Query]:
     path = existing_path(queries, SOURCE)
     if path is not None:
         return read_queries(path)
-    return [_query(entry) for entry in entries_of(queries, _QUERY_FORM)]
-
-
-def _query(entry: InputEntry) -> Query:
-    if not entry.text.strip():
-        raise DataError(
-            f"{entry.place}: its text is empty; give it a text or leave it out.", _QUERY_FORM.source
-        )
-    place = f"{_QUERY_FORM.source}: {entry.place}"
-    fields = dict(entry.fields)
-    answers = fields.pop("answers", [])
-    if answers:
-        fields["answers"] = [answers] if isinstance(answers, str) else answers
-    if isinstance(fields.get("evidence"), set | frozenset):
-        fields["any_order"] = True
-    metadata = metadata_of(entry._replace(fields=fields), _QUERY_FORM, ("evidence",))
-    evidence = id_list(entry.fields.get("evidence", []), f"{entry.place}, evidence", _QUERY_FORM.source)
-    record = {"_id": entry.id, "text": entry.text, "metadata": metadata, "evidence": evidence}
-    refuse_half_characters(record, place)
-    return query_of(record, place)
-
-
-# A corpus from Python objects.
+    read = []
+    for entry in entries_of(queries, _QUERY_FORM):
+        if not entry.text.strip():
+            raise DataError(f"{entry.place}: its text is empty; give it a text or leave it out.", SOURCE)
+        fields = dict(entry.fields)
+        answers = fields.pop("answers", [])
+        if answers:
+            fields["answers"] = [answers] if isinstance(answers, str) else answers
+        if isinstance(fields.get("evidence"), set | frozenset):
+            fields["any_order"] = True
+        metadata = metadata_of(entry._replace(fields=fields), _QUERY_FORM, ("evidence",))
+        evidence = id_list(entry.fields.get("evidence", []), f"{entry.place}, evidence", SOURCE)
+        record = {"_id": entry.id, "text": entry.text, "metadata": metadata, "evidence": evidence}
+        refuse_half_characters(record, f"{SOURCE}: {entry.place}")
+        read.append(query_of(record, f"{SOURCE}: {entry.place}"))
+    return read
 
 
 _CORPUS_FORM = EntryForm(

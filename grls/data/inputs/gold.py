@@ -84,10 +84,37 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None) -> Gold:
     """
     file = _qrels_file(gold, queries)
     asked = queries_from(queries)
-    if file is not None:
-        joined = _from_file(file, asked, existing_path(queries, "queries") is not None)
+    ids = {query.id for query in asked}
+    if file is not None:  # the grades may all be 0, as in the field's data sets
+        qrels = read_qrels(file)
+        unknown = qrels.keys() - ids
+        if existing_path(queries, "queries") is None:
+            refuse_without_gold([query.id for query in asked if query.id not in qrels], file, unknown)
+        elif unknown:
+            raise DataError(
+                f"the query id {min(unknown)!r} is in none of the queries ({len(unknown)} such); add the "
+                "query or drop its lines.",
+                file,
+            )
+        judged = [query for query in asked if query.id in qrels]
+        if not judged:
+            raise DataError("the file judges none of the queries.", file)
+        joined = Gold(judged, {name: grades for name, grades in qrels.items() if name in ids})
     else:
-        joined = _joined(asked, _by_query(gold, asked), _NO_GOLD * (gold is None))
+        golds = _by_query(gold, asked)
+        without = [q.id for q in asked if q.id not in golds or not relevant(golds[q.id].grades)]
+        refuse_without_gold(without, SOURCE, golds.keys() - ids, _NO_GOLD * (gold is None))
+        completed = []
+        for query in asked:
+            _, evidence, any_order = golds[query.id]
+            if evidence is not None:
+                metadata = json.loads(query.metadata)
+                metadata.pop("any_order", None)
+                metadata |= {"any_order": True} if any_order else {}
+                text = json.dumps(metadata, ensure_ascii=False)
+                query = query._replace(evidence=evidence, metadata=text)
+            completed.append(query)
+        joined = Gold(completed, {query.id: golds[query.id].grades for query in asked})
     refuse_unknown_gold(joined, [] if corpus is None else [corpus])
     return joined
 
@@ -147,33 +174,6 @@ def _qrels_file(gold: Any, queries: Any) -> Path | None:
     return file
 
 
-def _from_file(file: Path, queries: list[Query], subset: bool) -> Gold:
-    """The gold of a qrels file; the grades may all be 0, as in the field's data sets."""
-    qrels = read_qrels(file)
-    ids = {query.id for query in queries}
-    unknown = qrels.keys() - ids
-    if subset and unknown:
-        raise DataError(
-            f"the query id {min(unknown)!r} is in none of the queries ({len(unknown)} such); add the query "
-            "or drop its lines.",
-            file,
-        )
-    if not subset:
-        refuse_without_gold([query.id for query in queries if query.id not in qrels], file, unknown)
-    judged = [query for query in queries if query.id in qrels]
-    if not judged:
-        raise DataError("the file judges none of the queries.", file)
-    return Gold(judged, {name: grades for name, grades in qrels.items() if name in ids})
-
-
-def _joined(queries: list[Query], of_queries: Mapping[str, OfQuery], hint: str) -> Gold:
-    ids = {query.id for query in queries}
-    without = [q.id for q in queries if q.id not in of_queries or not relevant(of_queries[q.id].grades)]
-    refuse_without_gold(without, SOURCE, of_queries.keys() - ids, hint)
-    completed = [_completed(query, of_queries[query.id]) for query in queries]
-    return Gold(completed, {query.id: of_queries[query.id].grades for query in queries})
-
-
 def refuse_without_gold(
     without: list[str], source: str | Path, further: Collection[str] = (), hint: str = ""
 ) -> None:
@@ -197,16 +197,6 @@ def refuse_without_gold(
         )
 
 
-def _completed(query: Query, gold: OfQuery) -> Query:
-    """The query with its evidence."""
-    if gold.evidence is None:
-        return query
-    metadata = {name: value for name, value in json.loads(query.metadata).items() if name != "any_order"}
-    if gold.any_order:
-        metadata["any_order"] = True
-    return query._replace(evidence=gold.evidence, metadata=json.dumps(metadata, ensure_ascii=False))
-
-
 def _by_query(gold: Any, queries: list[Query]) -> dict[str, OfQuery]:
     """Query id -> its gold passages."""
     if gold is None:
@@ -217,7 +207,11 @@ def _by_query(gold: Any, queries: list[Query]) -> dict[str, OfQuery]:
         refuse_unnamed_index(gold, table, (*QUERY, "_id", "id"), SOURCE)
         return of_rows(table.columns, table.rows, ids)
     refuse_dict_of_tables(gold, SOURCE)
-    if isinstance(gold, Mapping) or _is_by_label(gold, ids):
+    by_label = isinstance(gold, Mapping)
+    if hasattr(gold, "items") and hasattr(gold, "index"):  # a pandas series, whose index may name the queries
+        labels = list(gold.index)
+        by_label |= labels != list(range(len(labels))) or {str(label) for label in labels} == set(ids)
+    if by_label:
         pairs = [(id_text(key, "a key of gold", SOURCE), value) for key, value in gold.items()]
         refuse_repeated_query(name for name, _ in pairs)
         return {name: of_query(value, name) for name, value in pairs}
@@ -228,28 +222,15 @@ def _by_query(gold: Any, queries: list[Query]) -> dict[str, OfQuery]:
             f"data frame or the path of a qrels file; got {type(gold).__name__} {short_repr(gold)}.",
             SOURCE,
         )
-    return _of_list(values, ids)
-
-
-def _is_by_label(gold: Any, queries: list[str]) -> bool:
-    """Whether this is a pandas series whose index names the queries."""
-    if not (hasattr(gold, "items") and hasattr(gold, "index")):
-        return False
-    labels = list(gold.index)
-    return labels != list(range(len(labels))) or {str(label) for label in labels} == set(queries)
-
-
-def _of_list(gold: list[Any], queries: list[str]) -> dict[str, OfQuery]:
-    """Gold passages in the order of the queries, or rows of a table."""
-    if gold and all(is_row(one) for one in gold):
-        return of_rows(dict.fromkeys(str(name) for row in gold for name in row), gold, queries)
-    if len(gold) != len(queries):
+    if values and all(is_row(value) for value in values):
+        return of_rows(dict.fromkeys(str(name) for row in values for name in row), values, ids)
+    if len(values) != len(ids):
         raise DataError(
-            f"got {counted(len(gold), 'item')} for {counted(len(queries), 'query')}; a list of gold passages "
+            f"got {counted(len(values), 'item')} for {counted(len(ids), 'query')}; a list of gold passages "
             "needs one item a query, in their order.",
             SOURCE,
         )
-    return {query: of_query(value, query) for query, value in zip(queries, gold, strict=True)}
+    return {query: of_query(value, query) for query, value in zip(ids, values, strict=True)}
 
 
 # The gold passages of queries from the rows of a table, and those of one query.
@@ -327,7 +308,14 @@ def of_rows(
     orders: dict[str, dict[int, str]] = {}
     for n, row in enumerate(rows):
         query = id_text(row.get(query_column), f"row {n}, column {query_column!r}", SOURCE)
-        passage = _passage(row.get(passage_column), f"row {n}, column {passage_column!r}")
+        value, what = row.get(passage_column), f"row {n}, column {passage_column!r}"
+        if isinstance(json_value(value), list):
+            raise DataError(
+                f"{what}: expected the id of one passage, got the list {short_repr(value)}; name a column of "
+                f"lists {_LISTS[0]!r}.",
+                SOURCE,
+            )
+        passage = id_text(value, what, SOURCE)
         what = f"row {n}, query {query!r}"
         _add(qrels.setdefault(query, {}), passage, 1 if score_column is None else row.get(score_column), what)
         if order_column is not None and qrels[query][passage] > 0:
@@ -379,16 +367,6 @@ def refuse_repeated_query(names: Iterable[str]) -> None:
         known.add(name)
 
 
-def _passage(value: Any, what: str) -> str:
-    if isinstance(json_value(value), list):
-        raise DataError(
-            f"{what}: expected the id of one passage, got the list {short_repr(value)}; name a column of "
-            f"lists {_LISTS[0]!r}.",
-            SOURCE,
-        )
-    return id_text(value, what, SOURCE)
-
-
 def _place(places: dict[int, str], order: Any, passage: str, what: str, column: str) -> None:
     """Put a gold passage at its place in the order of retrieval."""
     number = _whole(order)
@@ -435,9 +413,6 @@ def _add(grades: dict[str, int], passage: str, grade: Any, what: str) -> None:
             "keep one of them.",
             SOURCE,
         )
-
-
-# Dev queries from the training queries, where a user has none.
 
 
 SHARE, MOST = 0.1, 200

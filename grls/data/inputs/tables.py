@@ -38,13 +38,16 @@ def table_from(value: Any, source: str) -> DataTable | None:
     if hasattr(value, "to_dict") and hasattr(value, "index"):  # pandas
         frame = value if value.index.names == [None] else value.reset_index()
         columns = [str(name) for name in frame.columns]
-        _refuse_repeated(columns, source)
-        return DataTable(columns, [dict(zip(columns, row, strict=True)) for row in _pandas_rows(frame)])
+        if repeated := {name for name in columns if columns.count(name) > 1}:
+            raise DataError(f"two columns have the name {min(repeated)!r}; rename or drop one.", source)
+        # By column, since a row as a whole would not keep the types of the columns.
+        rows = zip(*(frame.iloc[:, place].tolist() for place in range(frame.shape[1])), strict=True)
+        return DataTable(columns, [dict(zip(columns, row, strict=True)) for row in rows])
     if hasattr(value, "to_dicts"):  # polars
         return DataTable(list(value.columns), value.to_dicts())
     if hasattr(type(value), "column_names") and not isinstance(value, Mapping):  # datasets, pyarrow
-        rows = value.to_pylist() if hasattr(value, "to_pylist") else [dict(row) for row in value]
-        return DataTable(list(value.column_names or (rows[0] if rows else ())), rows)
+        records = value.to_pylist() if hasattr(value, "to_pylist") else [dict(row) for row in value]
+        return DataTable(list(value.column_names or (records[0] if records else ())), records)
     return None
 
 
@@ -127,20 +130,6 @@ def refuse_unnamed_index(value: Any, table: DataTable, ids: Collection[str], sou
             "frame.rename_axis('id') if it holds the ids, or drop it with frame.reset_index(drop=True).",
             source,
         )
-
-
-def _pandas_rows(frame: Any) -> Any:
-    """The rows of a data frame as tuples, with the types of their columns."""
-    return zip(*(frame.iloc[:, place].tolist() for place in range(frame.shape[1])), strict=True)
-
-
-def _refuse_repeated(columns: list[str], source: str) -> None:
-    repeated = {name for name in columns if columns.count(name) > 1}
-    if repeated:
-        raise DataError(f"two columns have the name {min(repeated)!r}; rename or drop one.", source)
-
-
-# Single values from Python: ids, paths, and values that JSON can hold.
 
 
 _SHOWN = 60  # characters of a value in an error text

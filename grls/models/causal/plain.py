@@ -20,8 +20,8 @@ from transformers import DynamicCache
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.io.turns import turn
-from grls.models.base import Floats, cache_argument
-from grls.models.head import Head
+from grls.models.base import cache_argument
+from grls.models.head import Head, HeadRows
 from grls.models.sessions.memory import agree
 
 
@@ -85,7 +85,7 @@ class CausalGenerator:
             self.model.train(training)
 
 
-class CausalSession:
+class CausalSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
     Args:
@@ -101,10 +101,10 @@ class CausalSession:
             tokens[i, longest - len(row) :] = row
             mask[i, longest - len(row) :] = 1
         self._generator = generator
+        self._head = generator.head
         self._inputs = torch.from_numpy(tokens).to(generator.device)
         self._mask = torch.from_numpy(mask).to(generator.device)
         self._cache = DynamicCache()
-        self._hidden: Tensor
 
     def first(self) -> None:
         """Read the inputs; afterwards there is one row per input."""
@@ -122,20 +122,6 @@ class CausalSession:
         self._mask = torch.cat((self._mask, torch.ones_like(positions)), dim=1)
         self._feed(torch.from_numpy(tokens).to(device)[:, None], positions)
 
-    def logits(self, rows: Ints, tokens: Ints) -> Floats:
-        """Logits of (row, token) pairs, ``[A]``."""
-        device = self._generator.device
-        with torch.inference_mode():
-            wanted = torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
-            array: Floats = self._generator.head.pairs(self._hidden, *wanted).cpu().numpy()
-            return array
-
-    def log_normalizer(self) -> Floats:
-        """Log-sum-exp over the vocabulary, ``[R]``."""
-        with torch.inference_mode():
-            array: Floats = self._generator.head.all(self._hidden).logsumexp(-1).cpu().numpy()
-            return array
-
     def _feed(self, tokens: Tensor, positions: Tensor) -> None:
         arguments = {
             "input_ids": tokens,
@@ -145,4 +131,4 @@ class CausalSession:
             "use_cache": True,
         }
         with torch.inference_mode():
-            self._hidden = self._generator.head.read(**arguments)[:, -1]
+            self._hidden = self._head.read(**arguments)[:, -1]

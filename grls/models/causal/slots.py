@@ -56,12 +56,6 @@ class CausalTrees(SlotModel):
         self.prompt = tuple(prompt)
         self._read: tuple[Version, list[KeysValues]] | None = None
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        device: torch.device = self.model.device
-        return device
-
     def open_trees(self, slots: int, longest: int) -> CausalTreeSession:
         """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return CausalTreeSession(self, slots, longest)
@@ -231,49 +225,35 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
     with turn(model):  # another thread may have replaced parts of the model
-        return _tried(model, prompt)
-
-
-def _tried(model: Any, prompt: Sequence[int]) -> CausalTrees:
-    """Trees that agree with the model; see :func:`plant_causal`."""
-    name = type(model).__name__
-    training = model.training
-    model.eval()
-    try:
-        trees = CausalTrees(model, prompt)
-        if not trees.head.linear:
-            raise ConfigError(
-                f"{name} changes its logits after the head (scales, caps or masks them), which trees of "
-                "tokens do not support; use another model."
-            )
-        if not _reads_positions(trees) or not _agrees(trees):
-            raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
-        return trees
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
-        if out_of_memory(error):
-            raise
-        raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
-    finally:
-        model.train(training)
-
-
-@torch.inference_mode()
-def _reads_positions(trees: CausalTrees) -> bool:
-    """Whether the model uses the positions that it is given; in full precision, :func:`_agrees` tests it."""
-    if trees.model.dtype == torch.float32:
-        return True
-    tokens = torch.tensor([[3, 4]], device=trees.device)
-    near, far = (
-        trees.head.read(
-            input_ids=tokens, position_ids=torch.tensor([[0, place]], device=trees.device), use_cache=False
-        )
-        for place in (1, 3)
-    )
-    return takes_positions(near, far)
+        training = model.training
+        model.eval()
+        try:
+            trees = CausalTrees(model, prompt)
+            if not trees.head.linear:
+                raise ConfigError(
+                    f"{name} changes its logits after the head (scales, caps or masks them), which trees of "
+                    "tokens do not support; use another model."
+                )
+            if not _agrees(trees):
+                raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
+            return trees
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+            if out_of_memory(error):
+                raise
+            raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
+        finally:
+            model.train(training)
 
 
 @torch.inference_mode()
 def _agrees(trees: CausalTrees) -> bool:
+    """Whether the model uses the positions that it is given, and trees compute what the model computes."""
+    if trees.model.dtype != torch.float32:  # in full precision, the trees below test the positions, too
+        tokens = torch.tensor([[3, 4]], device=trees.device)
+        places = (torch.tensor([[0, place]], device=trees.device) for place in (1, 3))
+        near, far = (trees.head.read(input_ids=tokens, position_ids=p, use_cache=False) for p in places)
+        if not takes_positions(near, far):
+            return False
     session = trees.open_trees(2, 3)
     first = session.load(np.arange(2), [[3, 4, 5], [5, 4]])
     slots = np.array([0, 0, 1])

@@ -8,7 +8,7 @@ classes return a model whose embeddings cover the tokenizer, including our speci
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,7 @@ from grls.models.load.opening import (
 )
 
 if TYPE_CHECKING:
-    from transformers import BertLMHeadModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 TRAINING = "training.json"
 """The file beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the training stages of its
@@ -164,7 +164,13 @@ class ScratchT5(GeneratorSpec):
     def load(self) -> Loaded:  # noqa: D102
         from transformers import T5Config, T5ForConditionalGeneration
 
-        tokenizer = self._tokenizer()
+        if self.tokenizer is not None:
+            tokenizer = load_tokenizer(self.tokenizer)
+        elif self.data is not None:
+            tokenizer = train_tokenizer(self.data, self.vocabulary, self.texts)
+            add_special_tokens(tokenizer)
+        else:
+            raise ConfigError("a T5 from scratch needs `tokenizer` or `data` to train a tokenizer on.")
         config = T5Config(
             vocab_size=len(tokenizer),
             d_model=self.d_model,
@@ -179,15 +185,6 @@ class ScratchT5(GeneratorSpec):
         )
         config.decoder_start_token_id = tokenizer.pad_token_id
         return Loaded(T5ForConditionalGeneration(config), tokenizer)
-
-    def _tokenizer(self) -> PreTrainedTokenizerBase:
-        if self.tokenizer is not None:
-            return load_tokenizer(self.tokenizer)
-        if self.data is None:
-            raise ConfigError("a T5 from scratch needs `tokenizer` or `data` to train a tokenizer on.")
-        trained = train_tokenizer(self.data, self.vocabulary, self.texts)
-        add_special_tokens(trained)
-        return trained
 
 
 @dataclass(frozen=True)
@@ -210,7 +207,7 @@ class WarmStart(GeneratorSpec):
 
     def load(self) -> Loaded:  # noqa: D102
         import torch
-        from transformers import AutoModel, EncoderDecoderModel
+        from transformers import AutoConfig, AutoModel, BertLMHeadModel, EncoderDecoderModel
 
         source = packaged_encoder(self.encoder)
         tokenizer = load_tokenizer(source)
@@ -225,28 +222,23 @@ class WarmStart(GeneratorSpec):
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
             encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
-        model = EncoderDecoderModel(encoder=encoder, decoder=self._decoder(encoder))
+        config = AutoConfig.for_model(**encoder.config.to_dict())
+        config.num_hidden_layers = self.decoder_layers
+        config.is_decoder = config.add_cross_attention = True
+        config.tie_word_embeddings = True
+        decoder: Any = BertLMHeadModel(config)
+        decoder.bert.embeddings.load_state_dict(encoder.embeddings.state_dict())
+        layers = encoder.encoder.layer
+        for n in range(self.decoder_layers):
+            layer = layers[(n + 1) * len(layers) // self.decoder_layers - 1]
+            decoder.bert.encoder.layer[n].load_state_dict(layer.state_dict(), strict=False)
+        decoder.tie_weights()
+        model = EncoderDecoderModel(encoder=encoder, decoder=decoder)
         for part in (model.config, model.generation_config):
             part.decoder_start_token_id = tokenizer.cls_token_id
             part.eos_token_id = tokenizer.sep_token_id
             part.pad_token_id = tokenizer.pad_token_id
         return Loaded(model, tokenizer)
-
-    def _decoder(self, encoder: Any) -> BertLMHeadModel:
-        from transformers import AutoConfig, BertLMHeadModel
-
-        config: Any = AutoConfig.for_model(**encoder.config.to_dict())
-        config.num_hidden_layers = self.decoder_layers
-        config.is_decoder = config.add_cross_attention = True
-        config.tie_word_embeddings = True
-        decoder = BertLMHeadModel(config)
-        decoder.bert.embeddings.load_state_dict(encoder.embeddings.state_dict())
-        layers = encoder.encoder.layer
-        for n in range(self.decoder_layers):
-            source = layers[(n + 1) * len(layers) // self.decoder_layers - 1]
-            decoder.bert.encoder.layer[n].load_state_dict(source.state_dict(), strict=False)
-        decoder.tie_weights()
-        return decoder
 
 
 def refuse_encoder(config: Any) -> None:
@@ -323,20 +315,14 @@ def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False
     )
-    tokenizer.train_from_iterator(chain(_texts(data), texts), trainer)
+    passages = ((passage.title, passage.text) for passage in Corpus.read(data))
+    queries = (query.text for query in read_queries(data))
+    tokenizer.train_from_iterator(chain(chain.from_iterable(passages), queries, texts), trainer)
     end = tokenizer.token_to_id("</s>")
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
     )
-
-
-def _texts(data: str | Path) -> Iterator[str]:
-    for passage in Corpus.read(data):
-        yield passage.title
-        yield passage.text
-    for query in read_queries(data):
-        yield query.text
 
 
 def encoder_positions(config: Any) -> int | None:

@@ -76,24 +76,14 @@ def _load(
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = open_model(kind, source, tokenizer, dtype=torch.float32, **options, **large)
         if config.is_encoder_decoder:
-            _name_start(model)
+            how = model.generation_config
+            if how.decoder_start_token_id is not None or how.bos_token_id is None:
+                how.decoder_start_token_id = start_token(model)  # some models name it only in their config
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
     if is_four_bit(model):  # it is on its GPU
         return LanguageModel(model, tokenizer)
-    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return LanguageModel(move(model, where, precision), tokenizer)
-
-
-def _name_start(model: Any) -> None:
-    """Set the start token of the decoder for ``generate``; some models name it only in their config.
-
-    Raises:
-        ConfigError: The model names no start token, or one that is no token.
-    """
-    how = model.generation_config
-    if how.decoder_start_token_id is not None or how.bos_token_id is None:
-        how.decoder_start_token_id = start_token(model)
+    return LanguageModel(move(model, device, precision), tokenizer)
 
 
 def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
@@ -167,7 +157,12 @@ class PretrainedLM(GeneratorSpec):
         else:
             model, tokenizer = load_language_model(self.name_or_path, "cpu")
         if getattr(model.config, "quantization_config", None) is not None and not self.four_bit:
-            model = _plain(model)
+            # The same model without quantization, because a model from a GGUF file cannot be saved.
+            fields = model.config.to_dict()
+            fields.pop("quantization_config", None)
+            plain = type(model)(type(model.config).from_dict(fields))
+            plain.load_state_dict(model.state_dict())
+            plain.generation_config, model = model.generation_config, plain
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         return Loaded(model, tokenizer)
@@ -195,36 +190,17 @@ class CausalLM(PretrainedLM):
                 f"{self.name_or_path!r} is an encoder-decoder; use grls.models.load.build.Pretrained for it."
             )
         if self.layers is not None:
-            keep_layers(model, self.layers)
+            bounded(f"[1, {model.config.num_hidden_layers}]", layers=self.layers)
+            if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
+                raise ConfigError(
+                    f"the layers of {type(model).__name__} cannot be found; leave `layers` out."
+                )
+            model.base_model.layers = model.base_model.layers[: self.layers]
+            model.config.num_hidden_layers = self.layers
+            if getattr(model.config, "layer_types", None) is not None:
+                model.config.layer_types = model.config.layer_types[: self.layers]
         add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
-
-
-def keep_layers(model: Any, count: int) -> None:
-    """Drop all layers of a language model except the first ``count``.
-
-    Raises:
-        ConfigError: The model has fewer layers, or its layers cannot be found.
-    """
-    most = model.config.num_hidden_layers
-    bounded(f"[1, {most}]", layers=count)
-    if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
-        raise ConfigError(f"the layers of {type(model).__name__} cannot be found; leave `layers` out.")
-    model.base_model.layers = model.base_model.layers[:count]
-    model.config.num_hidden_layers = count
-    if getattr(model.config, "layer_types", None) is not None:
-        model.config.layer_types = model.config.layer_types[:count]
-
-
-def _plain(model: Any) -> Any:
-    """The same model without quantization, because a model from a GGUF file cannot be saved."""
-    config = type(model.config).from_dict(
-        {name: value for name, value in model.config.to_dict().items() if name != "quantization_config"}
-    )
-    plain = type(model)(config)
-    plain.load_state_dict(model.state_dict())
-    plain.generation_config = model.generation_config
-    return plain
 
 
 def weights_fingerprint(model: Any) -> str:

@@ -31,28 +31,26 @@ def large_options(attention: Attention | None, four_bit: bool) -> dict[str, Any]
         _refuse_without_gpu("attention flash_attention_2", "take sdpa")
         if find_spec("flash_attn") is None:
             raise ConfigError("attention flash_attention_2 needs the package flash-attn; or take sdpa.")
-    return {**options, **_four_bit_options()} if four_bit else options
+    if four_bit:
+        import torch
+        from transformers import BitsAndBytesConfig
+
+        _refuse_without_gpu("four_bit (QLoRA)", f"leave it out, and take {Option('model.lora_rank')} alone")
+        require("qlora", "four_bit (QLoRA)")
+        options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+            bnb_4bit_quant_storage=torch.bfloat16,  # shards need one type for all weights
+        )
+    return options
 
 
 def is_four_bit(model: Any) -> bool:
     """Whether a model was loaded with :func:`large_options` in four bits."""
     return bool(getattr(model, "is_loaded_in_4bit", False))
-
-
-def _four_bit_options() -> dict[str, Any]:
-    import torch
-    from transformers import BitsAndBytesConfig
-
-    _refuse_without_gpu("four_bit (QLoRA)", f"leave it out, and take {Option('model.lora_rank')} alone")
-    require("qlora", "four_bit (QLoRA)")
-    stored = BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16,
-        bnb_4bit_quant_storage=torch.bfloat16,  # shards need one type for all weights
-    )
-    return {"quantization_config": stored, "device_map": {"": int(os.environ.get("LOCAL_RANK", "0"))}}
 
 
 def _refuse_without_gpu(what: str, remedy: str) -> None:

@@ -140,7 +140,14 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     refuse_dependent(source)
     folder = Path(source)
     if folder.is_dir() and not options.get("gguf_file"):
-        _refuse_missing_tokenizer(folder)
+        if not (folder / "tokenizer_config.json").is_file():
+            raise IncompleteError(
+                "its tokenizer is missing, or tokenizer_config.json, which names the special tokens: save it "
+                "there (save_pretrained), or copy its files from the source of the model"
+            )
+        file = folder / "tokenizer.json"
+        if file.is_file() and not (isinstance(content := read_json(file), dict) and "model" in content):
+            raise IncompleteError(f"its {file.name} is damaged: copy it from the source of the model")
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         source, trust_remote_code=False, **of_the_hub(source), **options
     )
@@ -184,10 +191,19 @@ def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
     Raises:
         IncompleteError: The tokenizer has pieces without a row.
     """
-    rows = _rows(model)
+    network = getattr(model, "auto_model", model)
+    if hasattr(network, "get_input_embeddings"):
+        try:
+            table = network.get_input_embeddings()
+        except NotImplementedError:  # a model of texts and images
+            return
+    else:  # static embeddings, of words, or of one number a piece
+        table = getattr(network, "embedding", getattr(network, "emb_layer", network))
+    weight = getattr(table, "weight", None)
     vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
-    if rows is None or not isinstance(vocabulary, dict):
+    if weight is None or not isinstance(vocabulary, dict):
         return
+    rows = int(weight.shape[0])
     pieces = 1 + max(
         (number for piece, number in vocabulary.items() if piece not in SPECIAL_TOKENS), default=-1
     )
@@ -197,20 +213,6 @@ def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
             "belong together (the other rows would be random numbers): copy the tokenizer from the source of "
             "the model, or the weights that belong to the tokenizer"
         )
-
-
-def _rows(model: Any) -> int | None:
-    """How many pieces a model has rows for; None if it has no table of embeddings."""
-    network = getattr(model, "auto_model", model)
-    if hasattr(network, "get_input_embeddings"):
-        try:
-            table = network.get_input_embeddings()
-        except NotImplementedError:  # a model of texts and images
-            return None
-    else:  # static embeddings, of words, or of one number a piece
-        table = getattr(network, "embedding", getattr(network, "emb_layer", network))
-    weight = getattr(table, "weight", None)
-    return None if weight is None else int(weight.shape[0])
 
 
 def refuse_irregular(source: str | Path) -> None:
@@ -267,7 +269,27 @@ def open_model(
     model, report = kind.from_pretrained(source, trust_remote_code=False, output_loading_info=True, **options)
     refuse_incomplete(model, report, new_head, pooler)
     refuse_larger_tokenizer(model, tokenizer)
-    _refuse_unusable_generation(model)
+    most = getattr(model.config, "vocab_size", math.inf)
+    for name, value in vars(getattr(model, "generation_config", None) or object).items():
+        expected = ""  # what ``generate`` needs, so that it does not fail in the middle of a run
+        if value is None:
+            continue
+        if name.endswith(("_token_id", "_token_ids")):
+            several = value if isinstance(value, list) and name.startswith(("eos", "forced_eos")) else [value]
+            whole = all(type(token) is int for token in several)
+            if not whole or (name.startswith("forced") and not all(0 <= token < most for token in several)):
+                expected = "the number of a token"
+        elif name in _PENALTIES and value != 1 and not (type(value) is float and value > 0):
+            expected = "a number above 0 with a decimal point"
+        elif name in _LISTS and not (isinstance(value, list) and all(type(one) is int for one in value)):
+            expected = "a list of numbers of tokens"
+        elif name in _NUMBERS and type(value) not in (int, float):
+            expected = "a number"
+        if expected:
+            raise IncompleteError(
+                f"{name} of its generation_config.json is {value!r}, and {expected} is expected: correct it, "
+                "or copy the file from the source of the model"
+            )
     return model
 
 
@@ -293,46 +315,16 @@ def refuse_incomplete(
             f"it lacks {_named(missing)}, which {type(model).__name__} needs (they would be random "
             "numbers): save the whole model there (with its head, and every shard), or correct config.json"
         )
-    unplaced = sorted(key for key in report["unexpected_keys"] if _within(model, key))
+    # A weight of another head belongs to no part of the model.
+    parts = {name for module in (model, model.base_model) for name, _ in module.named_children()}
+    base = f"{model.base_model_prefix}." if model.base_model_prefix else ""
+    unexpected = report["unexpected_keys"]
+    unplaced = sorted(key for key in unexpected if key.removeprefix(base).split(".")[0] in parts)
     if unplaced:
         raise IncompleteError(
             f"it holds {_named(unplaced)}, for which a {type(model).__name__} of this config.json has "
             "no place (they would be dropped): correct config.json, or use the weights that belong to it"
         )
-
-
-def _refuse_unusable_generation(model: Any) -> None:
-    """Refuse settings with which ``generate`` would fail in the middle of a run."""
-    most = getattr(model.config, "vocab_size", math.inf)
-    for name, value in vars(getattr(model, "generation_config", None) or object).items():
-        expected = None if value is None else _expected(name, value, most)
-        if expected:
-            raise IncompleteError(
-                f"{name} of its generation_config.json is {value!r}, and {expected} is expected: correct it, "
-                "or copy the file from the source of the model"
-            )
-
-
-def _expected(name: str, value: Any, tokens: float) -> str | None:
-    """The expected value of a wrong setting of ``generate``; None if the setting is right."""
-    if name.endswith(("_token_id", "_token_ids")):
-        several = value if isinstance(value, list) and name.startswith(("eos", "forced_eos")) else [value]
-        within = not name.startswith("forced") or all(
-            type(one) is int and 0 <= one < tokens for one in several
-        )
-        return None if within and all(type(one) is int for one in several) else "the number of a token"
-    if name in _PENALTIES and value != 1 and not (type(value) is float and value > 0):
-        return "a number above 0 with a decimal point"
-    if name in _LISTS and not (isinstance(value, list) and all(type(one) is int for one in value)):
-        return "a list of numbers of tokens"
-    return "a number" if name in _NUMBERS and type(value) not in (int, float) else None
-
-
-def _within(model: Any, key: str) -> bool:
-    """Whether a weight belongs to a part of the model; a weight of another head does not."""
-    parts = {name for module in (model, model.base_model) for name, _ in module.named_children()}
-    inner = key.removeprefix(f"{model.base_model_prefix}.") if model.base_model_prefix else key
-    return inner.split(".")[0] in parts
 
 
 def _named(keys: list[str]) -> str:
@@ -381,21 +373,6 @@ def refuse_pickle(source: str | Path) -> None:
             "if you trust it, convert it (load the model with transformers, then save_pretrained)"
         )
     raise IncompleteError(f"it has no weights (no *.safetensors in {folder.name})")
-
-
-def _refuse_missing_tokenizer(folder: Path) -> None:
-    """Refuse a folder without the files of a tokenizer."""
-    if not (folder / "tokenizer_config.json").is_file():
-        raise IncompleteError(
-            "its tokenizer is missing, or tokenizer_config.json, which names the special tokens: save it "
-            "there (save_pretrained), or copy its files from the source of the model"
-        )
-    file = folder / "tokenizer.json"
-    if file.is_file() and not (isinstance(content := read_json(file), dict) and "model" in content):
-        raise IncompleteError(f"its {file.name} is damaged: copy it from the source of the model")
-
-
-# Finds the files of a model: on the hub, in a folder, in a GGUF file, or in an installed package.
 
 
 PACKAGED = "SmolLM2-135M-Instruct"
@@ -517,8 +494,7 @@ def hub_answers() -> bool:
 # All fields of ``config.json``, of the settings of the tokenizer and of sentence-transformers count, except
 # those that change no result: notes of transformers, and fields that only training reads. In
 # ``generation_config.json`` only the tokens count, because options of grls control sampling. The manifest of
-# a retriever keeps these settings, since the same weights fit another activation or start token, too. The
-# module does not know the purpose of a model.
+# a retriever keeps these settings, since the same weights fit another activation or start token, too.
 
 
 CONFIG = "config.json"
@@ -543,7 +519,6 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 _TRAINING = re.compile(r"dropout|pdrop|layerdrop")
 _TOKEN = re.compile(r"_token_ids?$")
-_NOWHERE = object()
 
 
 def settings_of(config: Any) -> dict[str, Any]:
@@ -597,17 +572,16 @@ def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> Non
     for name in sorted({*known, *now}):
         before, after = known.get(name, {}), now.get(name, {})
         for field in sorted({*before, *after}):
-            was, value = (_shown(fields.get(field, _NOWHERE)) for fields in (before, after))
+            was, value = (
+                json.dumps(fields[field], sort_keys=True) if field in fields else "not there"
+                for fields in (before, after)
+            )
             if was != value:
                 raise MismatchError(
                     f"{Path(folder) / name}: {field} is {value}, and was {was} when this retriever was made: "
                     "the model would compute something else. Put it back, or make the retriever again with "
                     "`grls index`."
                 )
-
-
-def _shown(value: Any) -> str:
-    return "not there" if value is _NOWHERE else json.dumps(value, sort_keys=True)
 
 
 def _flat(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -620,15 +594,8 @@ def _flat(content: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-# Writes the weights of networks, without the progress bars of the libraries.
-#
-# A bar for the files of one model is no news beside the output of a command or a notebook, and appeared in
-# some commands and not in others. Errors are raised as they are. The module does not know the purpose of a
-# model.
-
-
 def write_network(network: Any, folder: str | Path) -> None:
-    """Write config and weights of a model of transformers to a folder.
+    """Write config and weights of a model of transformers to a folder, without a progress bar.
 
     Args:
         network: The model.
@@ -639,7 +606,7 @@ def write_network(network: Any, folder: str | Path) -> None:
 
 
 def write_encoder(model: Any, folder: str | Path) -> None:
-    """Write a model of sentence-transformers, with its tokenizer, to a folder.
+    """Write a model of sentence-transformers, with its tokenizer, to a folder, without a progress bar.
 
     Args:
         model: The model.

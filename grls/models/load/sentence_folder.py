@@ -74,7 +74,10 @@ def module_folders(source: str) -> list[ModuleFolder]:
             raise IncompleteError(f"it lacks {MODULES}, though {left[0]} is there: copy the whole model")
         return []
     entries = read_json(file)
-    if not isinstance(entries, list) or not all(_names_module(entry) for entry in entries) or not entries:
+    if not (isinstance(entries, list) and entries) or not all(
+        isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("type", "path"))
+        for entry in entries
+    ):
         raise IncompleteError(f'expected {MODULES} to list modules by "type" and "path", got {entries!r}')
     return [part for entry in entries for part in _parts(source, ModuleFolder(entry["type"], entry["path"]))]
 
@@ -89,10 +92,6 @@ def file_of(source: str, name: str) -> Path | None:
     path = PurePosixPath(name)
     file = load_file_path(source, path.name, subfolder="" if path.parent.name == "" else str(path.parent))
     return None if file is None else Path(file)
-
-
-def _names_module(entry: Any) -> bool:
-    return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("type", "path"))
 
 
 def _parts(source: str, part: ModuleFolder) -> Iterator[ModuleFolder]:

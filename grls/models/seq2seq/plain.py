@@ -20,8 +20,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, Option
 from grls.index.rows import Ints
-from grls.models.base import Floats, cache_argument, positions_in
-from grls.models.head import Head
+from grls.models.base import cache_argument, positions_in
+from grls.models.head import Head, HeadRows
 
 
 class Seq2SeqGenerator:
@@ -82,7 +82,7 @@ class Seq2SeqGenerator:
         return self.head.read(**arguments)
 
 
-class Seq2SeqSession:
+class Seq2SeqSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
     Args:
@@ -92,11 +92,12 @@ class Seq2SeqSession:
 
     def __init__(self, generator: Seq2SeqGenerator, inputs: Sequence[Sequence[int]]):
         self._generator = generator
+        self._head = generator.head
         self._encoded, self._encoded_mask = generator.encode(inputs)
         self._states, self._mask = self._encoded, self._encoded_mask
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         self._owner = np.arange(len(inputs))
-        self._hidden: Tensor = self._encoded
+        self._hidden = self._encoded
 
     def first(self) -> None:
         """Feed the start token to one row per input."""
@@ -116,22 +117,6 @@ class Seq2SeqSession:
                 self._mask = self._encoded_mask[chosen_inputs]
                 self._owner = owner
         self._feed(tokens)
-
-    def logits(self, rows: Ints, tokens: Ints) -> Floats:
-        """Logits of (row, token) pairs, ``[A]``."""
-        device = self._generator.device
-        with torch.inference_mode():
-            logits = self._generator.head.pairs(
-                self._hidden, torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
-            )
-            array: Floats = logits.cpu().numpy()
-            return array
-
-    def log_normalizer(self) -> Floats:
-        """Log-sum-exp over the vocabulary, ``[R]``."""
-        with torch.inference_mode():
-            array: Floats = self._generator.head.all(self._hidden).logsumexp(-1).cpu().numpy()
-            return array
 
     def _feed(self, tokens: Ints) -> None:
         column = torch.from_numpy(tokens).to(self._generator.device)[:, None]

@@ -42,14 +42,6 @@ _INPUTS = 16
 """The memory of inputs grows by a multiple of so many tokens."""
 
 
-class _InputCache(Cache):
-    """Keys and values of the inputs."""
-
-    def __init__(self, layers: list[Any]):
-        super().__init__(layers=[])
-        self.layers = layers
-
-
 class _LoadCache(Cache):
     """Writes keys and values of new queries directly to their slots.
 
@@ -84,7 +76,7 @@ class _SlotCache(EncoderDecoderCache):
     """The cache for the decoder of the model."""
 
     def __init__(self, session: SlotMemory, inputs: list[Any]):
-        super().__init__(OwnCache(session), _InputCache([]))
+        super().__init__(OwnCache(session), Cache(layers=[]))
         self.cross_attention_cache.layers = inputs
         self.is_updated = dict.fromkeys(range(len(inputs)), True)
 
@@ -102,11 +94,6 @@ class Seq2SeqTrees(SlotModel):
         self.generator = generator
         biased = (module for module in decoder.modules() if hasattr(module, "relative_attention_bias"))
         self._biased: Any = next(biased, None)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self.generator.device
 
     def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:
         """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
@@ -172,25 +159,21 @@ class _Reading(SlotMemory):
         """Read new queries into slots and feed the start token at place 0; returns zeros."""
         generator = self._model.generator
         with turn(generator.model):
-            return self._loaded(slots, inputs)
-
-    def _loaded(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        generator = self._model.generator
-        states, mask = generator.encode(inputs)
-        self._hold(mask.shape[1])
-        start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
-        into = torch.from_numpy(slots).to(states.device)
-        own = _LoadCache(self._own, into, self._new_room)
-        crossed = _LoadCache(self._inputs, into, self._new_input)
-        first = not self._own
-        self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
-        if first:
-            self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._held))
-        self._heads = crossed.heads
-        bias = self._hidden.new_full((len(inputs), self._held), -torch.inf)
-        bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
-        self._input_bias[into, 0, 0] = bias
-        self._lengths[slots] = mask.shape[1]
+            states, mask = generator.encode(inputs)
+            self._hold(mask.shape[1])
+            start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
+            into = torch.from_numpy(slots).to(states.device)
+            own = _LoadCache(self._own, into, self._new_room)
+            crossed = _LoadCache(self._inputs, into, self._new_input)
+            first = not self._own
+            self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
+            if first:
+                self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._held))
+            self._heads = crossed.heads
+            bias = self._hidden.new_full((len(inputs), self._held), -torch.inf)
+            bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
+            self._input_bias[into, 0, 0] = bias
+            self._lengths[slots] = mask.shape[1]
         return np.zeros_like(slots)
 
     def _hold(self, length: int) -> None:
@@ -273,48 +256,37 @@ def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
     Two inputs and three branches, one of two tokens, are tested against the forward pass of the model.
     """
     with turn(generator.model):  # another thread may have replaced parts of the model
-        return _tried(generator)
-
-
-def _tried(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
-    """Trees that agree with the model, or None; see :func:`plant`."""
-    model, training = generator.model, generator.model.training
-    model.eval()
-    try:
-        trees = Seq2SeqTrees(generator)
-        return trees if generator.head.linear and _reads_positions(trees) and _agrees(trees) else None
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        if out_of_memory(error):
-            raise
-        return None
-    finally:
-        model.train(training)
-
-
-@torch.inference_mode()
-def _reads_positions(trees: Seq2SeqTrees) -> bool:
-    """Whether the decoder uses the positions that it is given, or a bias by distance."""
-    if trees._biased is not None:
-        return True
-    generator = trees.generator
-    states, mask = generator.encode([[3, 4, 5]])
-    device = generator.device
-    near, far = (
-        generator.head.read(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states),
-            attention_mask=mask,
-            decoder_input_ids=torch.tensor([[generator.start_token, 4]], device=device),
-            decoder_position_ids=torch.tensor([[0, place]], device=device),
-            use_cache=False,
-        )
-        for place in (1, 3)
-    )
-    return takes_positions(near, far)
+        model, training = generator.model, generator.model.training
+        model.eval()
+        try:
+            trees = Seq2SeqTrees(generator)
+            return trees if generator.head.linear and _agrees(trees) else None
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if out_of_memory(error):
+                raise
+            return None
+        finally:
+            model.train(training)
 
 
 @torch.inference_mode()
 def _agrees(trees: Seq2SeqTrees) -> bool:
+    """Whether the decoder uses the positions that it is given, and trees compute what the model computes."""
     generator = trees.generator
+    if trees._biased is None:  # else the decoder has a bias by distance
+        states, mask = generator.encode([[3, 4, 5]])
+        near, far = (
+            generator.head.read(
+                encoder_outputs=BaseModelOutput(last_hidden_state=states),
+                attention_mask=mask,
+                decoder_input_ids=torch.tensor([[generator.start_token, 4]], device=generator.device),
+                decoder_position_ids=torch.tensor([[0, place]], device=generator.device),
+                use_cache=False,
+            )
+            for place in (1, 3)
+        )
+        if not takes_positions(near, far):
+            return False
     inputs = [[3, 4, 5], [5, 4]]
     session = trees.open_trees(2, 3)
     session.load(np.arange(2), inputs)

@@ -106,7 +106,14 @@ class Forest:
         slots = np.repeat(branches.slots, branches.lengths)
         first = np.searchsorted(slots, slots)  # the first new token of the same slot
         nodes = self.counts[slots] + np.arange(total) - first
-        self._make_room(int(nodes.max()) + 1)
+        needed, old = int(nodes.max()) + 1, self.places
+        if needed > old:
+            count, new = len(self.depths), max(needed, 2 * old)
+            grown = np.zeros((count, new), dtype=np.int64)
+            grown[:, :old] = self.depths
+            ancestors: Mask = np.zeros((count, new, new), dtype=bool)
+            ancestors[:, :old, :old] = self._ancestors
+            self.depths, self._ancestors = grown, ancestors
         above = self.depths[branches.slots, branches.parents] + 1
         depths = np.repeat(above, branches.lengths) + within
         inherited = self._ancestors[branches.slots, branches.parents]
@@ -118,14 +125,3 @@ class Forest:
         self._ancestors[slots, nodes] = visible
         self.counts += np.bincount(slots, minlength=len(self.counts))
         return Placed(slots, nodes, depths, visible, ends - 1)
-
-    def _make_room(self, needed: int) -> None:
-        if needed <= self.places:
-            return
-        slots, old = self.depths.shape
-        new = max(needed, 2 * old)
-        depths = np.zeros((slots, new), dtype=np.int64)
-        depths[:, :old] = self.depths
-        ancestors: Mask = np.zeros((slots, new, new), dtype=bool)
-        ancestors[:, :old, :old] = self._ancestors
-        self.depths, self._ancestors = depths, ancestors

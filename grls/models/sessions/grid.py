@@ -121,17 +121,13 @@ class GridMemory(SlotMemory):
         if 1 + fitting * self._beams > self._places:
             self._make_room(1 + fitting * self._beams)
         room = Room(fitting, self._longest) if self._fixed else Room(steps, self._reach)
-        self.look(room)
-        return room
-
-    def look(self, room: Room) -> None:
-        """Slice the parts of the memory that the next step reads."""
         used = 1 + room.steps * self._beams
         self._now = _InUse(
             self._visible[:used],
             None if self._bias_table is None else self._bias_table[: room.steps + 1],
-            [KeysValues(*(part[:, :used] for part in room)) for room in self._own],
+            [KeysValues(*(part[:, :used] for part in layer)) for layer in self._own],
         )
+        return room
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``.

@@ -27,8 +27,7 @@ from transformers import AttentionInterface, Cache
 
 from grls.index.rows import Ints
 from grls.io.turns import turn
-from grls.models.base import Floats
-from grls.models.head import Cut, Head
+from grls.models.head import Cut, Head, HeadRows
 from grls.models.precision import refuse_nan_logits
 
 _NAME = "grls_slots"
@@ -166,7 +165,7 @@ def _attend(
 AttentionInterface.register(_NAME, _attend)
 
 
-class SlotMemory(ABC):
+class SlotMemory(HeadRows, ABC):
     """The decoding of S queries at a time.
 
     Args:
@@ -178,6 +177,7 @@ class SlotMemory(ABC):
 
     def __init__(self, model: Any, slots: int, longest: int, places: int):
         self._model = model
+        self._head = model.head
         self._device: torch.device = (
             model.device
         )  # read once: a transformers model searches for it at each access
@@ -189,7 +189,6 @@ class SlotMemory(ABC):
         # Set before tokens are fed:
         self._own_bias: Tensor  # [S, H or 1, m, used]
         self._write: Tensor  # [T] the places of the new tokens in the flattened cache
-        self._hidden: Tensor  # [R, d] the input of the head
 
     @abstractmethod
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
@@ -227,13 +226,12 @@ class SlotMemory(ABC):
 
     def _make_room(self, places: int) -> None:
         """Grow the memory to P = ``places``."""
-        self._own = [KeysValues(*(self._grown(part, places) for part in room)) for room in self._own]
+        for layer, room in enumerate(self._own):
+            grown = KeysValues(*(self._empty(part, places, part.shape[-1]) for part in room))
+            for new, part in zip(grown, room, strict=True):
+                new[:, : self._places] = part
+            self._own[layer] = grown
         self._places = places
-
-    def _grown(self, part: Tensor, places: int) -> Tensor:
-        grown = self._empty(part, places, part.shape[-1])
-        grown[:, : self._places] = part
-        return grown
 
     def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
         """Zeros for keys or values of a layer, ``[S, places, width]``."""
@@ -256,23 +254,10 @@ class SlotMemory(ABC):
             self._put(part, new.reshape(len(new), -1))
         return by_head(room, self._used, key.shape[1])
 
-    def logits(self, rows: Ints, tokens: Ints) -> Floats:
-        """Logits of (row, token) pairs, ``[A]``."""
-        with torch.inference_mode():
-            head = self._model.head
-            logits: Floats = head.pairs(self._hidden, self._tensor(rows), self._tensor(tokens)).cpu().numpy()
-            return logits
-
-    def log_normalizer(self) -> Floats:
-        """Log-sum-exp over the vocabulary, ``[R]``."""
-        with torch.inference_mode():
-            normalizer: Floats = self._model.head.all(self._hidden).logsumexp(-1).cpu().numpy()
-            return normalizer
-
     def every(self) -> Tensor:
         """Logits of every token for every row, ``[R, V]`` in float32."""
         with torch.inference_mode():
-            return self._model.head.all(self._hidden)  # type: ignore[no-any-return]
+            return self._head.all(self._hidden)
 
     def shared(self, tokens: Ints) -> Tensor:
         """Logits of the same tokens for every row, ``[R, N]``."""
@@ -283,9 +268,6 @@ class SlotMemory(ABC):
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self._device)
-
-
-# Selects the implementation of attention in a transformers model.
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from grls.index.rows import Ints
-from grls.models.sessions.forest import Branches, Forest, Placed
+from grls.models.sessions.forest import Branches, Forest
 from grls.models.sessions.memory import SlotMemory, SlotModel
 
 
@@ -53,7 +53,16 @@ class TreeMemory(SlotMemory):
         gather, scatter = placed.by_slot(self._slots)
         self._gather, self._scatter = self._tensor(gather), self._tensor(scatter)
         self._write = self._tensor(placed.slots * self._places + placed.nodes)
-        self._own_bias = self._bias(placed)
+        # Position bias at places that a token attends to, else minus infinity, [S, H or 1, m, used].
+        visible = self._tensor(placed.visible[:, : self._used, None])
+        table = self._distances(int(placed.depths.max()))
+        if table is None:
+            bias = torch.zeros(visible.shape, device=visible.device)
+        else:
+            distance = placed.depths[:, None] - self._forest.depths[placed.slots, : self._used]
+            bias = table[self._tensor(np.maximum(distance, 0))]
+        bias = self._lay(bias.masked_fill(~visible, -torch.inf))
+        self._own_bias = bias.unflatten(0, (self._slots, -1)).permute(0, 3, 1, 2).contiguous()
         hidden = self._advance(self._tensor(branches.tokens), self._tensor(placed.depths))
         self._hidden = hidden[self._tensor(placed.last)]
         return placed.nodes[placed.last]
@@ -67,16 +76,3 @@ class TreeMemory(SlotMemory):
 
     def _unlay(self, rows: Tensor) -> Tensor:
         return rows.index_select(0, self._scatter)
-
-    def _bias(self, placed: Placed) -> Tensor:
-        """Position bias at places that a token attends to, else minus infinity, ``[S, H or 1, m, used]``."""
-        visible = self._tensor(placed.visible[:, : self._used, None])
-        table = self._distances(int(placed.depths.max()))
-        if table is None:
-            bias = torch.zeros(visible.shape, device=visible.device)
-        else:
-            distance = placed.depths[:, None] - self._forest.depths[placed.slots, : self._used]
-            bias = table[self._tensor(np.maximum(distance, 0))]
-        bias = self._lay(bias.masked_fill(~visible, -torch.inf))
-        laid: Tensor = bias.unflatten(0, (self._slots, -1)).permute(0, 3, 1, 2).contiguous()
-        return laid

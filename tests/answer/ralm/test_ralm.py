@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from grls.answer.ralm.choose import Oracle, ZeroShot
-from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
+from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity
 from grls.answer.ralm.resumed import collect, continue_texts
 from grls.answer.ralm.scoring import TextScorer, Wanted
 from grls.answer.ralm.strides import Stride, WindowOptions, strides
@@ -25,6 +25,7 @@ from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
 from grls.data.types import Query
+from grls.data.words import count
 from grls.errors import ConfigError, DataError
 from grls.models.base import positions_in
 
@@ -184,13 +185,13 @@ def test_an_excluded_passage_is_never_found() -> None:
 
 
 def test_words_are_counted_in_every_script() -> None:
-    assert words_of("two words, naïve — four") == 5
-    assert words_of("青海湖在中国 lake") == 4  # six characters, and a word
+    assert count("two words, naïve — four") == 5
+    assert count("青海湖在中国 lake") == 4  # six characters, and a word
 
 
 def test_perplexity_by_hand() -> None:
     rows = [ScoredStride(0, 2, (), math.log(1 / 2), 1), ScoredStride(2, 4, ("a",), math.log(1 / 32), 2)]
-    found = perplexity(rows, words_of("two words"))
+    found = perplexity(rows, count("two words"))
     assert found.token == pytest.approx(4.0)  # 64 ** (1 / 3)
     assert found.word == pytest.approx(8.0)
     assert (found.tokens, found.words, found.strides, found.without) == (3, 2, 2, 1)
