@@ -25,7 +25,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, TextIO
+from typing import Any
 
 from grls.errors import ConfigError, GrlsError, OptionError, in_shell, out_of_memory, worded_for
 from grls.io.files import WRITE_ERRORS, is_write_failure
@@ -85,10 +85,13 @@ def reported(
             raise
         return _say(line, 1)
     except (MemoryError, OSError, RuntimeError) as error:
-        line = _line(error, saving, again)
-        if line is None:
-            raise
-        return _say(line, 1)
+        if out_of_memory(error):
+            allocated = _ASKED.search(str(error))
+            size = f" ({allocated[1]} more were asked for)" if allocated else ""
+            return _say(f"there is not enough memory{size}. {saving()}", 1)
+        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+            return _say(f"{error}. Free disk space or choose a place that can be written, then {again}.", 1)
+        raise  # a bug, whose traceback is shown
     except KeyboardInterrupt:
         return _say(f"interrupted; {stands}", 128 + signal.SIGINT)
     except _Ended as end:
@@ -150,41 +153,26 @@ _ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
 """How NumPy and torch say how much memory was asked for."""
 
 
-def _line(error: Exception, saving: Callable[[], str], again: str) -> str | None:
-    """The line that reports an error of another library; None for a bug, whose traceback is shown."""
-    if out_of_memory(error):
-        asked = _ASKED.search(str(error))
-        size = f" ({asked[1]} more were asked for)" if asked else ""
-        return f"there is not enough memory{size}. {saving()}"
-    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-        return f"{error}. Free disk space or choose a place that can be written, then {again}."
-    return None
-
-
 def _unread() -> bool:
     """Flush standard output; whether its reader has gone. If so, all further output is discarded."""
     if sys.stdout is None:
         return False
     try:
         sys.stdout.flush()
-        gone = _has_gone(sys.stdout)
     except BrokenPipeError:
         gone = True
+    else:
+        try:
+            watched = select.poll()
+            watched.register(sys.stdout.fileno(), select.POLLERR)
+            gone = any(event & select.POLLERR for _, event in watched.poll(0))
+        except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
+            gone = False
     if gone:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
     return gone
-
-
-def _has_gone(stream: TextIO) -> bool:
-    """Whether the reader of a pipe has gone; False for a stream that is no pipe."""
-    try:
-        watched = select.poll()
-        watched.register(stream.fileno(), select.POLLERR)
-    except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
-        return False
-    return any(event & select.POLLERR for _, event in watched.poll(0))
 
 
 # Keeps notes of other libraries out of the output of commands. It imports next to nothing.

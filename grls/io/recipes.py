@@ -61,7 +61,8 @@ def config_file(name: str) -> str:
     path = Path(name)
     if not _NAME.fullmatch(name) or (path.exists() and not path.is_dir()):
         return name
-    recipes = _recipes()
+    folder = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
+    recipes = {_short(file.relative_to(folder)): file for file in sorted(folder.rglob("*.yaml"))}
     wanted = _short(path)
     if wanted in recipes:
         return str(recipes[wanted])
@@ -127,11 +128,6 @@ def _lay_over(values: dict[str, Any], options: dict[str, Any]) -> None:
             _lay_over(values[name], value)
         else:
             values[name] = value
-
-
-def _recipes() -> dict[str, Path]:
-    folder = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
-    return {_short(file.relative_to(folder)): file for file in sorted(folder.rglob("*.yaml"))}
 
 
 def _short(path: Path) -> str:
