@@ -54,9 +54,17 @@ def answer_direct(
     from grls.answer.writer import TextWriter
     from grls.io.ending import quiet
     from grls.models.load.language import load_language_model
+    from grls.retrieve.queries import check_counts
+    from grls.runs.save import refuse_own_output
 
     quiet()
-    _check(retriever, run, hops, k, output)
+    check_counts(**{"--k": k})
+    if run is not None:
+        if retriever is not None:
+            raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
+        if hops.steps != "single":
+            raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
+        refuse_own_output(output, [run])
     questions = Questions.read(data, split, limit, output)
     source = open_or_look_up(questions, retriever, run, hops, device)
     loaded, tokenizer = load_language_model(model, device)
@@ -76,17 +84,3 @@ def answer_direct(
     seconds, options = spent_options(readings, file, {"model": Path(model).name, **recorded, **how})
     named = name or ("closed-book" if source is None else f"direct, {label}, k={k}")
     save_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
-
-
-def _check(retriever: str | None, run: str | None, hops: HopOptions, k: int, output: str) -> None:
-    from grls.retrieve.queries import check_counts
-    from grls.runs.save import refuse_own_output
-
-    check_counts(**{"--k": k})
-    if run is None:
-        return
-    if retriever is not None:
-        raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
-    if hops.steps != "single":
-        raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
-    refuse_own_output(output, [run])

@@ -54,11 +54,11 @@ class AskedAgain:
             ConfigError: The queries have a limit, and are those of no split.
             MismatchError: The retriever is over another corpus than the data set.
         """
-        from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
-        from grls.data.dataset import read_queries, read_split
+        from grls.commands.opening import open_for, refuse_other_corpus
+        from grls.data.dataset import own_corpus, read_queries, read_split
         from grls.data.filters import filters_of
 
-        corpus = data_corpus(self.data, self.split)
+        corpus = None if self.split is None else own_corpus(self.data)
         if self.split is not None:
             queries = read_split(self.data, self.split, corpus, self.limit)[0]
         elif self.limit is None:
