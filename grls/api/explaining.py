@@ -153,7 +153,14 @@ def _asked(
         return known[query], named or _gold_in(data, known[query])
     if named:
         return Query(TEXT_ALONE, query), named
-    raise DataError(_unknown(query, data, folder, list(known)))
+    if data is None:
+        raise DataError(
+            f"there is no folder {DATA} with queries in {folder} or beside it (`grls fit` leaves one), so "
+            f"{query!r} is the text of a query, and no gold passage is known; name them: gold=[…]."
+        )
+    close = get_close_matches(query, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise DataError(f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…].")
 
 
 def data_beside(folder: Path) -> Path | None:
@@ -172,14 +179,3 @@ def _gold_in(data: Path, query: Query) -> list[str]:
     if query.evidence:
         return list(dict.fromkeys(query.evidence))
     raise DataError(f"no gold passage of query {query.id!r} is known; name them: gold=[…].", data)
-
-
-def _unknown(query: str, data: Path | None, folder: Path, known: list[str]) -> str:
-    if data is None:
-        return (
-            f"there is no folder {DATA} with queries in {folder} or beside it (`grls fit` leaves one), so "
-            f"{query!r} is the text of a query, and no gold passage is known; name them: gold=[…]."
-        )
-    close = get_close_matches(query, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…]."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -182,7 +182,6 @@ _ARGUMENTS = {
     "data.teacher": "teacher",
 }
 """Options that are arguments of the call."""
-_FROZEN = "model.freeze_layers"
 
 
 @dataclass(frozen=True)
@@ -254,54 +253,55 @@ def train_stages(run: GeneratorRun, data: TrainingData, output: Path) -> dict[st
     Returns:
         The results by stage, without those that an earlier run has finished.
     """
+    from grls.models.load.opening import open_config
     from grls.train.core.checkpoints import refuse_unfinished
     from grls.train.run import run_stage
 
-    folders = [output / one.stage for one in run.recipe.stages[:-1]] + [output]
+    folders = [output / stage.stage for stage in run.recipe.stages[:-1]] + [output]
     if not run.resume:
         for folder in folders:
             refuse_unfinished(str(folder), warn=False)
     placed, begun, results = place_data(data, output, run.resume), monotonic(), {}
     name = run.model.name
-    for n, (one, folder) in enumerate(zip(run.recipe.stages, folders, strict=True)):
-        resume = run.resume and (n == 0 or _has_begun(folder))
-        if not (run.resume and n < len(folders) - 1 and _is_done(folder)):
-            options = {
-                "output": str(folder),
-                "resume": resume,
-                "data.data": placed,
-                **_options(run, one, name, n),
-            }
-            left = None if run.max_seconds is None else run.max_seconds - (monotonic() - begun)
-            seconds = None if left is None else max(left / (len(folders) - n), 1e-3)
-            results[one.stage] = run_stage(
-                one.stage, options, one.layers, max_seconds=seconds, meter=run.meter
-            )
-        name = str(folder / "model")
+    for n, (stage, folder) in enumerate(zip(run.recipe.stages, folders, strict=True)):
+        before, name = name, str(folder / "model")
+        last, written = folder / "checkpoints" / "last.ckpt", folder / "model" / "config.json"
+        has_begun = last.is_file()
+        is_done = has_begun and written.is_file() and written.stat().st_mtime >= last.stat().st_mtime
+        if run.resume and n < len(folders) - 1 and is_done:
+            continue
+        options: dict[str, Any] = {
+            "output": str(folder),
+            "resume": run.resume and (n == 0 or has_begun),
+            "data.data": placed,
+            "model.generator": run.model.loader,
+            "model.generator.name_or_path": before,
+        }
+        if n == 0 and run.layers is not None:
+            options["model.generator.layers"] = run.layers
+        options |= stage.options
+        if stage.stage == _TAUGHT and not run.model.causal:
+            options["model.freeze_embeddings"] = None
+        if "rescore" in stage.layers:
+            # Rescoring freezes twelve layers, as in ``rescore.yaml``, and in small models two fifths.
+            frozen = 0
+            if run.model.causal:
+                source, more = language_source(run.model.name)
+                layers = run.layers or int(open_config(source, **more).num_hidden_layers)
+                frozen = min(12, 2 * layers // 5)
+            options["model.freeze_layers"] = frozen
+        if run.teacher is not None:
+            (options["data.teacher"],) = member_names([run.teacher])
+        for option, value in run.options.items():
+            first, _, rest = option.partition(".")
+            if first == stage.stage or first not in STAGES:
+                options[rest if first == stage.stage else option] = _with_folders(value)
+        left = None if run.max_seconds is None else run.max_seconds - (monotonic() - begun)
+        seconds = None if left is None else max(left / (len(folders) - n), 1e-3)
+        results[stage.stage] = run_stage(
+            stage.stage, options, stage.layers, max_seconds=seconds, meter=run.meter
+        )
     return results
-
-
-def _options(run: GeneratorRun, one: RecipeStage, name: str, n: int) -> dict[str, Any]:
-    """The options of a stage over its layers: of the model, the recipe, the teacher, and the user."""
-    options: dict[str, Any] = {"model.generator": run.model.loader, "model.generator.name_or_path": name}
-    if n == 0 and run.layers is not None:
-        options["model.generator.layers"] = run.layers
-    options |= one.options
-    if one.stage == _TAUGHT and not run.model.causal:
-        options |= {"model.freeze_embeddings": None}
-    if "rescore" in one.layers:
-        options[_FROZEN] = _frozen_layers(run)
-    if run.teacher is not None:
-        (options["data.teacher"],) = member_names([run.teacher])
-    return options | dict(_of_stage(run, one.stage))
-
-
-def _of_stage(run: GeneratorRun, stage: str) -> Iterator[tuple[str, Any]]:
-    """The user's options for a stage, with searchers as their folders."""
-    for name, value in run.options.items():
-        first, _, rest = name.partition(".")
-        if first == stage or first not in STAGES:
-            yield (rest if first == stage else name), _with_folders(value)
 
 
 def _with_folders(value: Any) -> Any:
@@ -310,27 +310,6 @@ def _with_folders(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _with_folders(one) for name, one in value.items()}
     return [_with_folders(one) for one in value] if isinstance(value, list | tuple) else json_value(value)
-
-
-def _frozen_layers(run: GeneratorRun) -> int:
-    """First layers that rescoring freezes: twelve, as in ``rescore.yaml``, and in small models two fifths."""
-    from grls.models.load.opening import open_config
-
-    if not run.model.causal:
-        return 0
-    source, more = language_source(run.model.name)
-    layers = run.layers or int(open_config(source, **more).num_hidden_layers)
-    return min(12, 2 * layers // 5)
-
-
-def _has_begun(folder: Path) -> bool:
-    return (folder / "checkpoints" / "last.ckpt").is_file()
-
-
-def _is_done(folder: Path) -> bool:
-    """Whether a stage has written its model after its last checkpoint."""
-    model, last = folder / "model" / "config.json", folder / "checkpoints" / "last.ckpt"
-    return model.is_file() and last.is_file() and model.stat().st_mtime >= last.stat().st_mtime
 
 
 # The recipes by which bi-encoders and generators are trained from Python: names of what ``configs/`` holds.

@@ -8,7 +8,6 @@ explanations, uploads) is imported when it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,20 +22,18 @@ from grls.errors import ConfigError
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever, single_steps, untuned_fingerprint
 from grls.retrieve.card import CardOptions
-from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, compose_rescored
-from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.compose import compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hops.options import HopOptions, HopSteps
 from grls.retrieve.hub_names import is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import CHECKSUMS, followed, read_spec
 from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
     from grls.api.explaining import ExplainedQuery
-    from grls.tune.step import TuneChoice
 
 
 class Searcher(Searching):
@@ -66,9 +63,19 @@ class Searcher(Searching):
             ConfigError: This is no generator, a retriever cannot be a prior, or an option cannot be used.
             MismatchError: A prior is over another corpus.
         """
-        write = hybrid_writer(self.folder, member_names(priors), weights, options)
+        if weights is not None and len(weights) != len(priors):
+            raise ConfigError(
+                f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each "
+                "prior."
+            )
+        specs = [
+            PriorSpec(*pair)
+            for pair in zip(member_names(priors), weights or [1.0] * len(priors), strict=True)
+        ]
+        members = [self, *(prior for prior in priors if isinstance(prior, Searcher))]
         names = {**self._named(), **argument_names("priors", priors)}
-        return self.composed("with_priors", write, [self, *_searchers(priors)], output, names)
+        given = (self.folder, specs, PriorOptions(**options))
+        return self.composed("with_priors", compose_hybrid, given, members, output, names)
 
     @checked_options(HopOptions)
     def hops(
@@ -85,9 +92,8 @@ class Searcher(Searching):
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        with self.place.named("hops", self._named()):
-            write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
-        return self.composed("hops", write, [self], output, self._named())
+        given = (self.folder, HopOptions(max=max, steps=steps, **options))
+        return self.composed("hops", compose_hops, given, [self], output, self._named())
 
     @checked_options(Rereading)
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
@@ -101,9 +107,9 @@ class Searcher(Searching):
         Raises:
             ConfigError: The model is no cross-encoder, or an option cannot be used.
         """
-        write = rescored_writer(self.folder, str(model), options)
+        given = (self.folder, str(model), Rereading(**{"passages": PASSAGES, **options}))
         names = {**self._named(), **argument_names("model", [model])}
-        return self.composed("rescored", write, [self], output, names)
+        return self.composed("rescored", compose_rescored, given, [self], output, names)
 
     @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
@@ -126,9 +132,24 @@ class Searcher(Searching):
             ConfigError: There is nothing to tune, an option cannot be used, or the folder was downloaded.
             DataError: A query has no gold passage, or one that is not in the corpus.
         """
+        from grls.tune.dev import DevQueries
+        from grls.tune.run import tune_folder
 
         with self.place.named("this retriever", self._named()):
-            tune_searcher(self, queries, gold, options)
+            grid = TuneOptions(**options)
+            folder = followed(self.folder)
+            if (folder / CHECKSUMS).is_file():
+                raise ConfigError(
+                    f"{folder} is a download from the hub, which stays as it is: save it to a folder of your "
+                    "own and tune that one, as in grls.load(retriever.save(FOLDER))."
+                )
+            joined = gold_of(gold, queries, self.corpus)
+            passages = [gold_passages(query, joined.qrels) for query in joined.queries]
+            dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus)
+            opened = self.retriever
+            if read_spec(folder).get("kind") != "hops":  # as the command opens it
+                opened = single_steps(opened)
+            tune_folder(folder, dev, grid, self.how, untuned_fingerprint(opened))
         self.reopen()
         return self
 
@@ -160,11 +181,16 @@ class Searcher(Searching):
             DataError: A passage to remove is unknown, the id of an added one is taken, or its text is empty.
             WriteError: The folder cannot be written.
         """
+        from grls.retrieve.update import Changes, update_folder
 
         place = HeldFolder(output)
         with place.named("updated", self._named()):
-            retriever = write_updated(self, place, add, remove, merge, batch_size)
-        return Searcher(retriever, place, self.how)
+            gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
+            new = None if add is None else corpus_of(add, "add")
+            if new is None and not gone and not merge:
+                raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
+            update_folder(self.folder, place.path, Changes(new, gone, merge, self.how.device, batch_size))
+            return Searcher(load_retriever(place.path, self.how), place, self.how)
 
     @checked
     def explain(
@@ -236,13 +262,19 @@ class Searcher(Searching):
         Raises:
             ConfigError: The hub refuses the name or the user, or cannot be reached.
         """
+        from grls.retrieve.card import card_of
+        from grls.retrieve.hub import upload
 
-        return publish(self, name, private, options)
+        given = CardOptions(**options)
+        if not is_hub_name(name):
+            raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
+        return upload(self.folder, name, private, card_of(self.retriever, self.folder, name, given))
 
     def composed(
         self,
         call: str,
-        write: Writer,
+        compose: Callable[..., Retriever],
+        given: Sequence[Any],
         members: Sequence[Searcher],
         output: str | Path | None,
         names: Mapping[Path, str],
@@ -251,14 +283,15 @@ class Searcher(Searching):
 
         Args:
             call: The name of the call, for errors.
-            write: Writes the folder.
+            compose: Writes the folder and opens it, one of :mod:`grls.retrieve.compose`.
+            given: Its arguments between the folder and the options of search.
             members: The searchers that it is made of.
             output: The folder; None: a temporary folder.
             names: The folders of members -> what the caller calls them, for errors.
         """
         place = HeldFolder(output, [one.place for one in members])
         with place.named(call, names):
-            return Searcher(write(place.path, self.how), place, self.how)
+            return Searcher(compose(place.path, *given, USUAL_SEARCH, self.how), place, self.how)
 
     def _named(self) -> dict[Path, str]:
         return argument_names("this retriever", [self])
@@ -283,150 +316,3 @@ def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> d
         folder = one.folder if isinstance(one, Searcher) else Path(one)
         names[folder] = number if held else str(folder)
     return names
-
-
-def _searchers(members: Sequence[Searcher | str | Path]) -> list[Searcher]:
-    return [one for one in members if isinstance(one, Searcher)]
-
-
-# Composite retrievers from searchers: what is written into their folders.
-
-
-Writer = Callable[[Path, Opening], Retriever]
-"""Writes the folder of a composite retriever, and opens it."""
-
-
-def hybrid_writer(
-    generator: Path, priors: Sequence[str], weights: Sequence[float] | None, options: dict[str, Any]
-) -> Writer:
-    """A generator with priors.
-
-    Args:
-        generator: Its folder.
-        priors: The folders of the retrievers that look ahead, or ``bm25``.
-        weights: The weight of each; None: 1.
-        options: See :class:`~grls.retrieve.hybrid.options.PriorOptions`.
-
-    Raises:
-        ConfigError: The weights are not as many as the priors, or an option cannot be used.
-    """
-    if weights is not None and len(weights) != len(priors):
-        raise ConfigError(
-            f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each prior."
-        )
-    named = [PriorSpec(*pair) for pair in zip(priors, weights or [1.0] * len(priors), strict=True)]
-    shared = PriorOptions(**options)
-    return partial(_written, compose_hybrid, generator, named, shared, USUAL_SEARCH)
-
-
-def hops_writer(retriever: Path, options: dict[str, Any]) -> Writer:
-    """Hop by hop, with the options of :class:`~grls.retrieve.hops.options.HopOptions`.
-
-    Raises:
-        ConfigError: An option cannot be used.
-    """
-    return partial(_written, compose_hops, retriever, HopOptions(**options), USUAL_SEARCH)
-
-
-def rescored_writer(retriever: Path, model: str, options: dict[str, Any]) -> Writer:
-    """Rescored by a cross-encoder, with the options of :class:`~grls.retrieve.rescored.options.Rereading`.
-
-    Raises:
-        ConfigError: An option cannot be used.
-    """
-    rereading = Rereading(**{"passages": PASSAGES, **options})
-    return partial(_written, compose_rescored, retriever, model, rereading, USUAL_SEARCH)
-
-
-def fusion_writer(
-    members: Sequence[str], depth: int | None, length: str | int, options: dict[str, Any]
-) -> Writer:
-    """A fusion, with the options of :class:`~grls.retrieve.fusion.fuse.Fusion`.
-
-    Raises:
-        ConfigError: An option cannot be used.
-    """
-    fusion = Fusion(**options)
-    return partial(_written, compose_fusion, members, fusion, depth, length, USUAL_SEARCH)
-
-
-def _written(compose: Callable[..., Retriever], *more: Any) -> Retriever:
-    """Write with the arguments that a writer gets at the end: the folder, and how members are opened."""
-    *options, folder, how = more
-    return compose(folder, *options, how)
-
-
-# A searcher over changed passages: some are added, others removed.
-
-
-def write_updated(
-    searcher: Searching,
-    place: HeldFolder,
-    add: Any,
-    remove: Collection[str | int] | None,
-    merge: bool,
-    batch_size: int,
-) -> Retriever:
-    """Write the folder of a searcher with changed passages, and open it.
-
-    Args:
-        searcher: The searcher; its folder stays as it is, unless ``place`` is that folder.
-        place: The changed folder.
-        add: Passages in any form of :func:`~grls.data.inputs.entries.corpus_of`; None: none.
-        remove: Ids of passages; None: none.
-        merge: See :class:`~grls.retrieve.update.Changes`.
-        batch_size: Passages encoded together.
-
-    Raises:
-        ConfigError: There is nothing to do, or the kind takes no changes.
-        DataError: A passage is unknown, or its id is taken.
-    """
-    from grls.retrieve.update import Changes, update_folder
-
-    gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
-    new = None if add is None else corpus_of(add, "add")
-    if new is None and not gone and not merge:
-        raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
-    update_folder(searcher.folder, place.path, Changes(new, gone, merge, searcher.how.device, batch_size))
-    return load_retriever(place.path, searcher.how)
-
-
-# Tuning the folder of a searcher on development queries.
-
-
-def tune_searcher(
-    searcher: Searching, queries: Any, gold: Any, options: Mapping[str, Any]
-) -> list[TuneChoice]:
-    """Tune the folder of a searcher; see :meth:`grls.api.searcher.Searcher.tune`."""
-    from grls.tune.dev import DevQueries
-    from grls.tune.run import tune_folder
-
-    grid = TuneOptions(**options)
-    folder = followed(searcher.folder)
-    if (folder / CHECKSUMS).is_file():
-        raise ConfigError(
-            f"{folder} is a download from the hub, which stays as it is: save it to a folder of your own and "
-            "tune that one, as in grls.load(retriever.save(FOLDER))."
-        )
-    joined = gold_of(gold, queries, searcher.corpus)
-    passages = [gold_passages(query, joined.qrels) for query in joined.queries]
-    dev = DevQueries("the queries given", "dev", joined.queries, passages, searcher.corpus)
-    opened = searcher.retriever
-    if read_spec(folder).get("kind") != "hops":  # as the command opens it
-        opened = single_steps(opened)
-    return tune_folder(folder, dev, grid, searcher.how, untuned_fingerprint(opened))
-
-
-# Uploading a searcher to the hub, with its model card.
-
-
-def publish(searcher: Searching, name: str, private: bool, options: Mapping[str, Any]) -> str:
-    """Upload a searcher's retriever; see :meth:`grls.api.searcher.Searcher.push_to_hub`."""
-    from grls.retrieve.card import card_of
-    from grls.retrieve.hub import upload
-
-    said = CardOptions(**options)
-    if not is_hub_name(name):
-        raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
-    card = card_of(searcher.retriever, searcher.folder, name, said)
-    return upload(searcher.folder, name, private, card)

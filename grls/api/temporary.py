@@ -49,24 +49,16 @@ def temporary_folder(owner: object) -> Path:
     return folder
 
 
-def folder_of(owner: object, output: str | Path | None) -> Path:
-    """The folder of a retriever that is made: ``output``, or a temporary folder without it.
-
-    Args:
-        owner: The object that a temporary folder belongs to.
-        output: The folder that the user has named; it may not exist yet.
-
-    Raises:
-        WriteError: A temporary folder cannot be made.
-    """
-    return temporary_folder(owner) if output is None else Path(output)
-
-
 class HeldFolder:
     """The folder of a retriever that is made, with those of its members.
 
     A temporary folder is removed with this object. A composite retriever holds the objects of its members, so
     their folders stay as long as it names them.
+
+    Attributes:
+        path: The folder.
+        path_is_temporary: Whether the folder itself is removed with this object.
+        members: The folders of its members.
 
     Args:
         output: The folder that the user has named; None: a temporary folder.
@@ -77,8 +69,8 @@ class HeldFolder:
     """
 
     def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
-        self.path = folder_of(self, output)
-        self._temporary = output is None
+        self.path = temporary_folder(self) if output is None else Path(output)
+        self.path_is_temporary = output is None
         self.members = tuple(members)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -102,14 +94,9 @@ class HeldFolder:
         return self
 
     @property
-    def path_is_temporary(self) -> bool:
-        """Whether the folder itself is removed with this object."""
-        return self._temporary
-
-    @property
     def temporary(self) -> bool:
         """Whether it, or the folder of a member, is removed with this object."""
-        return self._temporary or any(member.temporary for member in self.members)
+        return self.path_is_temporary or any(member.temporary for member in self.members)
 
     @contextmanager
     def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:

@@ -41,6 +41,26 @@ def check(
         examples: Number of passage ids to show of each kind.
         output: File to write the report to, as JSON.
     """
+    from grls.io.ending import quiet
+    from grls.io.files import write_json
+    from grls.io.progress import counted
+
+    if (data is None) == (index is None):
+        raise ConfigError("give a data set, or the folder of a retriever or index as --index: one of both.")
+    quiet()
+    if index is not None:
+        from grls.retrieve.folder_check import check_folder, format_folder_check
+
+        checked = check_folder(index)
+        print(format_folder_check(checked))
+        if output is not None:
+            parts = [part._asdict() | {"file": str(part.file)} for part in checked.parts]
+            write_json(output, {"folder": str(checked.folder), "parts": parts})
+        if checked.faults:
+            raise MismatchError(
+                f"{index}: {len(checked.faults)} of {len(checked.parts)} checks are broken, see above."
+            )
+        return
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
     from grls.data.dataset_check import (
@@ -52,26 +72,8 @@ def check(
         format_gold,
     )
     from grls.index.corpus_check import check_corpus, format_check
-    from grls.io.ending import quiet
-    from grls.io.files import write_json
-    from grls.io.progress import counted
     from grls.models.load.build import load_tokenizer
-    from grls.retrieve.folder_check import check_folder, format_folder_check
 
-    if (data is None) == (index is None):
-        raise ConfigError("give a data set, or the folder of a retriever or index as --index: one of both.")
-    quiet()
-    if index is not None:
-        checked = check_folder(index)
-        print(format_folder_check(checked))
-        if output is not None:
-            parts = [part._asdict() | {"file": str(part.file)} for part in checked.parts]
-            write_json(output, {"folder": str(checked.folder), "parts": parts})
-        if checked.faults:
-            raise MismatchError(
-                f"{index}: {len(checked.faults)} of {len(checked.parts)} checks are broken, see above."
-            )
-        return
     assert data is not None
     codec = None if tokenizer is None else Codec(load_tokenizer(tokenizer), Limits(max_passage_tokens))
     passages = Corpus.read(data)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.api.temporary import HeldFolder, folder_of, temporary_folder
+from grls.api.temporary import HeldFolder, temporary_folder
 from grls.errors import WriteError
 
 
@@ -39,10 +39,9 @@ def test_a_folder_goes_with_its_owner(place: Path) -> None:
 
 
 def test_a_named_folder_is_no_temporary_one(place: Path) -> None:
-    owner = Owner()
-    assert folder_of(owner, "runs/mine") == Path("runs/mine")
+    assert HeldFolder("runs/mine").path == Path("runs/mine")
     assert list(place.iterdir()) == []
-    assert folder_of(owner, None).is_dir()
+    assert HeldFolder().path.parent.parent == place
 
 
 def test_an_object_says_whether_its_folder_or_that_of_a_member_will_go() -> None:
