@@ -51,7 +51,10 @@ async def outcome(
     try:
         awaited = asyncio.wrap_future(job.future)
         if request is None:
-            return await _within(awaited, seconds)
+            try:
+                return await asyncio.wait_for(awaited, seconds)
+            except TimeoutError:
+                raise late(seconds) from None
         return await while_there(request, awaited, seconds)
     except RefusalError:
         raise
@@ -85,13 +88,6 @@ async def while_there(request: Request, awaited: Awaitable[_Result], seconds: fl
             one.cancel()
         with suppress(asyncio.CancelledError):
             await gone
-
-
-async def _within(awaited: Awaitable[_Result], seconds: float) -> _Result:
-    try:
-        return await asyncio.wait_for(awaited, seconds)
-    except TimeoutError:
-        raise late(seconds) from None
 
 
 async def _disconnected(request: Request) -> None:

@@ -214,7 +214,13 @@ class Worker:
                 self._do()
         except BaseException:
             log.exception("the thread %s ended; another one goes on", self._name)
-            self._again()
+            with self._changed:  # the jobs of its batch wait again, before all others
+                for job in reversed(self._now):
+                    if job.tries < _TRIES and not job.future.done():
+                        self._waiting.appendleft(job)
+                    else:
+                        deliver_error(job, RuntimeError("the thread of the retriever ended"))
+                self._start()
 
     def _next(self) -> bool:
         """Take the next batch: the oldest job and those of its key; whether there is one."""
@@ -283,16 +289,6 @@ class Worker:
         now = perf_counter()
         self._seconds = 0.8 * self._seconds + 0.2 * (now - self._marked) / max(1, jobs)
         self._marked = now
-
-    def _again(self) -> None:
-        """Replace the thread, and let the jobs of its batch wait again, before all others."""
-        with self._changed:
-            for job in reversed(self._now):
-                if job.tries < _TRIES and not job.future.done():
-                    self._waiting.appendleft(job)
-                else:
-                    deliver_error(job, RuntimeError("the thread of the retriever ended"))
-            self._start()
 
 
 def deliver(job: Job, result: object) -> None:
@@ -371,10 +367,19 @@ class SearchJob:
     def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
         """Answer a batch; where it fails, each request alone, so that an error finds its request."""
         runner = runner_of(self.batch_key.retriever)
-        if runner is None:
-            self._together(cast("Sequence[SearchJob]", batch))
-        else:
+        if runner is not None:
             self._join(runner, JoiningJobs(batch, queue))
+            return False
+        searches = cast("Sequence[SearchJob]", batch)
+        try:
+            rankings = iter(self._found([query for job in searches for query in job.queries]))
+            for job in searches:
+                deliver(job, list(islice(rankings, job.size)))
+        except Exception as error:
+            if len(searches) == 1:
+                deliver_error(self, error)
+            for job in searches if len(searches) > 1 else ():
+                job.alone()
         return False
 
     def plans(self) -> list[Plan[list[Hit]]]:
@@ -397,17 +402,6 @@ class SearchJob:
 
     def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
         do_together(runner, source)
-
-    def _together(self, batch: Sequence[SearchJob]) -> None:
-        try:
-            rankings = iter(self._found([query for job in batch for query in job.queries]))
-            for job in batch:
-                deliver(job, list(islice(rankings, job.size)))
-        except Exception as error:
-            if len(batch) == 1:
-                deliver_error(self, error)
-            for job in batch if len(batch) > 1 else ():
-                job.alone()
 
     def _found(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
