@@ -106,16 +106,16 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        headers = scope.get("headers", ())
-        names = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
-        accepted = bool(names) and all(host_of(name) in self._hosts for name in names)
-        if scope["type"] == "http" and not accepted:
-            text = (
-                "the header Host names none of the hosts of this server; use its address, or start it with "
-                f"{in_shell('access.allowed_hosts', ())}."
-            )
-            await problem(400, text)(scope, receive, send)
-            return
+        if scope["type"] == "http":
+            headers = scope["headers"]
+            names = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
+            if not names or any(host_of(name) not in self._hosts for name in names):
+                text = (
+                    "the header Host names none of the hosts of this server; use its address, or start it "
+                    f"with {in_shell('access.allowed_hosts', ())}."
+                )
+                await problem(400, text)(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
 

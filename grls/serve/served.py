@@ -137,7 +137,8 @@ class Served:
             old = self.version
             try:
                 new = self._load(old.number + 1)
-                _try_out(new.searcher)
+                first = new.searcher.corpus[0]  # one search, for the first words of a passage
+                new.searcher.search(" ".join(f"{first.title} {first.text}".split()[:3]) or "a", 1)
             except (GrlsError, RuntimeError, MemoryError, OSError, ValueError) as error:
                 reason = error.text if isinstance(error, GrlsError) else str(error)
                 raise VersionError(
@@ -162,12 +163,6 @@ def _end(worker: Worker) -> None:
     sleep(_GRACE)
     worker.close()
     set_loaded_aside()
-
-
-def _try_out(searcher: Searcher) -> None:
-    """Search once, for the first words of a passage."""
-    first = searcher.corpus[0]
-    searcher.search(" ".join(f"{first.title} {first.text}".split()[:3]) or "a", 1)
 
 
 def open_served(
@@ -232,20 +227,20 @@ def queries_to_try(file: str | Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def example_queries(folder: Path) -> list[str]:
-    """Queries of the data set that ``grls fit`` left in a folder or beside it; none where there is none."""
+    """Queries of the data set that ``grls fit`` left in a folder or beside it; none where there is none.
+
+    They are the first of its test split, else of all.
+    """
     try:
         data = data_beside(folder)
-        return [] if data is None else _queries_in(data)
+        if data is None:
+            return []
+        test = data / "qrels" / "test.tsv"
+        judged = read_qrels(test).keys() if test.is_file() else None
+        texts = (query.text for query in read_queries(data) if judged is None or query.id in judged)
+        return list(islice((text for text in texts if len(text) <= _LONGEST), _EXAMPLES))
     except (GrlsError, OSError):  # a damaged data set does not keep the retriever from its work
         return []
-
-
-def _queries_in(data: Path) -> list[str]:
-    """The first queries of the test split, else of the data set."""
-    test = data / "qrels" / "test.tsv"
-    judged = read_qrels(test).keys() if test.is_file() else None
-    texts = (one.text for one in read_queries(data) if judged is None or one.id in judged)
-    return list(islice((text for text in texts if len(text) <= _LONGEST), _EXAMPLES))
 
 
 def fields_of(corpus: Corpus) -> list[str]:
