@@ -22,7 +22,7 @@ import grls
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.machine import wait_asleep_if_busy
-from grls.io.option_errors import formatter, name_lines, paragraphs
+from grls.io.option_errors import InParagraphs, PlainParser, name_lines, paragraphs
 from grls.io.recipes import with_recipes
 
 if TYPE_CHECKING:
@@ -301,14 +301,12 @@ class Command:
         import docstring_parser
         from jsonargparse import _postponed_annotations
 
-        from grls.io.option_errors import PlainParser
-
         function = self.function
         doc = docstring_parser.parse(function.__doc__ or "")
         what = "\n\n".join(text for text in (doc.short_description, doc.long_description) if text)
         names = {name: verb.what for name, verb in self.verb.names.items()}
         see_also = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}" if names else ""
-        parser = PlainParser(prog=self.prog, formatter_class=formatter(), description=what, epilog=see_also)
+        parser = PlainParser(prog=self.prog, formatter_class=InParagraphs, description=what, epilog=see_also)
         parser.add_argument("--config", action="config", help=_CONFIG)
         parameters = signature(function).parameters
         places = {}  # the parameters before `*`; without a `*` all are options

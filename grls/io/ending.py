@@ -20,7 +20,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -75,7 +75,7 @@ def reported(
     if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())
     try:
-        with _ending_cleanly(signals), _one_report_of_a_full_disk():
+        with _ending_cleanly(signals):
             run()
     except GrlsError as error:
         return _say(str(error), 2 if isinstance(error, OptionError) else 1)
@@ -111,8 +111,12 @@ class _Ended(SystemExit):
 
 @contextmanager
 def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
-    """Let signals end a command as an error does, so that nothing half-written is left."""
+    """Let signals end a command as an error does, so that nothing half-written is left.
+
+    A thread that cannot write prints no traceback: the main thread meets the same error.
+    """
     process = os.getpid()
+    before = threading.excepthook
 
     def end(number: int, _: object) -> None:
         if os.getpid() != process:  # a forked process has nothing to clean up
@@ -120,33 +124,23 @@ def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
         raise _Ended(128 + number)
 
+    def hook(given: threading.ExceptHookArgs) -> None:
+        if given.exc_value is None or not is_write_failure(given.exc_value):
+            before(given)
+
     taken = []
     if threading.current_thread() is threading.main_thread():
         known = [getattr(signal, name) for name in names if hasattr(signal, name)]
         taken = [one for one in known if signal.getsignal(one) is signal.SIG_DFL]
     for one in taken:
         signal.signal(one, end)
-    try:
-        yield
-    finally:
-        for one in taken:
-            signal.signal(one, signal.SIG_DFL)
-
-
-@contextmanager
-def _one_report_of_a_full_disk() -> Iterator[None]:
-    """Keep threads that cannot write from printing a traceback: the main thread meets the same error."""
-    before = threading.excepthook
-
-    def hook(given: threading.ExceptHookArgs) -> None:
-        if given.exc_value is None or not is_write_failure(given.exc_value):
-            before(given)
-
     threading.excepthook = hook
     try:
         yield
     finally:
         threading.excepthook = before
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
 
 
 _ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
@@ -345,14 +339,13 @@ def lacking_extras() -> list[str]:
 
 
 def _lacking(extra: str) -> list[str]:
-    return [package for package in EXTRAS[extra] if not _installed(package)]
-
-
-def _installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ValueError:  # it stands in sys.modules without a specification: its import is blocked
-        return False
+    lacking = []
+    for package in EXTRAS[extra]:
+        with suppress(ValueError):  # it stands in sys.modules without a specification: its import is blocked
+            if find_spec(package) is not None:
+                continue
+        lacking.append(package)
+    return lacking
 
 
 def _package(error: ImportError) -> str:

@@ -19,7 +19,7 @@ from inspect import signature
 from pydoc import locate
 from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from grls.errors import Option, OptionError
 
@@ -236,15 +236,11 @@ def paragraphs(text: str, width: int | None = None, indent: str = "") -> str:
     return "\n\n".join(filled)
 
 
-def formatter() -> Any:
-    """The class that formats the help of a command."""
-    from jsonargparse import DefaultHelpFormatter  # its import takes a while
+class InParagraphs(DefaultHelpFormatter):
+    """Formats the help of a command."""
 
-    class InParagraphs(DefaultHelpFormatter):
-        def _fill_text(self, text: str, width: int, indent: str) -> str:
-            return paragraphs(text, width, indent)
-
-    return InParagraphs
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return paragraphs(text, width, indent)
 
 
 # Makes the control characters of foreign text visible, so that they cannot control the terminal.

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from grls.api.explaining import data_beside
 from grls.api.opening import load
 from grls.api.searcher import Searcher
-from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
 from grls.io.files import named_lines
@@ -208,12 +207,10 @@ def set_loaded_aside() -> None:
     gc.freeze()
 
 
-# Queries to try, and the fields that filters can name: what a page offers to those who know no corpus.
+# Queries to try, which a page offers to those who know no corpus.
 
 
 _EXAMPLES, _LONGEST = 6, 300
-_READ = 200
-"""Passages whose metadata are looked at for fields."""
 
 
 def queries_to_try(file: str | Path) -> tuple[str, ...]:
@@ -241,9 +238,3 @@ def example_queries(folder: Path) -> list[str]:
         return list(islice((text for text in texts if len(text) <= _LONGEST), _EXAMPLES))
     except (GrlsError, OSError):  # a damaged data set does not keep the retriever from its work
         return []
-
-
-def fields_of(corpus: Corpus) -> list[str]:
-    """Fields of the metadata of the first passages, in order."""
-    objects = corpus.metadata_of(range(min(_READ, len(corpus))))
-    return list(dict.fromkeys(field for one in objects for field in one))

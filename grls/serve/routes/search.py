@@ -19,7 +19,7 @@ from grls.data.types import Hit
 from grls.errors import GrlsError
 from grls.explain.beams import no_beam
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
-from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.hops.options import HopOptions
 from grls.serve.bodies import (
     FoundBody,
     FoundHitBody,
@@ -35,7 +35,7 @@ from grls.serve.bodies import (
     StreamBody,
 )
 from grls.serve.problems import RefusalError, problem_for
-from grls.serve.served import Version, example_queries, fields_of
+from grls.serve.served import Version, example_queries
 from grls.serve.serving import asked, check_limit, check_queries, serving
 from grls.serve.waiting import late, outcome, public_error, while_there
 from grls.serve.worker import BatchKey, SearchJob, StreamJob
@@ -229,24 +229,23 @@ async def show_retrievers(request: Request) -> RetrieversBody:
     versions = [one.version for one in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
     limits = state.limits
-    sent = LimitsBody(
-        k=limits.k,
-        hops=limits.hops,
-        queries=limits.queries,
-        characters=limits.characters,
-        seconds=limits.seconds,
-    )
+    sent = LimitsBody(**{name: getattr(limits, name) for name in LimitsBody.model_fields})
     answers = [] if state.answering is None else list(state.answering.options.methods)
     return RetrieversBody(limits=sent, answers=answers, retrievers=described)
+
+
+_READ = 200
+"""Passages whose metadata are looked at for fields."""
 
 
 def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
     retriever = version.searcher.retriever
     description = retriever.describe()
-    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    wraps = isinstance(retriever, WrapsSingleSteps)
-    most = hops.count if wraps and hops.steps != "single" else None
-    steps = hops.steps if wraps else description.steps  # fused chains have hops that no option names
+    hops = OwnHopsBody(steps=description.steps, max=None)  # fused chains have hops that no option names
+    if isinstance(retriever, WrapsSingleSteps):
+        own: HopOptions = retriever.hops
+        hops = OwnHopsBody(steps=own.steps, max=None if own.steps == "single" else own.count)
+    metadata = retriever.corpus.metadata_of(range(min(_READ, len(retriever.corpus))))
     return RetrieverBody(
         retriever=version.name,
         version=version.number,
@@ -254,8 +253,8 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
         kind=single_steps(retriever).kind,
         name=description.name,
         scores=description.score_mode,
-        hops=OwnHopsBody(steps=steps, max=most),
+        hops=hops,
         no_beam=no_beam(retriever),
-        fields=fields_of(retriever.corpus),
+        fields=list(dict.fromkeys(field for values in metadata for field in values)),
         examples=list(examples or example_queries(version.searcher.folder)),
     )
