@@ -136,13 +136,13 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     if failed := record.get("failed"):
         if "cost" not in record:  # a reader: the question is too long, or a stored key is of another text
             raise RefusalError(422, f"nothing was written for the question: {failed}.")
-        log.error(
-            "the language model failed: %s", failed.partition(":")[0]
-        )  # the rest may quote the question
-        text = (
-            f"the language model failed at this question (method {method}); the log of the server says why."
+        cause = failed.partition(":")[0]  # the rest may quote the question
+        log.error("the language model failed: %s", cause)
+        raise RefusalError(
+            503,
+            f"the language model failed at this question (method {method}); the log of the server says why.",
+            {"Retry-After": "5"},
         )
-        raise RefusalError(503, text, {"Retry-After": "5"})
     answered: AnsweredBody = await run_in_threadpool(_answered, how, record, limits.k)
     return answered
 
@@ -150,9 +150,8 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
 def _answered(how: AnswerKey, record: Record, most: int) -> AnsweredBody:
     """The answer, as it is sent, with the texts of at most so many passages of a quote."""
     wanted = [quote["passages"][:most] for quote in record["quotes"]]
-    texts = find_passages(
-        how.version.searcher.corpus, (passage for passages in wanted for passage in passages)
-    )
+    corpus = how.version.searcher.corpus
+    texts = find_passages(corpus, (passage for passages in wanted for passage in passages))
     quotes = [
         QuoteBody(
             text=quote["text"],
