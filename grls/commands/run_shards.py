@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import Workers
-from grls.cluster.plan import Shard, ShardPlan, Work, other_on_worker, seen_elsewhere, shards_folder
+from grls.cluster.plan import Shard, ShardPlan, Work, refuse_other_reading, seen_elsewhere, shards_folder
 from grls.cluster.work import done_by_workers
 from grls.data.filter_options import FilterOptions
 from grls.data.words import Analyzer
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError
 from grls.models.precision_names import Precision
 from grls.retrieve.bm25_options import BM25Options
 from grls.retrieve.generative.options import SearchOptions
@@ -93,7 +93,7 @@ class QueryMaker:
     """
 
     asked: AskedAgain
-    fingerprints: tuple[str, str]
+    fingerprints: dict[str, str]
 
     def __call__(self) -> Work:
         """Open the retriever and the queries.
@@ -101,18 +101,14 @@ class QueryMaker:
         Raises:
             MismatchError: The worker reads another retriever, or other queries.
         """
-        run = self.asked.opened()
-        held = (run.retriever.fingerprint(), fingerprint_queries(run.queries))
-        for place, what, one, other in zip(
-            (self.asked.retriever, self.asked.data),
-            ("retriever", "set of queries"),
-            held,
-            self.fingerprints,
-            strict=True,
-        ):
-            if one != other:
-                raise MismatchError(other_on_worker(place, what))
+        asked, run = self.asked, self.asked.opened()
+        places = {"retriever": (asked.retriever, "retriever"), "data": (asked.data, "set of queries")}
+        refuse_other_reading(_fingerprints(run), self.fingerprints, places)
         return partial(_retrieve, run)
+
+
+def _fingerprints(run: RetrieverRun) -> dict[str, str]:
+    return {"retriever": run.retriever.fingerprint(), "data": fingerprint_queries(run.queries)}
 
 
 def _retrieve(run: RetrieverRun, shard: Shard, folder: Path) -> dict[str, Any]:
@@ -135,11 +131,10 @@ def share_queries(run: RetrieverRun, asked: AskedAgain, workers: Workers, output
     """
 
     def share(settings: dict[str, Any]) -> Portions:
-        fingerprints = (run.retriever.fingerprint(), fingerprint_queries(run.queries))
         size = workers.options.shard or PORTION
         plan = ShardPlan(shards_folder(output), settings, len(run.queries), size)
         begun = perf_counter()
-        make = QueryMaker(asked.elsewhere(), fingerprints)
+        make = QueryMaker(asked.elsewhere(), _fingerprints(run))
         done = done_by_workers(plan, make, workers, "retrieve", "queries")
         files = [one.folder / _FILE for one in done]
         return Portions(FiledResults(files, run.queries), perf_counter() - begun, plan)
