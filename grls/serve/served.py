@@ -98,11 +98,6 @@ class Version:
             self._hopping[hops] = hop_by_hop(self.searcher.retriever, hops)
         return self._hopping[hops]
 
-    def public(self, error: GrlsError) -> str:
-        """The text of an error, without the place of the corpus on this machine."""
-        text = error.text.replace(self.searcher.corpus.source, f"the corpus of {self.name}")
-        return text.replace(str(self.searcher.folder), self.name)
-
 
 class Served:
     """A retriever of the server.

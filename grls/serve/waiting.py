@@ -66,7 +66,10 @@ async def outcome(
 
 def public_error(version: Version, error: GrlsError) -> GrlsError:
     """The error of a retriever, without places on this machine."""
-    return type(error)(version.public(error)) if type(error) in (ConfigError, DataError) else error
+    if type(error) not in (ConfigError, DataError):
+        return error
+    text = error.text.replace(version.searcher.corpus.source, f"the corpus of {version.name}")
+    return type(error)(text.replace(str(version.searcher.folder), version.name))
 
 
 async def while_there(request: Request, awaited: Awaitable[_Result], seconds: float) -> _Result:
