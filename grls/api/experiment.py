@@ -15,7 +15,7 @@ from html import escape
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
-from grls.api.searching import Searching
+from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
@@ -120,7 +120,7 @@ def experiment(
     values: dict[str, dict[str, list[float]]] = {}
     seconds: dict[str, float] = {}
     for name, system in systems.items():
-        search = system.rankings if isinstance(system, Searching) else system.search
+        search = system.rankings if isinstance(system, Searcher) else system.search
         search(texts[:1], depth)
         begun = time.perf_counter()
         results = list(search(texts, depth))

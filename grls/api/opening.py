@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,15 +55,13 @@ def load(
         DataError: There is no retriever.
         MismatchError: The folder is damaged, or its parts do not belong together.
     """
+    how = Opening(device, precision)
     if is_on_the_hub(name):
         from grls.retrieve.hub import download
 
-        folder = download(str(name), revision)
-        how = Opening(device, precision, verify=True)
-        return Searcher(load_retriever(folder, how), folder, how)
-    if revision is not None:
+        name, how = download(str(name), revision), replace(how, verify=True)
+    elif revision is not None:
         raise ConfigError(f"{name} is no repository on the hub, so it has no revision: leave revision out.")
-    how = Opening(device, precision)
     return Searcher(load_retriever(name, how), name, how)
 
 
