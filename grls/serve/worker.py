@@ -82,24 +82,8 @@ class Job(Protocol):
         """Jobs of one key go together; None: the job goes alone."""
         ...
 
-    def work(self, batch: Sequence[Any], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         """Do a batch, in which this job is the first; whether the batch goes on at its next turn."""
-        ...
-
-
-class JobQueue(Protocol):
-    """What waits, for a batch that others may join while it is done."""
-
-    def joining(self, key: Hashable) -> int:
-        """The number of queries of the jobs of a key that may join now: those before any other job."""
-        ...
-
-    def join(self, key: Hashable, queries: int) -> Sequence[Any]:
-        """Jobs of this key that join now: as many as bring so many queries, or one job more."""
-        ...
-
-    def began(self, queries: int) -> None:
-        """Report the number of queries that are searched, after others have joined."""
         ...
 
 
@@ -364,7 +348,7 @@ class SearchJob:
         runner = runner_of(retriever)
         return (id(retriever), *rest) if runner is None else id(runner)
 
-    def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
         """Answer a batch; where it fails, each request alone, so that an error finds its request."""
         runner = runner_of(self.batch_key.retriever)
         if runner is not None:
@@ -437,7 +421,7 @@ class StreamJob:
     def _hops(self) -> Any:
         return stream_hops(self._retriever, self._query, self._allow, RLock())
 
-    def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
         """Make a hop, or all hops with others; whether there may be more."""
         runner = runner_of(self._retriever)
         if runner is not None:
@@ -502,7 +486,7 @@ class JoiningJobs:
         queue: Where further requests of their key come from.
     """
 
-    def __init__(self, batch: Sequence[JoiningJob], queue: JobQueue):
+    def __init__(self, batch: Sequence[JoiningJob], queue: Worker):
         self._queue, self._key = queue, batch[0].key
         self._plans: deque[JoiningPlan] = deque()
         self._found: dict[JoiningJob, dict[int, Any]] = {}
@@ -568,7 +552,7 @@ class CallJob:
         """A call goes alone."""
         return None
 
-    def work(self, batch: Sequence[CallJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
         """Call the function."""
         deliver(self, self._function())
         return False

@@ -36,7 +36,7 @@ from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
-from grls.serve.worker import BatchKey, JobQueue, SearchJob, ShutdownError, Worker, deliver, deliver_error
+from grls.serve.worker import BatchKey, SearchJob, ShutdownError, Worker, deliver, deliver_error
 
 
 class Answering:
@@ -301,7 +301,7 @@ class AnswerJob:
         method, version, retriever, *rest = self.how
         return method, version, id(retriever), *rest
 
-    def work(self, batch: Sequence[AnswerJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[AnswerJob], queue: Worker) -> bool:
         """Answer a batch; where it fails, each question alone, so that an error finds its request."""
         try:
             for job, record in zip(batch, self._answer(batch), strict=True):

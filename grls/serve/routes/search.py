@@ -87,8 +87,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
     state = serving(request)
     check_queries([body.query], state.limits)
     version, retriever, allow = asked(state, body, body.hops)
-    hops = HopStream(version, state.limits.seconds)
-    hops.start(retriever, body.query, allow)
+    hops = HopStream(version, retriever, body.query, allow, state.limits.seconds)
     try:
         first = await while_there(request, hops.next(), state.limits.seconds)
     except BaseException:
@@ -101,25 +100,21 @@ class HopStream:
     """The way of hops from the thread of a retriever to a client.
 
     Args:
-        version: The retriever.
+        version: The version that is asked.
+        retriever: Its retriever, of the hops that are asked for.
+        query: The query.
+        allow: The filter of every hop.
         seconds: Time that all hops may take.
+
+    Raises:
+        QueueFullError: Too many requests wait.
     """
 
-    def __init__(self, version: Version, seconds: float):
+    def __init__(
+        self, version: Version, retriever: Retriever, query: str, allow: Filter | None, seconds: float
+    ):
         self._version, self._end, self._seconds = version, monotonic() + seconds, seconds
         self._queue: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
-
-    def start(self, retriever: Retriever, query: str, allow: Filter | None) -> None:
-        """Let the hops wait for the retriever.
-
-        Args:
-            retriever: The retriever, of the hops that are asked for.
-            query: The query.
-            allow: The filter of every hop.
-
-        Raises:
-            QueueFullError: Too many requests wait.
-        """
         loop = asyncio.get_running_loop()
 
         def put(hop: object) -> None:

@@ -240,8 +240,7 @@ async def answer_call(serving: Serving, call: SearchCall | HopsCall | PassagesCa
         (hits,) = await outcome(None, version, job, limits.seconds)
         return result_body(call.query, hits, call.metadata)
     version, retriever, allow = asked(serving, call, call)
-    stream, hops = HopStream(version, limits.seconds), list[HopBody]()
-    stream.start(retriever, call.query, allow)
+    stream, hops = HopStream(version, retriever, call.query, allow, limits.seconds), list[HopBody]()
     try:
         while (hop := await stream.next()) is not None:
             hops.append(hop_body(hop))
