@@ -82,42 +82,34 @@ class AskedAgain:
         inside = replace(self.filter, allow=allow)
         return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=inside)
 
+    def work(self, fingerprints: dict[str, str]) -> Work:
+        """Open the retriever and the queries on a worker.
 
-@dataclass(frozen=True)
-class QueryMaker:
-    """Opens a run on a worker.
+        Args:
+            fingerprints: Those of the retriever and the queries, which the worker must read, too.
 
-    Attributes:
-        asked: The options of the command.
-        fingerprints: Those of the retriever and the queries, which the worker must read, too.
-    """
-
-    asked: AskedAgain
-    fingerprints: dict[str, str]
-
-    def __call__(self) -> Work:
-        """Open the retriever and the queries.
+        Returns:
+            What answers the queries of a shard, and writes the results to its folder.
 
         Raises:
             MismatchError: The worker reads another retriever, or other queries.
         """
-        asked, run = self.asked, self.asked.opened()
-        places = {"retriever": (asked.retriever, "retriever"), "data": (asked.data, "set of queries")}
-        refuse_other_reading(_fingerprints(run), self.fingerprints, places)
-        return partial(_retrieve, run)
+        run = self.opened()
+        places = {"retriever": (self.retriever, "retriever"), "data": (self.data, "set of queries")}
+        refuse_other_reading(_fingerprints(run), fingerprints, places)
+
+        def retrieve(shard: Shard, folder: Path) -> dict[str, Any]:
+            begun = perf_counter()
+            where = slice(shard.first, shard.end)
+            results = retrieve_results(run.retriever, run.queries[where], run.k, run.pool, run.filters[where])
+            write_retrieved(results, folder / _FILE)
+            return {"seconds": perf_counter() - begun}
+
+        return retrieve
 
 
 def _fingerprints(run: RetrieverRun) -> dict[str, str]:
     return {"retriever": run.retriever.fingerprint(), "data": fingerprint_queries(run.queries)}
-
-
-def _retrieve(run: RetrieverRun, shard: Shard, folder: Path) -> dict[str, Any]:
-    """Answer the queries of a shard, and write the results to its folder."""
-    begun = perf_counter()
-    where = slice(shard.first, shard.end)
-    queries, filters = run.queries[where], run.filters[where]
-    write_retrieved(retrieve_results(run.retriever, queries, run.k, run.pool, filters), folder / _FILE)
-    return {"seconds": perf_counter() - begun}
 
 
 def share_queries(run: RetrieverRun, asked: AskedAgain, workers: Workers, output: str) -> Elsewhere:
@@ -134,7 +126,7 @@ def share_queries(run: RetrieverRun, asked: AskedAgain, workers: Workers, output
         size = workers.options.shard or PORTION
         plan = ShardPlan(shards_folder(output), settings, len(run.queries), size)
         begun = perf_counter()
-        make = QueryMaker(asked.elsewhere(), _fingerprints(run))
+        make = partial(asked.elsewhere().work, _fingerprints(run))
         done = done_by_workers(plan, make, workers, "retrieve", "queries")
         files = [one.folder / _FILE for one in done]
         return Portions(FiledResults(files, run.queries), perf_counter() - begun, plan)
