@@ -81,8 +81,8 @@ def recipe_values(names: Sequence[str]) -> dict[str, Any]:
         names: Names of recipes, or paths of files.
 
     Raises:
-        ConfigError: There is neither such a file nor such a recipe; or the file cannot be read, holds no options
-            in YAML, or its aliases make too many.
+        ConfigError: There is neither such a file nor such a recipe; or the file cannot be read, holds no
+            options in YAML, or its aliases make too many.
     """
     import yaml
 
