@@ -50,6 +50,9 @@ class Searcher:
     A searcher can be pickled and copied: it is opened again from its folder, which must stay; a copy in the
     same process holds a temporary folder as well.
 
+    Attributes:
+        folder: The folder that it was opened from.
+
     Args:
         retriever: The retriever.
         folder: The folder that it was opened from; a :class:`~grls.api.temporary.HeldFolder` is held as
@@ -60,6 +63,7 @@ class Searcher:
     def __init__(self, retriever: Retriever, folder: str | Path | HeldFolder, how: Opening | None = None):
         self.retriever = retriever
         self.place = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
+        self.folder = self.place.path
         self.how = how or Opening()
         self.turn = RLock()
         self._batches = Batches()
@@ -89,11 +93,6 @@ class Searcher:
         what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
         where = "" if self.place.path_is_temporary else f"{str(self.folder)!r}: "
         return f"{type(self).__name__}({where}{what})"
-
-    @property
-    def folder(self) -> Path:
-        """The folder that it was opened from."""
-        return self.place.path
 
     @property
     def corpus(self) -> Corpus:
