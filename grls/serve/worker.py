@@ -312,22 +312,6 @@ class BatchKey(NamedTuple):
     pooled: bool = False
 
 
-class JoiningJob(Job, Protocol):
-    """A job whose retrievals can join a search."""
-
-    def plans(self) -> list[Plan[Any]]:
-        """Its retrievals."""
-        ...
-
-    def finish(self, results: list[Any]) -> None:
-        """Deliver the results of its retrievals."""
-        ...
-
-    def alone(self) -> None:
-        """Do it without others, or fail."""
-        ...
-
-
 class SearchJob:
     """A search of one request; its result is a list of hits for each query.
 
@@ -436,7 +420,7 @@ class StreamJob:
         return not self.future.done()
 
     def plans(self) -> list[Plan[None]]:
-        """The retrieval of its hops; those that are out are made again, and not sent."""
+        """The retrieval of its hops; hops that were sent are retrieved again, and not sent twice."""
         lets = cast(LetsJoin, self._retriever)
         return [plan_hops(lets, Query("0", self._query), self._allow, self._send)]
 
@@ -459,6 +443,10 @@ class StreamJob:
         if hop.number > self._sent:
             self._sent = hop.number
             self._emit(hop)
+
+
+JoiningJob = SearchJob | StreamJob
+"""A job whose retrievals can join a search."""
 
 
 def do_together(runner: RunsPlans, source: JoiningJobs) -> None:
