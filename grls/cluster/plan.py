@@ -168,29 +168,29 @@ class ShardPlan:
                 "does only these.",
                 self.folder,
             )
-        return [self._checked(shard) for shard in self.shards]
+        done = []
+        for shard in self.shards:
+            folder = self.place(shard)
+            receipt = read_json(folder / RECEIPT)
+            fields = {"settings": str, "range": list, "result": dict, "files": dict}
+            good = isinstance(receipt, dict) and receipt.get("format") == FORMAT
+            if not good or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
+                raise DataError(f"this is no receipt of a shard; {_again(folder)}.", folder / RECEIPT)
+            if receipt["settings"] != self._digest or receipt["range"] != [shard.first, shard.end]:
+                raise MismatchError(
+                    f"{folder}: this shard is of other work (another corpus, model or option), or of another "
+                    f"range; {_again(folder)}."
+                )
+            for name, entry in receipt["files"].items():
+                file = folder / name
+                if not file.is_file() or [file.stat().st_size, sha256(file)] != list(entry):
+                    raise DataError(f"the file is missing, truncated or damaged; {_again(folder)}.", file)
+            done.append(Done(shard, folder, receipt["result"]))
+        return done
 
     def remove(self) -> None:
         """Remove the folder, once its shards are saved elsewhere."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _checked(self, shard: Shard) -> Done:
-        folder = self.place(shard)
-        receipt = read_json(folder / RECEIPT)
-        fields = {"settings": str, "range": list, "result": dict, "files": dict}
-        good = isinstance(receipt, dict) and receipt.get("format") == FORMAT
-        if not good or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
-            raise DataError(f"this is no receipt of a shard; {_again(folder)}.", folder / RECEIPT)
-        if receipt["settings"] != self._digest or receipt["range"] != [shard.first, shard.end]:
-            raise MismatchError(
-                f"{folder}: this shard is of other work (another corpus, model or option), or of another "
-                f"range; {_again(folder)}."
-            )
-        for name, entry in receipt["files"].items():
-            file = folder / name
-            if not file.is_file() or [file.stat().st_size, sha256(file)] != list(entry):
-                raise DataError(f"the file is missing, truncated or damaged; {_again(folder)}.", file)
-        return Done(shard, folder, receipt["result"])
 
     @property
     def _digest(self) -> str:
