@@ -23,11 +23,11 @@ import grls
 from grls.errors import ConfigError
 from grls.io import ending
 from grls.io.machine import wait_asleep_if_busy
-from grls.io.option_errors import formatter, name_lines, paragraphs
+from grls.io.option_errors import InParagraphs, PlainParser, name_lines, paragraphs
 from grls.io.recipes import rare_options, with_recipes
 
 if TYPE_CHECKING:
-    from jsonargparse import ArgumentParser, Namespace
+    from jsonargparse import ArgumentParser
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         try:
             verb = _with_plugins(verb)
         except ConfigError as error:
-            return _refused(str(error))
+            print(f"error: {error}", file=sys.stderr)
+            return 2
         if rest and rest[0] in verb.names:
             verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
     prog = " ".join(["grls", *names])
@@ -215,11 +216,6 @@ def _with_plugins(prepare: Verb) -> Verb:
     return replace(prepare, names={**prepare.names, **more})
 
 
-def _refused(why: str) -> int:
-    print(f"error: {why}", file=sys.stderr)
-    return 2
-
-
 def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> str:
     lines = name_lines({name: verb.what for name, verb in verbs.items()})
     more = f"\n{paragraphs(what)}\n" if what else ""
@@ -237,6 +233,7 @@ def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> 
     return 2
 
 
+@dataclass(frozen=True)
 class Command:
     """A verb with its parser.
 
@@ -245,19 +242,15 @@ class Command:
         prog: The command as it is typed, for the help.
     """
 
-    def __init__(self, verb: Verb, prog: str):
-        self.prog = prog
-        self._training = verb.training
-        self._target = verb.target
-        self._made = verb.made
-        self._names = verb.names
+    verb: Verb
+    prog: str
 
     @property
     def function(self) -> Callable[..., None]:
         """The function that the command runs."""
-        if self._made is not None:
-            return self._made
-        module, _, name = self._target.partition(":")
+        if self.verb.made is not None:
+            return self.verb.made
+        module, _, name = self.verb.target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
         try:
             function: Callable[..., None] = getattr(import_module(module), name)
@@ -271,50 +264,66 @@ class Command:
         return function
 
     def run(self, arguments: list[str]) -> None:
-        """Parse and run."""
+        """Parse and run; the options that a retriever folder stores take the place of the defaults."""
         function = self.function
         whole = arguments[-2:] in (["--help", "all"], ["-h", "all"])
         arguments = arguments[:-1] if whole else arguments
-        if self._training:
+        if self.verb.training:
             function(arguments)
             return
         from grls.index.array_files import verifying
         from grls.io.progress import showing
+        from grls.retrieve.options import stored_options
 
         parser = self.parser(whole)
-        arguments = _gathered(arguments, _lists(function))
-        parsed = _with_stored(parser, arguments)
+        lists = [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
+        arguments = _gathered(arguments, lists)
+        parsed = parser.parse_args(arguments)
+        folder = parsed.as_dict().get("retriever")
+        sections = stored_options(folder) if isinstance(folder, str) else {}
+        stored = {
+            f"{section}.{name}": value
+            for section, values in sections.items()
+            if section in parsed
+            for name, value in values.items()
+        }
+        if stored:
+            usual = {name: parser.get_default(name) for name in stored if name.startswith("hops.")}
+            parser.set_defaults(stored)
+            parsed = parser.parse_args(arguments)
+            if usual and parsed["hops.steps"] != stored.get("hops.steps", "single"):
+                parser.set_defaults(usual)  # the folder's options are of hops of another kind
+                parsed = parser.parse_args(arguments)
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         with verifying(options.pop("verify", None)), showing():
             function(**options)
 
     def parser(self, whole: bool = False) -> ArgumentParser:
-        """The parser, made from the parameters of the function.
+        """The parser, made from the parameters and the docstring of the function.
 
         Args:
             whole: The help explains options that are rarely set, too (:func:`grls.io.recipes.rare`).
         """
-        from grls.commands.parsing import types_at_run_time
-
-        with types_at_run_time():
-            return self._parser(whole)
-
-    def _parser(self, whole: bool) -> ArgumentParser:
-        from grls.commands.parsing import command_help, option_helps, positional_parameters
-        from grls.io.option_errors import PlainParser
+        import docstring_parser
+        from jsonargparse import _postponed_annotations
 
         function = self.function
+        doc = docstring_parser.parse(function.__doc__ or "")
+        what = "\n\n".join(text for text in (doc.short_description, doc.long_description) if text)
+        names = {name: verb.what for name, verb in self.verb.names.items()}
+        see_also = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}" if names else ""
         more = "" if whole else f"`{self.prog} --help all` explains the options that are rarely set, too."
         parser = PlainParser(
-            prog=self.prog,
-            formatter_class=formatter(),
-            description=command_help(function),
-            epilog=f"{self._see_also()}\n{more}",
+            prog=self.prog, formatter_class=InParagraphs, description=what, epilog=f"{see_also}\n{more}"
         )
         parser.add_argument("--config", action="config", help=_CONFIG)
-        places = positional_parameters(function)
-        types, helps = get_type_hints(function), option_helps(function)
+        parameters = signature(function).parameters
+        places = {}  # the parameters before `*`; without a `*` all are options
+        if any(parameter.kind is Parameter.KEYWORD_ONLY for parameter in parameters.values()):
+            places = {n: p for n, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD}
+        types = get_type_hints(function)
+        helps = {param.arg_name: param.description or "" for param in doc.params}
         for name, parameter in places.items():
             several = get_origin(types[name]) is list
             optional = parameter.default is not Parameter.empty
@@ -322,24 +331,25 @@ class Command:
             if optional:
                 form |= {"default": parameter.default} | ({} if several else {"nargs": "?"})
             parser.add_argument(name, help=helps.get(name, ""), **form)
-        parser.add_function_arguments(function, skip=set(places), sub_configs=True)
-        if "retriever" in signature(function).parameters:
+        # Imports under TYPE_CHECKING take seconds, and no option has a type from there: jsonargparse leaves
+        # them alone.
+        visitor: Any = _postponed_annotations.TypeCheckingVisitor
+        update_aliases = visitor.update_aliases
+        visitor.update_aliases = lambda *_: None
+        try:
+            parser.add_function_arguments(function, skip=set(places), sub_configs=True)
+        finally:
+            visitor.update_aliases = update_aliases
+        if "retriever" in parameters:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         rare = {option for name, kind in types.items() for option in rare_options(name, kind)} | _RARE
-        for action in parser._actions:
-            cast(Any, action).rare = (
-                action.dest in rare and not whole
-            )  # the formatter of the help leaves it out
+        for action in parser._actions:  # the formatter of the help leaves out what is rare
+            cast(Any, action).rare = action.dest in rare and not whole
         return parser
-
-    def _see_also(self) -> str:
-        """The names that may follow the verb, for the end of its help."""
-        names = {name: verb.what for name, verb in self._names.items()}
-        return f"See also `{self.prog} NAME`:\n\n{name_lines(names)}" if names else ""
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""
-        if self._training:
+        if self.verb.training:
             advice = (
                 "Lower --data.batch_size, with --trainer.accumulate_grad_batches as many times higher, or "
                 "give --model.gradient_checkpointing true"
@@ -360,31 +370,6 @@ _VERIFY = (
     "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "
     "of a large index; false: none."
 )
-
-
-def _with_stored(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
-    """The options, those that a retriever folder stores in the place of defaults."""
-    from grls.retrieve.options import stored_options
-
-    parsed = parser.parse_args(arguments)
-    folder = parsed.as_dict().get("retriever")
-    sections = stored_options(folder) if isinstance(folder, str) else {}
-    sections = {section: options for section, options in sections.items() if section in parsed}
-    stored = {f"{section}.{name}": v for section, options in sections.items() for name, v in options.items()}
-    if not stored:
-        return parsed
-    usual = {name: parser.get_default(name) for name in stored if name.startswith("hops.")}
-    parser.set_defaults(stored)
-    parsed = parser.parse_args(arguments)
-    if usual and parsed["hops.steps"] != stored.get("hops.steps", "single"):
-        parser.set_defaults(usual)  # the folder's options are of hops of another kind
-        parsed = parser.parse_args(arguments)
-    return parsed
-
-
-def _lists(function: Callable[..., None]) -> list[str]:
-    """The options that take several values."""
-    return [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
 
 
 def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:

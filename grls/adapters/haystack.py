@@ -10,7 +10,6 @@ from typing import Any, Self
 from grls.adapters.documents import is_blank, metadata_of_hit, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
-from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
 from grls.errors import ConfigError
@@ -99,7 +98,16 @@ class HaystackRetriever:
         """The searcher, ``k``, and the filters of a search."""
         searcher = self._opened()
         rule = self.filters if filters is None else filters
-        allow = _matching(rule, searcher.corpus) if rule else None
+        allow = None
+        if rule:
+            allow = [
+                row["_id"]
+                for row in searcher.corpus.records()
+                if document_matches_filter(
+                    rule,
+                    Document(id=row["_id"], content=row["text"], meta=titled(row["metadata"], row["title"])),
+                )
+            ]
         options = {"where": self.where if where is None else where, "allow": allow}
         return searcher, self.top_k if top_k is None else top_k, options
 
@@ -129,14 +137,3 @@ class HaystackRetriever:
 
 def _documents(hits: Sequence[Hit]) -> list[Document]:
     return [Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score) for hit in hits]
-
-
-def _matching(filters: dict[str, Any], corpus: Corpus) -> list[str]:
-    """The ids of the passages that a filter of Haystack matches."""
-    return [
-        one["_id"]
-        for one in corpus.records()
-        if document_matches_filter(
-            filters, Document(id=one["_id"], content=one["text"], meta=titled(one["metadata"], one["title"]))
-        )
-    ]

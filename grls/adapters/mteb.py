@@ -60,7 +60,9 @@ class MTEBSearch:
             revision = revision or sha256(settings.encode()).hexdigest()[:16]
         if not name:
             raise ConfigError('a function that makes retrievers needs a name for MTEB\'s results: name="…".')
-        about = {"name": _title(name), "revision": revision or uuid.uuid4().hex[:16]}
+        if "/" not in name:  # MTEB writes organization/model
+            name = "grls/" + re.sub(r"[^\w.+-]+", "-", name)
+        about = {"name": name, "revision": revision or uuid.uuid4().hex[:16]}
         self.mteb_model_meta = ModelMeta.create_empty(about)
 
     def index(self, corpus: Rows, *, task_metadata: Any = None, **task: Any) -> None:
@@ -102,7 +104,18 @@ class MTEBSearch:
         retriever = self._made.retriever if isinstance(self._made, Searcher) else self._made
         k = top_k if self._k is None else min(top_k, self._k)
         scores: dict[str, dict[str, float]] = {str(row["id"]): {} for row in queries}
-        asked = [_query(row) for row in queries if "text" not in row or not is_blank(row["text"])]
+        asked = []
+        for row in queries:
+            text = row.get("text")
+            if "text" in row and is_blank(text):
+                continue
+            if not isinstance(text, str):
+                raise ConfigError(
+                    f"MTEB: query {row['id']!r} has no text but {text!r}; retrievers take texts."
+                )
+            if row.get("instruction"):  # it follows, as for encoders of MTEB
+                text = f"{text} {row['instruction']}"
+            asked.append(Query(str(row["id"]), text))
         for start in range(0, len(asked), PORTION):
             part = asked[start : start + PORTION]
             allow = None if top_ranked is None else [top_ranked.get(query.id, ()) for query in part]
@@ -111,23 +124,10 @@ class MTEBSearch:
         return scores
 
 
-def _title(name: str) -> str:
-    """A name as MTEB writes it, ``organization/model``."""
-    return name if "/" in name else "grls/" + re.sub(r"[^\w.+-]+", "-", name)
-
-
 def _passage(row: Mapping[str, Any]) -> Passage:
     if "text" not in row:
         raise ConfigError(f"MTEB: a passage has no text, only {', '.join(row)}; retrievers search texts.")
     return Passage(str(row["id"]), row["text"] or "", row.get("title") or "")
-
-
-def _query(row: Mapping[str, Any]) -> Query:
-    """A query, followed by its instruction as for encoders of MTEB."""
-    text = row.get("text")
-    if not isinstance(text, str):
-        raise ConfigError(f"MTEB: query {row['id']!r} has no text but {text!r}; retrievers take texts.")
-    return Query(str(row["id"]), f"{text} {row['instruction']}" if row.get("instruction") else text)
 
 
 def _check_same(searched: Corpus, passages: Corpus) -> None:

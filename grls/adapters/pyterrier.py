@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -61,13 +60,6 @@ class PyTerrierRetriever(pt.Transformer):
             for hit in hits:
                 distinct.setdefault(hit.id, hit)  # hops may repeat a passage, a ranking may not
             rankings.append(list(distinct.values()))
-        results = self._results(rankings)
-        places = [place for place, hits in enumerate(rankings) for _ in hits]
-        asked = inp.drop(columns=list(results.columns), errors="ignore").iloc[places].reset_index(drop=True)
-        return pd.concat([asked, results], axis=1)
-
-    def _results(self, rankings: Sequence[Sequence[Hit]]) -> pd.DataFrame:
-        """The results of all queries, one below the other."""
         rows = [(rank, hit) for hits in rankings for rank, hit in enumerate(hits, pt.model.FIRST_RANK)]
         columns: dict[str, Any] = {
             "docno": pd.Series([hit.id for _, hit in rows], dtype=object),
@@ -79,4 +71,7 @@ class PyTerrierRetriever(pt.Transformer):
         if self.texts:
             columns["text"] = pd.Series([hit.text for _, hit in rows], dtype=object)
             columns["title"] = pd.Series([hit.title for _, hit in rows], dtype=object)
-        return pd.DataFrame(columns)
+        results = pd.DataFrame(columns)
+        places = [place for place, hits in enumerate(rankings) for _ in hits]
+        asked = inp.drop(columns=list(results.columns), errors="ignore").iloc[places].reset_index(drop=True)
+        return pd.concat([asked, results], axis=1)

@@ -1,9 +1,9 @@
 """The library as users call it: ``grls.load(folder).search("…")``, and what leads there.
 
 ``opening`` opens a retriever, makes BM25 and fusions, and makes searchers of models. ``searcher`` is a
-retriever of any kind as users hold it: what it is composed to, its tuning, its updates, its upload.
-``searching`` is its search: ``streaming`` gives the hops of a query as they are found, and answers what comes
-in at the same time together; ``texts`` adds texts and titles to hits; ``explaining`` explains what it finds.
+retriever of any kind as users hold it: its search, what it is composed to, its tuning, its updates, its
+upload. ``streaming`` gives the hops of a query as they are found, and answers what comes in at the same time
+together; ``texts`` adds texts and titles to hits; ``explaining`` explains what it finds.
 All calls check their arguments at one door (:mod:`grls.data.inputs.arguments`). ``temporary`` makes the
 folders of retrievers that were made without a place; they go with their object, and errors name it in their
 place.

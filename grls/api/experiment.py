@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
-from grls.api.searching import Searching
+from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
@@ -93,22 +93,6 @@ def experiment(
         DataError: Queries or gold are wrong (a gold passage is in no corpus, a query has no gold passage), or
             a system gives something other than hits.
     """
-    _check_systems(systems, baseline)
-    depth = _depth(measures, k)
-    joined = gold_of(gold, queries)
-    corpora = [getattr(system, "corpus", None) for system in systems.values()]
-    refuse_unknown_gold(joined, [corpus for corpus in corpora if isinstance(corpus, Corpus)])
-    values: dict[str, dict[str, list[float]]] = {}
-    seconds: dict[str, float] = {}
-    for name, system in systems.items():
-        rankings, seconds[name] = _searched(name, system, joined, depth)
-        values[name] = _values(measures, rankings, joined)
-    return ExperimentTable(
-        tuple(measures), _rows(values, seconds, baseline), baseline, depth, len(joined.queries)
-    )
-
-
-def _check_systems(systems: Mapping[str, Any], baseline: str | None) -> None:
     if not systems:
         raise ConfigError(
             "systems: expected a dict of at least one system, such as {'bm25': grls.BM25(corpus)}, got {}."
@@ -121,39 +105,73 @@ def _check_systems(systems: Mapping[str, Any], baseline: str | None) -> None:
             )
     if baseline is not None and baseline not in systems:
         raise ConfigError(f"baseline: {baseline!r} is none of the systems {name_list(systems)}.")
-
-
-def _depth(measures: Sequence[str], k: int | None) -> int:
-    """Hits of each query."""
     if not measures:
         raise ConfigError(f"measures: expected at least one measure, such as {name_list(MEASURES)}.")
     deepest = max(map(cutoff, measures))
-    if k is None:
-        return max(deepest, _LEAST_K)
-    if k < deepest:
+    if k is not None and k < deepest:
         raise ConfigError(
             f"a measure reads {counted(deepest, 'hit')}, and k is {k}: raise k, or leave it out."
         )
-    return k
+    depth = max(deepest, _LEAST_K) if k is None else k
+    joined = gold_of(gold, queries)
+    corpora = [getattr(system, "corpus", None) for system in systems.values()]
+    refuse_unknown_gold(joined, [corpus for corpus in corpora if isinstance(corpus, Corpus)])
+    texts = [query.text for query in joined.queries]
+    values: dict[str, dict[str, list[float]]] = {}
+    seconds: dict[str, float] = {}
+    for name, system in systems.items():
+        search = system.rankings if isinstance(system, Searcher) else system.search
+        search(texts[:1], depth)
+        begun = time.perf_counter()
+        results = list(search(texts, depth))
+        seconds[name] = (time.perf_counter() - begun) / len(texts)
+        if len(results) != len(texts):
+            raise DataError(
+                f"the system {name!r} gave {counted(len(results), 'list')} of hits for "
+                f"{counted(len(texts), 'query')}; expected one list a query, in their order."
+            )
+        pairs = zip(joined.queries, results, strict=True)
+        rankings = {query.id: _ids(hits, f"{name!r}, query {query.id!r}", depth) for query, hits in pairs}
+        values[name] = _values(measures, rankings, joined)
+    rows = _rows(values, seconds, baseline)
+    return ExperimentTable(tuple(measures), rows, baseline, depth, len(texts))
 
 
-def _searched(name: str, system: SearchesTexts, gold: Gold, k: int) -> tuple[dict[str, list[str]], float]:
-    """Query id -> passage ids, best first, and the seconds a query."""
-    texts = [query.text for query in gold.queries]
-    search = system.rankings if isinstance(system, Searching) else system.search
-    search(texts[:1], k)
-    begun = time.perf_counter()
-    results = list(search(texts, k))
-    seconds = time.perf_counter() - begun
-    if len(results) != len(texts):
-        raise DataError(
-            f"the system {name!r} gave {counted(len(results), 'list')} of hits for "
-            f"{counted(len(texts), 'query')}; expected one "
-            "list a query, in their order."
+def _values(names: Sequence[str], rankings: Mapping[str, list[str]], gold: Gold) -> dict[str, list[float]]:
+    """Measure -> one value a query, in the order of the queries."""
+    qrels = {query.id: gold.qrels[query.id] for query in gold.queries}
+    values = query_values([name for name in names if not _RECALL.fullmatch(name)], rankings, qrels)
+    for name in names:
+        if recall := _RECALL.fullmatch(name):
+            values[name] = [
+                recall_at(rankings[query.id], gold_passages(query, qrels), int(recall[1]))
+                for query in gold.queries
+            ]
+    return {name: values[name] for name in names}
+
+
+def _rows(
+    values: Mapping[str, Mapping[str, Sequence[float]]], seconds: Mapping[str, float], baseline: str | None
+) -> tuple[SystemScores, ...]:
+    """What systems scored, compared with the baseline in each measure; p is corrected for all systems."""
+    differences: dict[str, dict[str, Comparison]] = {system: {} for system in values}
+    corrected: dict[str, dict[str, float]] = {system: {} for system in values}
+    if baseline is not None:
+        others = [system for system in values if system != baseline]
+        for measure, scores in values[baseline].items():
+            comparisons = [compare(values[system][measure], scores) for system in others]
+            p = holm([comparison.p for comparison in comparisons])
+            for system, comparison, corrected_p in zip(others, comparisons, p, strict=True):
+                differences[system][measure], corrected[system][measure] = comparison, corrected_p
+    return tuple(
+        SystemScores(
+            system,
+            {name: fmean(numbers) for name, numbers in scores.items()},
+            differences[system],
+            corrected[system],
+            seconds[system],
         )
-    pairs = zip(gold.queries, results, strict=True)
-    return {query.id: _ids(hits, f"{name!r}, query {query.id!r}", k) for query, hits in pairs}, seconds / len(
-        texts
+        for system, scores in values.items()
     )
 
 
@@ -161,66 +179,14 @@ def _ids(hits: Any, place: str, k: int) -> list[str]:
     """The ids of the first k hits, which are passages; checked."""
     if isinstance(hits, str) or not hasattr(hits, "__iter__"):
         raise DataError(f"the system {place}: expected a list of hits, got {short_repr(hits)}.")
-    ids = [id_text(_hit_id(hit), f"{place}, a hit", "the results of a system") for hit in hits]
+    ids = []
+    for hit in hits:
+        first = hit[0] if isinstance(hit, tuple | list) and hit else hit
+        ids.append(id_text(getattr(hit, "id", first), f"{place}, a hit", "the results of a system"))
     passages = [name for name in ids if name != DONE_ID][:k]
     if len(set(passages)) < len(passages):
         raise DataError(f"the system {place}: a passage is listed twice; a ranking holds each passage once.")
     return passages
-
-
-def _hit_id(hit: Any) -> Any:
-    """The id of a hit: its field ``id``, the first of a tuple, or the hit itself."""
-    if hasattr(hit, "id"):
-        return hit.id
-    return hit[0] if isinstance(hit, tuple | list) and hit else hit
-
-
-def _values(names: Sequence[str], rankings: Mapping[str, list[str]], gold: Gold) -> dict[str, list[float]]:
-    """Measure -> one value a query, in the order of the queries."""
-    qrels = {query.id: gold.qrels[query.id] for query in gold.queries}
-    standard = query_values([name for name in names if not _RECALL.fullmatch(name)], rankings, qrels)
-    values = {}
-    for name in names:
-        recall = _RECALL.fullmatch(name)
-        values[name] = (
-            standard[name]
-            if recall is None
-            else [
-                recall_at(rankings[query.id], gold_passages(query, qrels), int(recall[1]))
-                for query in gold.queries
-            ]
-        )
-    return values
-
-
-def _rows(
-    values: Mapping[str, Mapping[str, Sequence[float]]], seconds: Mapping[str, float], baseline: str | None
-) -> tuple[SystemScores, ...]:
-    measures = next(iter(values.values())).keys()
-    compared = {} if baseline is None else {name: _compared(values, baseline, name) for name in measures}
-    rows = []
-    for system, scores in values.items():
-        against = {name: one[system] for name, one in compared.items() if system in one}
-        rows.append(
-            SystemScores(
-                system,
-                {name: fmean(numbers) for name, numbers in scores.items()},
-                {name: comparison for name, (comparison, _) in against.items()},
-                {name: p for name, (_, p) in against.items()},
-                seconds[system],
-            )
-        )
-    return tuple(rows)
-
-
-def _compared(
-    values: Mapping[str, Mapping[str, Sequence[float]]], baseline: str, measure: str
-) -> dict[str, tuple[Comparison, float]]:
-    """System -> its comparison with the baseline in one measure, and p corrected for all systems."""
-    others = {name: scores[measure] for name, scores in values.items() if name != baseline}
-    comparisons = [compare(scores, values[baseline][measure]) for scores in others.values()]
-    corrected = holm([one.p for one in comparisons])
-    return dict(zip(others, zip(comparisons, corrected, strict=True), strict=True))
 
 
 # What systems scored in an experiment, as a table: text, HTML, data frame or dict.
@@ -278,14 +244,27 @@ class ExperimentTable:
     def __repr__(self) -> str:
         cells = [self._head(), *map(self._cells, self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join([self._caption(), *(_line(row, widths) for row in cells)])
+        lines = [self._caption()]
+        for row in cells:  # the first cell to the left, the others to the right
+            numbers = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+            lines.append("  ".join([f"{row[0]:<{widths[0]}}", *numbers]))
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(text)}</th>" for text in self._head())
-        rows = "".join(f"<tr>{''.join(self._html_cells(row))}</tr>" for row in self.rows)
+        head = self._head()
+        names = [name for name in self.measures for _ in range(1 if self.baseline is None else 3)]
+        rows = []
+        for row in self.rows:
+            cells = []
+            for place, text in enumerate(self._cells(row)):
+                marked = head[place] == "p" and text and row.p[names[place - 1]] < _LEVEL
+                shown = f"<b>{escape(text)}</b>" if marked else escape(text)
+                cells.append(f"<th>{shown}</th>" if place == 0 else f"<td>{shown}</td>")
+            rows.append(f"<tr>{''.join(cells)}</tr>")
+        titles = "".join(f"<th>{escape(text)}</th>" for text in head)
         return (
-            f"<table><caption>{escape(self._caption())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
+            f"<table><caption>{escape(self._caption())}</caption><thead><tr>{titles}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -337,26 +316,9 @@ class ExperimentTable:
             cells.append(f"{100 * row.means[name]:.1f}")
             if self.baseline is not None:
                 compared = row.differences.get(name)
-                cells += (
-                    ["", ""] if compared is None else [_points(compared.difference), shown_p(row.p[name])]
-                )
+                if compared is None:
+                    cells += ["", ""]
+                    continue
+                points = f"{100 * compared.difference:+.1f}"
+                cells += ["0.0" if points in ("+0.0", "-0.0") else points, shown_p(row.p[name])]
         return [*cells, f"{row.seconds:.4f}"]
-
-    def _html_cells(self, row: SystemScores) -> Iterator[str]:
-        head = self._head()
-        names = [name for name in self.measures for _ in range(1 if self.baseline is None else 3)]
-        for place, text in enumerate(self._cells(row)):
-            marked = head[place] == "p" and text and row.p[names[place - 1]] < _LEVEL
-            shown = f"<b>{escape(text)}</b>" if marked else escape(text)
-            yield f"<th>{shown}</th>" if place == 0 else f"<td>{shown}</td>"
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """The first cell to the left, the others to the right."""
-    numbers = [f"{cell:>{width}}" for cell, width in zip(cells[1:], widths[1:], strict=True)]
-    return "  ".join([f"{cells[0]:<{widths[0]}}", *numbers])
-
-
-def _points(share: float) -> str:
-    text = f"{100 * share:+.1f}"
-    return "0.0" if text in ("+0.0", "-0.0") else text

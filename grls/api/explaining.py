@@ -150,10 +150,24 @@ def _asked(
     data = data_beside(folder)
     known = {} if data is None else {one.id: one for one in read_queries(data)}
     if data is not None and query in known:
-        return known[query], named or _gold_in(data, known[query])
+        found = known[query]
+        if not named:  # the split that judges it, or its evidence
+            splits = map(read_qrels, sorted((data / "qrels").glob("*.tsv")))
+            judged = (gold_passages(found, qrels) for qrels in splits if query in qrels)
+            named = next(filter(None, judged), list(dict.fromkeys(found.evidence)))
+        if not named:
+            raise DataError(f"no gold passage of query {query!r} is known; name them: gold=[…].", data)
+        return found, named
     if named:
         return Query(TEXT_ALONE, query), named
-    raise DataError(_unknown(query, data, folder, list(known)))
+    if data is None:
+        raise DataError(
+            f"there is no folder {DATA} with queries in {folder} or beside it (`grls fit` leaves one), so "
+            f"{query!r} is the text of a query, and no gold passage is known; name them: gold=[…]."
+        )
+    close = get_close_matches(query, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise DataError(f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…].")
 
 
 def data_beside(folder: Path) -> Path | None:
@@ -161,25 +175,3 @@ def data_beside(folder: Path) -> Path | None:
     places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
     found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]
     return found[0] if found else None
-
-
-def _gold_in(data: Path, query: Query) -> list[str]:
-    """The gold passages of a query, by the split that judges it, or its evidence."""
-    for file in sorted((data / "qrels").glob("*.tsv")):
-        qrels = read_qrels(file)
-        if query.id in qrels and (gold := gold_passages(query, qrels)):
-            return gold
-    if query.evidence:
-        return list(dict.fromkeys(query.evidence))
-    raise DataError(f"no gold passage of query {query.id!r} is known; name them: gold=[…].", data)
-
-
-def _unknown(query: str, data: Path | None, folder: Path, known: list[str]) -> str:
-    if data is None:
-        return (
-            f"there is no folder {DATA} with queries in {folder} or beside it (`grls fit` leaves one), so "
-            f"{query!r} is the text of a query, and no gold passage is known; name them: gold=[…]."
-        )
-    close = get_close_matches(query, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…]."

@@ -103,32 +103,20 @@ def fit(
         WriteError: The folder cannot be written.
     """
     chosen = FitOptions(budget, **options)
-    place, held = HeldFolder(output), HeldFolder()
-    with place.named("fit", {held.path / "data": "the data"}):
-        return FitResult(_fitted(corpus, queries, gold, dev, test, chosen, place, held), place, chosen.device)
-
-
-def _fitted(
-    corpus: Any,
-    queries: Any,
-    gold: Any,
-    dev: Any,
-    test: Any,
-    chosen: FitOptions,
-    place: HeldFolder,
-    held: HeldFolder,
-) -> Fitted:
-    """The run; ``held`` holds the data set of Python objects."""
     from grls.fitting.run import fit_dataset  # torch, which takes seconds
 
-    folder = existing_path(corpus, "corpus") if queries is None and gold is None and dev is None else None
-    if folder is not None and test is None and folder.is_dir():
-        data, name = folder, None
-    else:
-        data, name = held.path / "data", "Python objects"
-        passages = corpus_of(corpus)
-        names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
-        write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test, names))
-        train, dev, test = USUAL_NAMES
-        chosen = replace(chosen, train_split=train, dev_split=dev, test_split=test)
-    return fit_dataset(str(data), place.path, chosen, name=name)
+    place, held = HeldFolder(output), HeldFolder()  # the latter holds the data set of Python objects
+    with place.named("fit", {held.path / "data": "the data"}):
+        folder = None
+        if queries is None and gold is None and dev is None and test is None:
+            folder = existing_path(corpus, "corpus")
+        if folder is not None and folder.is_dir():
+            data, name = folder, None
+        else:
+            data, name = held.path / "data", "Python objects"
+            passages = corpus_of(corpus)
+            names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
+            write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test, names))
+            train, dev, test = USUAL_NAMES
+            chosen = replace(chosen, train_split=train, dev_split=dev, test_split=test)
+        return FitResult(fit_dataset(str(data), place.path, chosen, name=name), place, chosen.device)

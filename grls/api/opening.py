@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from grls.api.searcher import Searcher, argument_names, fusion_writer, member_names
+from grls.api.searcher import Searcher, argument_names, member_names
 from grls.api.temporary import HeldFolder
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import corpus_of
@@ -20,6 +20,7 @@ from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.models.precision_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
+from grls.retrieve.compose import compose_fusion
 from grls.retrieve.fusion.fuse import Fusion, Method
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, load_retriever
@@ -54,15 +55,13 @@ def load(
         DataError: There is no retriever.
         MismatchError: The folder is damaged, or its parts do not belong together.
     """
+    how = Opening(device, precision)
     if is_on_the_hub(name):
         from grls.retrieve.hub import download
 
-        folder = download(str(name), revision)
-        how = Opening(device, precision, verify=True)
-        return Searcher(load_retriever(folder, how), folder, how)
-    if revision is not None:
+        name, how = download(str(name), revision), replace(how, verify=True)
+    elif revision is not None:
         raise ConfigError(f"{name} is no repository on the hub, so it has no revision: leave revision out.")
-    how = Opening(device, precision)
     return Searcher(load_retriever(name, how), name, how)
 
 
@@ -141,16 +140,16 @@ def fuse(
         ConfigError: An option cannot be used, or there is no searcher among the members.
         MismatchError: The members are over different corpora.
     """
-    first = next((one for one in searchers if isinstance(one, Searcher)), None)
-    if first is None or len(searchers) < 2:
+    held = [member for member in searchers if isinstance(member, Searcher)]
+    if not held or len(searchers) < 2:
         raise ConfigError(
             "fuse: searchers must be a list of at least two retrievers, one of them a searcher: open a "
             "folder with grls.load(folder)."
         )
-    given = {"method": method, "weights": None if weights is None else tuple(weights), **options}
-    write = fusion_writer(member_names(searchers), depth, length, given)
-    held = [one for one in searchers if isinstance(one, Searcher)]
-    return first.composed("fuse", write, held, output, argument_names("searchers", searchers))
+    fusion = Fusion(method=method, weights=None if weights is None else tuple(weights), **options)
+    given = (member_names(searchers), fusion, depth, length)
+    names = argument_names("searchers", searchers)
+    return held[0].composed("fuse", compose_fusion, given, held, output, names)
 
 
 # Building the folder of a retriever from a model and a corpus, and opening it.

@@ -1,4 +1,4 @@
-"""A retriever of any kind, as users hold it.
+"""A retriever of any kind, as users hold it: it searches, at once, asynchronously, or hop by hop.
 
 A searcher holds a retriever and the folder it was opened from; what is tuned stands in that folder, so a
 searcher has no options of its own. It knows no kind of retriever. What a search does not need (tuning,
@@ -7,28 +7,32 @@ explanations, uploads) is imported when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Self, overload
 
-from grls.api.searching import Searching
+from grls.api.streaming import Batches, StreamedHop, stream_hops
 from grls.api.temporary import HeldFolder
+from grls.api.texts import with_texts
+from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
+from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.arguments import Count, checked, checked_options
-from grls.data.inputs.entries import corpus_of
+from grls.data.inputs.entries import SOURCE, corpus_of
 from grls.data.inputs.gold import gold_of
-from grls.data.types import Query
-from grls.errors import ConfigError
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError, DataError
 from grls.io.progress import counted
-from grls.retrieve.base import Retriever, single_steps, untuned_fingerprint
+from grls.retrieve.base import Description, Retriever, single_steps, untuned_fingerprint
 from grls.retrieve.card import CardOptions
-from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, compose_rescored
-from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.compose import compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hops.options import HopOptions, HopSteps
+from grls.retrieve.hops.retriever import search_hits
 from grls.retrieve.hub_names import is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+from grls.retrieve.queries import queries_of, query_place
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import CHECKSUMS, followed, read_spec
@@ -36,15 +40,207 @@ from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
     from grls.api.explaining import ExplainedQuery
-    from grls.tune.step import TuneChoice
 
 
-class Searcher(Searching):
+class Searcher:
     """A retriever that is ready to search, to be composed with others, and to be kept.
 
     What is composed is another searcher, with a folder of its own that names those of its members and opens
-    them anew.
+    them anew. Threads may share a searcher: their searches take turns, and each gets what it would get alone.
+    A searcher can be pickled and copied: it is opened again from its folder, which must stay; a copy in the
+    same process holds a temporary folder as well.
+
+    Attributes:
+        folder: The folder that it was opened from.
+
+    Args:
+        retriever: The retriever.
+        folder: The folder that it was opened from; a :class:`~grls.api.temporary.HeldFolder` is held as
+            long as the searcher.
+        how: How it was opened; composites open it again in the same way.
     """
+
+    def __init__(self, retriever: Retriever, folder: str | Path | HeldFolder, how: Opening | None = None):
+        self.retriever = retriever
+        self.place = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
+        self.folder = self.place.path
+        self.how = how or Opening()
+        self.turn = RLock()
+        self._batches = Batches()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: its folder, and how it was opened; so it is opened again where it is unpickled.
+
+        Raises:
+            ConfigError: The folder is temporary.
+        """
+        return {"folder": self.place, "how": self.how}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        folder, how = state["folder"], state["how"]
+        Searcher.__init__(self, load_retriever(folder.path, how), folder, how)
+
+    def __copy__(self) -> Self:
+        """A searcher of its own over the same retriever, which also holds a temporary folder."""
+        again = object.__new__(type(self))
+        Searcher.__init__(again, self.retriever, self.place, self.how)
+        return again
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()  # a search changes nothing in a retriever
+
+    def __repr__(self) -> str:
+        what = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
+        where = "" if self.place.path_is_temporary else f"{str(self.folder)!r}: "
+        return f"{type(self).__name__}({where}{what})"
+
+    @property
+    def corpus(self) -> Corpus:
+        """The passages that it searches."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """What it is: system, meaning of its scores, options, members."""
+        return self.retriever.describe()
+
+    def reopen(self) -> None:
+        """Open the folder again, as after its options have changed; searches that run end as they began."""
+        retriever = load_retriever(self.folder, self.how)
+        with self.turn:
+            self.retriever = retriever
+
+    @overload
+    def search(
+        self,
+        queries: str | Query,
+        k: Count = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str | int] | None = None,
+    ) -> list[Hit]: ...
+
+    @overload
+    def search(
+        self,
+        queries: Any,
+        k: Count = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str | int] | None = None,
+    ) -> list[list[Hit]]: ...
+
+    @checked
+    def search(
+        self,
+        queries: Any,
+        k: Count = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str | int] | None = None,
+    ) -> list[Hit] | list[list[Hit]]:
+        """The best passages of a query, or of each of several; with ``fixed`` and ``dynamic`` hops the chain.
+
+        Args:
+            queries: A query, or several: a list of texts or of ``Query``, or any other form that ``tune``
+                takes (:func:`~grls.data.inputs.entries.queries_from`), such as a data frame. Many at once are
+                much faster than one after another.
+            k: Largest number of hits of a query, at least 1.
+            where: A filter over the metadata of passages, such as ``"year>=2000"`` (:mod:`grls.data.where`).
+            allow: Ids of the passages that may be found; None: all.
+
+        Returns:
+            Hits with text and title, best first; for a list of queries one list each, in their order. Of a
+            chain they are in the order of hops, with the number of each hop (``hop``) and the score of the
+            chain up to it.
+
+        Raises:
+            ConfigError: ``k`` is no positive number, or a filter cannot be read.
+            DataError: A query is empty, or an allowed passage is not in the corpus.
+        """
+        hits = self._search(_listed(queries), k, filter_of(where, allow))
+        found = with_texts(hits, self.corpus)
+        return found[0] if isinstance(queries, str | Query) else found
+
+    @overload
+    async def asearch(
+        self,
+        queries: str | Query,
+        k: Count = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str | int] | None = None,
+    ) -> list[Hit]: ...
+
+    @overload
+    async def asearch(
+        self,
+        queries: Any,
+        k: Count = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str | int] | None = None,
+    ) -> list[list[Hit]]: ...
+
+    @checked
+    async def asearch(
+        self,
+        queries: Any,
+        k: Count = 10,
+        *,
+        where: str | None = None,
+        allow: Collection[str | int] | None = None,
+    ) -> list[Hit] | list[list[Hit]]:
+        """:meth:`search` in asynchronous code; what comes in at the same time is searched as one batch.
+
+        Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
+        disturb the others. A thread searches, which starts with the first request and ends with the searcher.
+        """
+        allowed = filter_of(where, allow)
+        hits = await self._batches.ask(self._search, _listed(queries), k, allowed)
+        found = with_texts(hits, self.corpus)
+        return found[0] if isinstance(queries, str | Query) else found
+
+    @checked
+    def stream(
+        self, query: str | Query, *, where: str | None = None, allow: Collection[str | int] | None = None
+    ) -> Iterator[StreamedHop]:
+        """The hops of a query as they are found, until DONE or the most hops.
+
+        Where one chain is kept, every hop adds a passage to it. Where several are kept, each item holds the
+        best one so far; the last item holds the chain that the search chooses. Of ranked hops it is the
+        likeliest chain. A retriever of single steps has one hop, its best passage.
+
+        Args:
+            query: The query.
+            where: A filter over the metadata of passages. It holds in every hop, so it must hold the passages
+                on the way as well.
+            allow: Ids of the passages that may be found; None: all.
+
+        Raises:
+            ConfigError: A filter cannot be read.
+            DataError: The query is empty.
+        """
+        (asked,) = _listed(query)
+        return self._streamed(asked, filter_of(where, allow))
+
+    def _streamed(self, query: str | Query, allow: Filter | None) -> Iterator[StreamedHop]:
+        """The hops; it holds the searcher, and so its folder."""
+        with self.place.named("this retriever"):
+            yield from stream_hops(self.retriever, query, allow, self.turn)
+
+    def rankings(self, queries: Sequence[str | Query], k: int) -> list[list[Hit]]:
+        """The rankings of queries that measures read: chains are pooled, and hits have no texts.
+
+        Raises:
+            ConfigError: ``k`` is no positive number.
+            DataError: A query is empty.
+        """
+        with self.turn, self.place.named("this retriever"):
+            return self.retriever.retrieve(_listed(queries), k)
+
+    def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
+        with self.turn, self.place.named("this retriever"):
+            return search_hits(self.retriever, queries, k, allow)
 
     @checked_options(PriorOptions)
     def with_priors(
@@ -66,9 +262,19 @@ class Searcher(Searching):
             ConfigError: This is no generator, a retriever cannot be a prior, or an option cannot be used.
             MismatchError: A prior is over another corpus.
         """
-        write = hybrid_writer(self.folder, member_names(priors), weights, options)
+        if weights is not None and len(weights) != len(priors):
+            raise ConfigError(
+                f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each "
+                "prior."
+            )
+        specs = [
+            PriorSpec(*pair)
+            for pair in zip(member_names(priors), weights or [1.0] * len(priors), strict=True)
+        ]
+        members = [self, *(prior for prior in priors if isinstance(prior, Searcher))]
         names = {**self._named(), **argument_names("priors", priors)}
-        return self.composed("with_priors", write, [self, *_searchers(priors)], output, names)
+        given = (self.folder, specs, PriorOptions(**options))
+        return self.composed("with_priors", compose_hybrid, given, members, output, names)
 
     @checked_options(HopOptions)
     def hops(
@@ -85,9 +291,8 @@ class Searcher(Searching):
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        with self.place.named("hops", self._named()):
-            write = hops_writer(self.folder, {"max": max, "steps": steps, **options})
-        return self.composed("hops", write, [self], output, self._named())
+        given = (self.folder, HopOptions(max=max, steps=steps, **options))
+        return self.composed("hops", compose_hops, given, [self], output, self._named())
 
     @checked_options(Rereading)
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
@@ -101,9 +306,9 @@ class Searcher(Searching):
         Raises:
             ConfigError: The model is no cross-encoder, or an option cannot be used.
         """
-        write = rescored_writer(self.folder, str(model), options)
+        given = (self.folder, str(model), Rereading(**{"passages": PASSAGES, **options}))
         names = {**self._named(), **argument_names("model", [model])}
-        return self.composed("rescored", write, [self], output, names)
+        return self.composed("rescored", compose_rescored, given, [self], output, names)
 
     @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
@@ -126,9 +331,24 @@ class Searcher(Searching):
             ConfigError: There is nothing to tune, an option cannot be used, or the folder was downloaded.
             DataError: A query has no gold passage, or one that is not in the corpus.
         """
+        from grls.tune.dev import DevQueries
+        from grls.tune.run import tune_folder
 
         with self.place.named("this retriever", self._named()):
-            tune_searcher(self, queries, gold, options)
+            grid = TuneOptions(**options)
+            folder = followed(self.folder)
+            if (folder / CHECKSUMS).is_file():
+                raise ConfigError(
+                    f"{folder} is a download from the hub, which stays as it is: save it to a folder of your "
+                    "own and tune that one, as in grls.load(retriever.save(FOLDER))."
+                )
+            joined = gold_of(gold, queries, self.corpus)
+            passages = [gold_passages(query, joined.qrels) for query in joined.queries]
+            dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus)
+            opened = self.retriever
+            if read_spec(folder).get("kind") != "hops":  # as the command opens it
+                opened = single_steps(opened)
+            tune_folder(folder, dev, grid, self.how, untuned_fingerprint(opened))
         self.reopen()
         return self
 
@@ -160,11 +380,16 @@ class Searcher(Searching):
             DataError: A passage to remove is unknown, the id of an added one is taken, or its text is empty.
             WriteError: The folder cannot be written.
         """
+        from grls.retrieve.update import Changes, update_folder
 
         place = HeldFolder(output)
         with place.named("updated", self._named()):
-            retriever = write_updated(self, place, add, remove, merge, batch_size)
-        return Searcher(retriever, place, self.how)
+            gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
+            new = None if add is None else corpus_of(add, "add")
+            if new is None and not gone and not merge:
+                raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
+            update_folder(self.folder, place.path, Changes(new, gone, merge, self.how.device, batch_size))
+            return Searcher(load_retriever(place.path, self.how), place, self.how)
 
     @checked
     def explain(
@@ -236,13 +461,19 @@ class Searcher(Searching):
         Raises:
             ConfigError: The hub refuses the name or the user, or cannot be reached.
         """
+        from grls.retrieve.card import card_of
+        from grls.retrieve.hub import upload
 
-        return publish(self, name, private, options)
+        given = CardOptions(**options)
+        if not is_hub_name(name):
+            raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
+        return upload(self.folder, name, private, card_of(self.retriever, self.folder, name, given))
 
     def composed(
         self,
         call: str,
-        write: Writer,
+        compose: Callable[..., Retriever],
+        given: Sequence[Any],
         members: Sequence[Searcher],
         output: str | Path | None,
         names: Mapping[Path, str],
@@ -251,14 +482,15 @@ class Searcher(Searching):
 
         Args:
             call: The name of the call, for errors.
-            write: Writes the folder.
+            compose: Writes the folder and opens it, one of :mod:`grls.retrieve.compose`.
+            given: Its arguments between the folder and the options of search.
             members: The searchers that it is made of.
             output: The folder; None: a temporary folder.
             names: The folders of members -> what the caller calls them, for errors.
         """
         place = HeldFolder(output, [one.place for one in members])
         with place.named(call, names):
-            return Searcher(write(place.path, self.how), place, self.how)
+            return Searcher(compose(place.path, *given, USUAL_SEARCH, self.how), place, self.how)
 
     def _named(self) -> dict[Path, str]:
         return argument_names("this retriever", [self])
@@ -285,148 +517,30 @@ def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> d
     return names
 
 
-def _searchers(members: Sequence[Searcher | str | Path]) -> list[Searcher]:
-    return [one for one in members if isinstance(one, Searcher)]
-
-
-# Composite retrievers from searchers: what is written into their folders.
-
-
-Writer = Callable[[Path, Opening], Retriever]
-"""Writes the folder of a composite retriever, and opens it."""
-
-
-def hybrid_writer(
-    generator: Path, priors: Sequence[str], weights: Sequence[float] | None, options: dict[str, Any]
-) -> Writer:
-    """A generator with priors.
-
-    Args:
-        generator: Its folder.
-        priors: The folders of the retrievers that look ahead, or ``bm25``.
-        weights: The weight of each; None: 1.
-        options: See :class:`~grls.retrieve.hybrid.options.PriorOptions`.
+def _listed(queries: Any) -> list[Query]:
+    """Queries as a list; a query alone becomes a list of one.
 
     Raises:
-        ConfigError: The weights are not as many as the priors, or an option cannot be used.
+        DataError: There is something else, or a query without text.
     """
-    if weights is not None and len(weights) != len(priors):
-        raise ConfigError(
-            f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each prior."
-        )
-    named = [PriorSpec(*pair) for pair in zip(priors, weights or [1.0] * len(priors), strict=True)]
-    shared = PriorOptions(**options)
-    return partial(_written, compose_hybrid, generator, named, shared, USUAL_SEARCH)
+    asked = queries_of([queries] if isinstance(queries, str | Query) else queries)
+    for place, query in enumerate(asked):
+        if not query.text.strip():
+            raise DataError(f"{query_place(query, place)}: its text is empty; give it a text.", SOURCE)
+    return asked
 
 
-def hops_writer(retriever: Path, options: dict[str, Any]) -> Writer:
-    """Hop by hop, with the options of :class:`~grls.retrieve.hops.options.HopOptions`.
+def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Filter | None:
+    """The filter of a condition over metadata and of allowed ids; None: every passage may be found.
 
     Raises:
-        ConfigError: An option cannot be used.
+        ConfigError: The condition cannot be read.
     """
-    return partial(_written, compose_hops, retriever, HopOptions(**options), USUAL_SEARCH)
-
-
-def rescored_writer(retriever: Path, model: str, options: dict[str, Any]) -> Writer:
-    """Rescored by a cross-encoder, with the options of :class:`~grls.retrieve.rescored.options.Rereading`.
-
-    Raises:
-        ConfigError: An option cannot be used.
-    """
-    rereading = Rereading(**{"passages": PASSAGES, **options})
-    return partial(_written, compose_rescored, retriever, model, rereading, USUAL_SEARCH)
-
-
-def fusion_writer(
-    members: Sequence[str], depth: int | None, length: str | int, options: dict[str, Any]
-) -> Writer:
-    """A fusion, with the options of :class:`~grls.retrieve.fusion.fuse.Fusion`.
-
-    Raises:
-        ConfigError: An option cannot be used.
-    """
-    fusion = Fusion(**options)
-    return partial(_written, compose_fusion, members, fusion, depth, length, USUAL_SEARCH)
-
-
-def _written(compose: Callable[..., Retriever], *more: Any) -> Retriever:
-    """Write with the arguments that a writer gets at the end: the folder, and how members are opened."""
-    *options, folder, how = more
-    return compose(folder, *options, how)
-
-
-# A searcher over changed passages: some are added, others removed.
-
-
-def write_updated(
-    searcher: Searching,
-    place: HeldFolder,
-    add: Any,
-    remove: Collection[str | int] | None,
-    merge: bool,
-    batch_size: int,
-) -> Retriever:
-    """Write the folder of a searcher with changed passages, and open it.
-
-    Args:
-        searcher: The searcher; its folder stays as it is, unless ``place`` is that folder.
-        place: The changed folder.
-        add: Passages in any form of :func:`~grls.data.inputs.entries.corpus_of`; None: none.
-        remove: Ids of passages; None: none.
-        merge: See :class:`~grls.retrieve.update.Changes`.
-        batch_size: Passages encoded together.
-
-    Raises:
-        ConfigError: There is nothing to do, or the kind takes no changes.
-        DataError: A passage is unknown, or its id is taken.
-    """
-    from grls.retrieve.update import Changes, update_folder
-
-    gone = list(dict.fromkeys(map(str, () if remove is None else remove)))
-    new = None if add is None else corpus_of(add, "add")
-    if new is None and not gone and not merge:
-        raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
-    update_folder(searcher.folder, place.path, Changes(new, gone, merge, searcher.how.device, batch_size))
-    return load_retriever(place.path, searcher.how)
-
-
-# Tuning the folder of a searcher on development queries.
-
-
-def tune_searcher(
-    searcher: Searching, queries: Any, gold: Any, options: Mapping[str, Any]
-) -> list[TuneChoice]:
-    """Tune the folder of a searcher; see :meth:`grls.api.searcher.Searcher.tune`."""
-    from grls.tune.dev import DevQueries
-    from grls.tune.run import tune_folder
-
-    grid = TuneOptions(**options)
-    folder = followed(searcher.folder)
-    if (folder / CHECKSUMS).is_file():
-        raise ConfigError(
-            f"{folder} is a download from the hub, which stays as it is: save it to a folder of your own and "
-            "tune that one, as in grls.load(retriever.save(FOLDER))."
-        )
-    joined = gold_of(gold, queries, searcher.corpus)
-    passages = [gold_passages(query, joined.qrels) for query in joined.queries]
-    dev = DevQueries("the queries given", "dev", joined.queries, passages, searcher.corpus)
-    opened = searcher.retriever
-    if read_spec(folder).get("kind") != "hops":  # as the command opens it
-        opened = single_steps(opened)
-    return tune_folder(folder, dev, grid, searcher.how, untuned_fingerprint(opened))
-
-
-# Uploading a searcher to the hub, with its model card.
-
-
-def publish(searcher: Searching, name: str, private: bool, options: Mapping[str, Any]) -> str:
-    """Upload a searcher's retriever; see :meth:`grls.api.searcher.Searcher.push_to_hub`."""
-    from grls.retrieve.card import card_of
-    from grls.retrieve.hub import upload
-
-    said = CardOptions(**options)
-    if not is_hub_name(name):
-        raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
-    card = card_of(searcher.retriever, searcher.folder, name, said)
-    return upload(searcher.folder, name, private, card)
+    try:
+        rule = None if condition is None else where(condition)
+    except ConfigError as error:
+        raise ConfigError(f"where: {error.text}") from None
+    return both(
+        rule,
+        None if allow is None else Only(frozenset(map(str, allow))),
+    )

@@ -89,30 +89,22 @@ def plan_hops(
 
 def _states(retriever: Retriever, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
     if isinstance(retriever, WalksHops):
-        return retriever.walk([query], allow)
-    if isinstance(retriever, FindsChains):
-        return _one_by_one(retriever, query, allow)
-    return _single(retriever, query, allow)
-
-
-def _single(retriever: Retriever, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
-    (hits,) = retriever.retrieve([query], 1, allow)
-    yield _only(hits)
+        yield from retriever.walk([query], allow)
+    elif isinstance(retriever, FindsChains):  # the chain is known as a whole, and so are its scores
+        ((best, *_),) = retriever.retrieve_chains([query], allow)
+        count = max(1, len(best.hits))
+        for hop in range(1, count + 1):
+            part = best if hop == count else best._replace(hits=best.hits[:hop], done=False)
+            yield SoFar(hop, hop == count, lambda part=part: [[part]])  # type: ignore[misc]
+    else:
+        (hits,) = retriever.retrieve([query], 1, allow)
+        yield _only(hits)
 
 
 def _only(hits: Sequence[Hit]) -> SoFar:
     """The best passage as a chain."""
     chain = Chain(tuple(hits), hits[0].score if hits else 0.0, False)
     return SoFar(1, True, lambda: [[chain]])
-
-
-def _one_by_one(retriever: FindsChains, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
-    """The passages of a chain that is known as a whole; scores are those of the whole chain."""
-    ((best, *_),) = retriever.retrieve_chains([query], allow)
-    count = max(1, len(best.hits))
-    for hop in range(1, count + 1):
-        part = best if hop == count else best._replace(hits=best.hits[:hop], done=False)
-        yield SoFar(hop, hop == count, lambda part=part: [[part]])  # type: ignore[misc]
 
 
 def _in_hops(retriever: Retriever) -> bool:

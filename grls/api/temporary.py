@@ -24,49 +24,17 @@ _PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^
 """A path with a separator, without the full stop of its sentence."""
 
 
-def temporary_folder(owner: object) -> Path:
-    """A new empty folder that is removed with its owner, or at the end of the process.
-
-    A forked process does not remove the folders of its parent.
-
-    Args:
-        owner: The object that the folder belongs to; it must allow weak references.
-
-    Raises:
-        WriteError: The folder cannot be made.
-    """
-    held = ExitStack()
-    try:
-        folder = held.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
-        folder.mkdir()
-    except OSError as error:
-        held.close()
-        raise WriteError(
-            f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can be "
-            "written, or say where by output=."
-        ) from error
-    weakref.finalize(owner, held.close)
-    return folder
-
-
-def folder_of(owner: object, output: str | Path | None) -> Path:
-    """The folder of a retriever that is made: ``output``, or a temporary folder without it.
-
-    Args:
-        owner: The object that a temporary folder belongs to.
-        output: The folder that the user has named; it may not exist yet.
-
-    Raises:
-        WriteError: A temporary folder cannot be made.
-    """
-    return temporary_folder(owner) if output is None else Path(output)
-
-
 class HeldFolder:
     """The folder of a retriever that is made, with those of its members.
 
-    A temporary folder is removed with this object. A composite retriever holds the objects of its members, so
-    their folders stay as long as it names them.
+    A temporary folder is removed with this object, or at the end of the process; a forked process does not
+    remove the folders of its parent. A composite retriever holds the objects of its members, so their folders
+    stay as long as it names them.
+
+    Attributes:
+        path: The folder.
+        path_is_temporary: Whether the folder itself is removed with this object.
+        members: The folders of its members.
 
     Args:
         output: The folder that the user has named; None: a temporary folder.
@@ -77,9 +45,22 @@ class HeldFolder:
     """
 
     def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
-        self.path = folder_of(self, output)
-        self._temporary = output is None
+        self.path_is_temporary = output is None
         self.members = tuple(members)
+        if output is not None:
+            self.path = Path(output)
+            return
+        held = ExitStack()
+        try:
+            self.path = held.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+            self.path.mkdir()
+        except OSError as error:
+            held.close()
+            raise WriteError(
+                f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
+                "be written, or say where by output=."
+            ) from error
+        weakref.finalize(self, held.close)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle, which may be read in another working directory.
@@ -102,14 +83,9 @@ class HeldFolder:
         return self
 
     @property
-    def path_is_temporary(self) -> bool:
-        """Whether the folder itself is removed with this object."""
-        return self._temporary
-
-    @property
     def temporary(self) -> bool:
         """Whether it, or the folder of a member, is removed with this object."""
-        return self._temporary or any(member.temporary for member in self.members)
+        return self.path_is_temporary or any(member.temporary for member in self.members)
 
     @contextmanager
     def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grls.api.temporary import temporary_folder
+from grls.api.temporary import HeldFolder
 from grls.data.corpus import Corpus
 from grls.data.dataset import has_qrels
 from grls.data.inputs.entries import corpus_of
@@ -101,8 +101,17 @@ def given_splits(
         DataError: Something is malformed, or there is gold, or there are dev queries, without queries to
             learn from.
     """
-    folder = _set_folder(corpus if queries is None else queries)
-    _refuse_names(names, folder, (gold, dev, test))
+    folder = existing_path(corpus if queries is None else queries, "corpus or queries")
+    if folder is not None and not (folder / "queries.jsonl").is_file():
+        folder = None
+    for usual, called, value in zip(USUAL_NAMES, names, (gold, dev, test), strict=True):
+        if called == usual or (folder is not None and value is None):
+            continue
+        instead = f"{'gold' if usual == 'train' else usual} is given, too"
+        raise ConfigError(
+            f"{usual}_split={called!r} names a split of a data set folder, and "
+            f"{'the queries are of none' if folder is None else instead}: leave {usual}_split out."
+        )
     asked = folder or queries
     splits: dict[str, Gold] = {}
     if asked is not None:
@@ -121,23 +130,6 @@ def given_splits(
         if part is not None:
             splits[name] = _renamed(_part(name, part, asked, passages), splits, name)
     return splits
-
-
-def _refuse_names(names: SplitNames, folder: Path | None, given: tuple[Any, ...]) -> None:
-    for usual, called, value in zip(USUAL_NAMES, names, given, strict=True):
-        if called == usual or (folder is not None and value is None):
-            continue
-        instead = f"{'gold' if usual == 'train' else usual} is given, too"
-        raise ConfigError(
-            f"{usual}_split={called!r} names a split of a data set folder, and "
-            f"{'the queries are of none' if folder is None else instead}: leave {usual}_split out."
-        )
-
-
-def _set_folder(value: Any) -> Path | None:
-    """The folder of a data set with queries; None: it is something else."""
-    path = existing_path(value, "corpus or queries")
-    return path if path is not None and (path / "queries.jsonl").is_file() else None
 
 
 def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
@@ -184,21 +176,13 @@ def place_data(data: TrainingData, output: Path, resume: bool) -> str:
     if not (resume and folder.is_dir()):
         write_splits(folder, data.corpus, splits)
         return str(folder)
-    held = _Held()
-    new = temporary_folder(held) / DATA
+    held = HeldFolder()
+    new = held.path / DATA
     write_splits(new, data.corpus, splits)
-    for file in _files(new):
+    for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
         if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):
             raise MismatchError(
                 f"the run in {output} had other data than this call ({folder / file} differs): resume it "
                 "with the same corpus, queries, gold and dev, or begin a new run in another output."
             )
     return str(folder)
-
-
-class _Held:
-    """Owns a temporary folder."""
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    return sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())

@@ -12,8 +12,8 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,7 +125,16 @@ class ShardPlan:
                 shutil.rmtree(folder)
             file.unlink()  # last: no shard is taken for one of a new plan
         if file.is_file():
-            self._refuse_other(read_json(file), file)
+            begun, now = read_json(file), self._record()
+            if not isinstance(begun, dict):
+                raise DataError(f"expected the plan of a sharded run; remove {self.folder}.", file)
+            if begun != now:
+                old, new = ({**value, **(value.get("settings") or {})} for value in (begun, now))
+                names = sorted(name for name in {*old, *new} - {"settings"} if old.get(name) != new.get(name))
+                raise MismatchError(
+                    f"{self.folder}: the shards there were begun with another {', '.join(names) or 'plan'}; "
+                    "give the options they were begun with, or remove that folder."
+                )
         else:
             write_json(file, self._record())
         return [shard for shard in self.shards if not (self.place(shard) / RECEIPT).is_file()]
@@ -138,8 +147,10 @@ class ShardPlan:
         """Do one shard; its folder appears once it is complete. Any process may call this."""
         with atomic_folder(self.place(shard), RECEIPT) as new:
             result = work(shard, new)
+            files = sorted(file for file in new.rglob("*") if file.is_file())
+            sums = {str(file.relative_to(new)): [file.stat().st_size, sha256(file)] for file in files}
             receipt = {"format": FORMAT, "settings": self._digest, "range": [shard.first, shard.end]}
-            write_json(new / RECEIPT, {**receipt, "result": result, "files": _sums(new)})
+            write_json(new / RECEIPT, {**receipt, "result": result, "files": sums})
 
     def gather(self) -> list[Done]:
         """All shards, checked.
@@ -157,29 +168,29 @@ class ShardPlan:
                 "does only these.",
                 self.folder,
             )
-        return [self._checked(shard) for shard in self.shards]
+        done = []
+        for shard in self.shards:
+            folder = self.place(shard)
+            receipt = read_json(folder / RECEIPT)
+            fields = {"settings": str, "range": list, "result": dict, "files": dict}
+            good = isinstance(receipt, dict) and receipt.get("format") == FORMAT
+            if not good or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
+                raise DataError(f"this is no receipt of a shard; {_again(folder)}.", folder / RECEIPT)
+            if receipt["settings"] != self._digest or receipt["range"] != [shard.first, shard.end]:
+                raise MismatchError(
+                    f"{folder}: this shard is of other work (another corpus, model or option), or of another "
+                    f"range; {_again(folder)}."
+                )
+            for name, entry in receipt["files"].items():
+                file = folder / name
+                if not file.is_file() or [file.stat().st_size, sha256(file)] != list(entry):
+                    raise DataError(f"the file is missing, truncated or damaged; {_again(folder)}.", file)
+            done.append(Done(shard, folder, receipt["result"]))
+        return done
 
     def remove(self) -> None:
         """Remove the folder, once its shards are saved elsewhere."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _checked(self, shard: Shard) -> Done:
-        folder = self.place(shard)
-        receipt = read_json(folder / RECEIPT)
-        fields = {"settings": str, "range": list, "result": dict, "files": dict}
-        good = isinstance(receipt, dict) and receipt.get("format") == FORMAT
-        if not good or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
-            raise DataError(
-                f"this is no receipt of a shard; {_again(folder)}.",
-                folder / RECEIPT,
-            )
-        if receipt["settings"] != self._digest or receipt["range"] != [shard.first, shard.end]:
-            raise MismatchError(
-                f"{folder}: this shard is of other work (another corpus, model or option), or of another "
-                f"range; {_again(folder)}."
-            )
-        _refuse_damaged(folder, receipt["files"])
-        return Done(shard, folder, receipt["result"])
 
     @property
     def _digest(self) -> str:
@@ -188,19 +199,6 @@ class ShardPlan:
 
     def _record(self) -> dict[str, Any]:
         return {"format": FORMAT, "items": self.items, "shard": self.size, "settings": self.settings}
-
-    def _refuse_other(self, begun: Any, file: Path) -> None:
-        now = self._record()
-        if not isinstance(begun, dict):
-            raise DataError(f"expected the plan of a sharded run; remove {self.folder}.", file)
-        if begun == now:
-            return
-        old, new = ({**value, **(value.get("settings") or {})} for value in (begun, now))
-        names = sorted(name for name in {*old, *new} - {"settings"} if old.get(name) != new.get(name))
-        raise MismatchError(
-            f"{self.folder}: the shards there were begun with another {', '.join(names) or 'plan'}; give the "
-            "options they were begun with, or remove that folder."
-        )
 
 
 def _read_plan(file: Path) -> Any:
@@ -215,19 +213,6 @@ def _again(folder: Path) -> str:
     return f"remove {folder} and run the command again"
 
 
-def _sums(folder: Path) -> dict[str, list[Any]]:
-    """Size and checksum of every file below a folder, by its path."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {str(f.relative_to(folder)): [f.stat().st_size, sha256(f)] for f in files}
-
-
-def _refuse_damaged(folder: Path, files: dict[str, Sequence[Any]]) -> None:
-    for name, entry in files.items():
-        file = folder / name
-        if not file.is_file() or [file.stat().st_size, sha256(file)] != list(entry):
-            raise DataError(f"the file is missing, truncated or damaged; {_again(folder)}.", file)
-
-
 # Places of work in shards: the folder beside an output, and names that other machines can read.
 
 
@@ -237,15 +222,13 @@ def shards_folder(output: str | Path) -> Path:
     return place.with_name(f".{place.name}.shards")
 
 
-@contextmanager
-def alone_at_shards(output: str | Path) -> Iterator[None]:
+def alone_at_shards(output: str | Path) -> AbstractContextManager[None]:
     """Hold the folder of the shards of an output, from before the plan until the shards are saved elsewhere.
 
     Raises:
         WriteError: Another run holds it, in this process or another, or it cannot be made.
     """
-    with alone_in(shards_folder(output)):
-        yield
+    return alone_in(shards_folder(output))
 
 
 def seen_elsewhere(place: str) -> str:

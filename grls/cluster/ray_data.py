@@ -12,7 +12,7 @@ import platform
 import socket
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -82,10 +82,19 @@ class Cluster:
             ConfigError: A machine cannot do the work, or the cluster has no machine that is large enough.
         """
         import ray
+        from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-        self._refuse_small(nodes)
+        cpus, gpus = self._options.cpus, self._options.gpus
+        if not any(
+            node["Resources"].get("CPU", 0) >= cpus and node["Resources"].get("GPU", 0) >= gpus
+            for node in nodes
+        ):
+            raise ConfigError(
+                f"no machine of the Ray cluster has {cpus} processors and {gpus:g} GPUs "
+                f"for a worker: lower {Option('workers.cpus')} or {Option('workers.gpus')}."
+            )
         probe = ray.remote(num_cpus=1, max_retries=0)(_complaint)
         asked = {}
         for node in nodes:
@@ -93,7 +102,14 @@ class Cluster:
             remote = probe.options(scheduling_strategy=there)
             asked[remote.remote(_versions(), str(mark.absolute()))] = node["NodeManagerAddress"]
         for reply, name in asked.items():
-            if complaint := _answer(reply):
+            try:
+                complaint = str(ray.get(reply, timeout=120))
+            except RayError as error:  # the check itself fails there
+                complaint = (
+                    f"grls cannot be imported there ({_last_line(error)}) "
+                    'Install it there: pip install "grls[ray]".'
+                )
+            if complaint:
                 raise ConfigError(f"the machine {name} of the Ray cluster cannot do the work: {complaint}")
 
     def do(self, plan: ShardPlan, shards: Sequence[Shard], make: Maker) -> Iterator[int]:
@@ -106,8 +122,17 @@ class Cluster:
         import ray.data
         from ray.exceptions import RayError
 
-        _hush()
-        count = min(len(shards), self._count())
+        import grls.errors
+
+        context = ray.data.DataContext.get_current()  # the command shows its progress, and Ray Data nothing
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        resources = ray.cluster_resources()
+        room = int(resources.get("CPU", 1) // self._options.cpus)
+        if self._options.gpus:
+            room = min(room, int(resources.get("GPU", 0) / self._options.gpus))
+        count = min(len(shards), max(1, min(room, self._options.count or room)))
         rows = [shard._asdict() for shard in shards]
         stage = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _Stage,
@@ -120,32 +145,14 @@ class Cluster:
         )
         try:
             for row in stage.iter_rows():
-                _refuse_error(row)
+                if row["kind"]:
+                    raise getattr(grls.errors, str(row["kind"]), GrlsError)(str(row["error"]))
                 yield int(row["items"])
         except RayError as error:
             raise ConfigError(
                 f"a worker failed: {_last_line(error)} Shards that are done are kept in {plan.folder}; the "
                 "same command does the rest."
             ) from error
-
-    def _count(self) -> int:
-        """Number of workers."""
-        import ray
-
-        resources = ray.cluster_resources()
-        room = int(resources.get("CPU", 1) // self._options.cpus)
-        if self._options.gpus:
-            room = min(room, int(resources.get("GPU", 0) / self._options.gpus))
-        return max(1, min(room, self._options.count or room))
-
-    def _refuse_small(self, nodes: Sequence[Mapping[str, Any]]) -> None:
-        needed = {"CPU": self._options.cpus, "GPU": self._options.gpus}
-        held = [node["Resources"] for node in nodes]
-        if not any(all(one.get(name, 0) >= least for name, least in needed.items()) for one in held):
-            raise ConfigError(
-                f"no machine of the Ray cluster has {needed['CPU']} processors and {needed['GPU']:g} GPUs "
-                f"for a worker: lower {Option('workers.cpus')} or {Option('workers.gpus')}."
-            )
 
 
 class _Stage:
@@ -189,16 +196,6 @@ class _Stage:
             tries.unlink(missing_ok=True)
 
 
-def _refuse_error(row: Mapping[str, Any]) -> None:
-    """Raise the error of grls that a worker returned."""
-    if not row["kind"]:
-        return
-    import grls.errors
-
-    kind = getattr(grls.errors, str(row["kind"]), GrlsError)
-    raise kind(str(row["error"]))
-
-
 def _open(workers: Workers) -> None:
     import ray
 
@@ -232,16 +229,6 @@ def _last_line(error: BaseException) -> str:
     return (lines[-1] if lines else type(error).__name__).strip().rstrip(".") + "."
 
 
-def _hush() -> None:
-    """No bars and no notes of Ray Data: the command shows its progress."""
-    from ray.data import DataContext
-
-    context = DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-
-
 def _versions() -> dict[str, str]:
     """The versions that all machines must share: Python, grls, and packages that results depend on."""
     import grls
@@ -270,16 +257,3 @@ def _complaint(expected: dict[str, str], mark: str) -> str:
             "name."
         )
     return ""
-
-
-def _answer(reply: Any) -> str:
-    """The complaint of a machine; if the check itself fails there, why."""
-    import ray
-    from ray.exceptions import RayError
-
-    try:
-        return str(ray.get(reply, timeout=120))
-    except RayError as error:
-        return (
-            f'grls cannot be imported there ({_last_line(error)}) Install it there: pip install "grls[ray]".'
-        )

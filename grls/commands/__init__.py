@@ -4,7 +4,7 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 ``grls.cli`` imports a module only when its verb is called.
 
 ``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches``, ``check``, ``evaluate``,
-``explain``, ``fit``, ``fuse``, ``fuse_cut``, ``index``, ``neighbours``, ``opening``, ``parsing``,
+``explain``, ``fit``, ``fuse``, ``fuse_cut``, ``index``, ``neighbours``, ``opening``,
 ``propositions``, ``pseudo_queries``, ``ralm``, ``report``, ``retrieve``, ``run_shards``,
 ``search``, ``serve``, ``train``, ``train_biencoder``, ``train_reranker``, ``tune``, ``update``.
 """

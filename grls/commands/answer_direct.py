@@ -56,9 +56,17 @@ def answer_direct(
     from grls.io.files import sha256
     from grls.models.load.language import load_language_model
     from grls.retrieve.base import Retriever
+    from grls.retrieve.queries import check_counts
+    from grls.runs.save import refuse_own_output
 
     quiet()
-    _check(retriever, run, hops, k, output)
+    check_counts(**{"--k": k})
+    if run is not None:
+        if retriever is not None:
+            raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
+        if hops.steps != "single":
+            raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
+        refuse_own_output(output, [run])
     questions = Questions.read(data, split, limit, output)
     opened = None if run is not None else open_for_reading(retriever, hops, device, questions.corpus)
     source: Retriever | FinishedRun | None = opened
@@ -81,17 +89,3 @@ def answer_direct(
     seconds, options = spent_options(readings, file, {"model": Path(model).name, **recorded, **how})
     named = name or ("closed-book" if source is None else f"direct, {label}, k={k}")
     save_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
-
-
-def _check(retriever: str | None, run: str | None, hops: HopOptions, k: int, output: str) -> None:
-    from grls.retrieve.queries import check_counts
-    from grls.runs.save import refuse_own_output
-
-    check_counts(**{"--k": k})
-    if run is None:
-        return
-    if retriever is not None:
-        raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
-    if hops.steps != "single":
-        raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
-    refuse_own_output(output, [run])

@@ -49,9 +49,16 @@ def answer_dsp(
         name: Name of the run in reports.
     """
     from grls.io.ending import quiet
+    from grls.retrieve.queries import check_counts
 
     quiet()
-    _check(program, retriever, model, k, dsp)
+    check_counts(**{"--k": k})
+    if program == "vanilla" and retriever is not None:
+        raise ConfigError("the program vanilla retrieves nothing: leave out --retriever.")
+    if program != "vanilla" and retriever is None:
+        raise ConfigError(f"the program {program} retrieves: give --retriever FOLDER, or bm25.")
+    if dsp.calls.endpoint is not None and model.startswith(API):
+        raise ConfigError("an endpoint has models of its own: give --model the name it has there, no `api:`.")
     from grls.answer.dsp import answering  # imported late: DSPy is an extra
     from grls.answer.opening import open_for_reading
     from grls.answer.questions import Questions
@@ -60,15 +67,3 @@ def answer_dsp(
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
     opened = open_for_reading(retriever, hops, device, questions.corpus)
     answering.answer_with_program(questions, program, opened, retriever, model, k, dsp, device, output, name)
-
-
-def _check(program: ProgramName, retriever: str | None, model: str, k: int, dsp: ProgramOptions) -> None:
-    from grls.retrieve.queries import check_counts
-
-    check_counts(**{"--k": k})
-    if program == "vanilla" and retriever is not None:
-        raise ConfigError("the program vanilla retrieves nothing: leave out --retriever.")
-    if program != "vanilla" and retriever is None:
-        raise ConfigError(f"the program {program} retrieves: give --retriever FOLDER, or bm25.")
-    if dsp.calls.endpoint is not None and model.startswith(API):
-        raise ConfigError("an endpoint has models of its own: give --model the name it has there, no `api:`.")

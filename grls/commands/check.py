@@ -42,32 +42,25 @@ def check(
         output: File to write the report to, as JSON.
     """
     from grls.io.ending import quiet
+    from grls.io.files import write_json
+    from grls.io.progress import counted
 
     if (data is None) == (index is None):
         raise ConfigError("give a data set, or the folder of a retriever or index as --index: one of both.")
     quiet()
     if index is not None:
-        _check_index(index, output)
-    elif data is not None:
-        _check_data(data, tokenizer, max_passage_tokens, examples, output)
+        from grls.retrieve.folder_check import check_folder, format_folder_check
 
-
-def _check_index(folder: str, output: str | None) -> None:
-    from grls.io.files import write_json
-    from grls.retrieve.folder_check import check_folder, format_folder_check
-
-    report = check_folder(folder)
-    print(format_folder_check(report))
-    if output is not None:
-        parts = [part._asdict() | {"file": str(part.file)} for part in report.parts]
-        write_json(output, {"folder": str(report.folder), "parts": parts})
-    if report.faults:
-        raise MismatchError(
-            f"{folder}: {len(report.faults)} of {len(report.parts)} checks are broken, see above."
-        )
-
-
-def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, output: str | None) -> None:
+        checked = check_folder(index)
+        print(format_folder_check(checked))
+        if output is not None:
+            parts = [part._asdict() | {"file": str(part.file)} for part in checked.parts]
+            write_json(output, {"folder": str(checked.folder), "parts": parts})
+        if checked.faults:
+            raise MismatchError(
+                f"{index}: {len(checked.faults)} of {len(checked.parts)} checks are broken, see above."
+            )
+        return
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
     from grls.data.dataset_check import (
@@ -79,13 +72,12 @@ def _check_data(data: str, tokenizer: str | None, limit: int, examples: int, out
         format_gold,
     )
     from grls.index.corpus_check import check_corpus, format_check
-    from grls.io.files import write_json
-    from grls.io.progress import counted
     from grls.models.load.build import load_tokenizer
 
-    codec = None if tokenizer is None else Codec(load_tokenizer(tokenizer), Limits(limit))
+    assert data is not None
+    codec = None if tokenizer is None else Codec(load_tokenizer(tokenizer), Limits(max_passage_tokens))
     passages = Corpus.read(data)
-    report = check_corpus(passages, codec, limit, examples)
+    report = check_corpus(passages, codec, max_passage_tokens, examples)
     print(format_check(report))
     whole = Path(data).is_dir()
     faults = check_data(data, passages) if whole else []

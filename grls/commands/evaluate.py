@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grls.errors import ConfigError
 from grls.evaluation.options import AutoAISOptions
-
-if TYPE_CHECKING:
-    from grls.data.corpus import Corpus
 
 _AUTOAIS = AutoAISOptions()
 
@@ -54,10 +51,15 @@ def evaluate(
     """
     from grls.data.corpus import Corpus
     from grls.evaluation.answers import ENDING
+    from grls.evaluation.evaluate import evaluate_run, format_report
+    from grls.evaluation.examples import format_examples
     from grls.evaluation.measures import measure_names
+    from grls.evaluation.price import format_price, price_of_run
+    from grls.evaluation.significance import compare_runs, format_comparison
     from grls.io.ending import quiet
     from grls.io.files import refuse_unwritable, write_json
     from grls.io.option_errors import visible
+    from grls.runs.run import Run
 
     quiet()
     if isinstance(ks, int | str):
@@ -71,7 +73,17 @@ def evaluate(
         raise ConfigError(
             "--measures, --baseline, --price and --examples are of runs; leave them out for answers."
         )
-    _refuse_without_entailment(bool(answers), autoais, device)
+    if autoais != _AUTOAIS or device != "auto":
+        if not answers:
+            raise ConfigError(
+                "--autoais and --device are of answers, whose evidence a model judges: leave them out for "
+                "runs, or give NAME.answers.jsonl."
+            )
+        if autoais.model is None:
+            raise ConfigError(
+                "--autoais.premise, --autoais.batch_size and --device are of a model of entailment: give "
+                "--autoais.model, too, or leave them out."
+            )
     if output is not None:
         refuse_unwritable(output)
     if answers:
@@ -84,58 +96,28 @@ def evaluate(
         for number, run in enumerate(runs):
             if len(runs) > 1:
                 print(f"{chr(10) if number else ''}{visible(run)}")
-            reports.append(_run(run, data, split, ks, names, baseline, examples, corpus))
+            loaded = Run.load(run)
+            scored = evaluate_run(loaded, data, split, ks, corpus, names)
+            print(visible(format_report(scored)))
+            if baseline is not None:
+                compared = compare_runs(loaded, baseline, data, scored["split"], ks, names, corpus)
+                scored["baseline"] = {"run": baseline, **{name: c._asdict() for name, c in compared.items()}}
+                print("\n" + visible(format_comparison(compared, baseline)))
+            if examples:
+                print("\n" + format_examples(loaded, data, scored["split"], corpus, examples))
+            reports.append(scored)
         each = [{"run": run, **report} for run, report in zip(runs, reports, strict=True)]
         report = reports[0] if len(reports) == 1 else {"runs": each}
-        if prices := _prices(pairs, len(runs) > 1, data, split, corpus):
+        prices = []
+        for run, other in pairs:
+            priced = price_of_run(run, other, data, split, corpus)
+            named = f"{run}: " if len(runs) > 1 else ""
+            print("\n" + visible(named + format_price(priced, other)))
+            prices.append({"run": run, "unended": other, **priced.record()})
+        if prices:
             report["prices"] = prices
     if output is not None:
         write_json(output, report)
-
-
-def _refuse_without_entailment(answers: bool, autoais: AutoAISOptions, device: str) -> None:
-    """Refuse (ConfigError) options of entailment where none is judged."""
-    if autoais == _AUTOAIS and device == "auto":
-        return
-    if not answers:
-        raise ConfigError(
-            "--autoais and --device are of answers, whose evidence a model judges: leave them out for runs, "
-            "or give NAME.answers.jsonl."
-        )
-    if autoais.model is None:
-        raise ConfigError(
-            "--autoais.premise, --autoais.batch_size and --device are of a model of entailment: give "
-            "--autoais.model, too, or leave them out."
-        )
-
-
-def _run(
-    run: str,
-    data: str,
-    split: str | None,
-    ks: tuple[int, ...] | None,
-    measures: list[str] | None,
-    baseline: str | None,
-    examples: int,
-    corpus: Corpus,
-) -> dict[str, Any]:
-    """Score a run, print its report, and return it."""
-    from grls.evaluation.evaluate import evaluate_run, format_report
-    from grls.evaluation.examples import format_examples
-    from grls.evaluation.significance import compare_runs, format_comparison
-    from grls.io.option_errors import visible
-    from grls.runs.run import Run
-
-    loaded = Run.load(run)
-    report = evaluate_run(loaded, data, split, ks, corpus, measures)
-    print(visible(format_report(report)))
-    if baseline is not None:
-        compared = compare_runs(loaded, baseline, data, report["split"], ks, measures, corpus)
-        report["baseline"] = {"run": baseline, **{name: c._asdict() for name, c in compared.items()}}
-        print("\n" + visible(format_comparison(compared, baseline)))
-    if examples:
-        print("\n" + format_examples(loaded, data, report["split"], corpus, examples))
-    return report
 
 
 def _priced(runs: list[str], unended: str | None) -> list[tuple[str, str]]:
@@ -159,22 +141,6 @@ def _priced(runs: list[str], unended: str | None) -> list[tuple[str, str]]:
     for run in others:
         refuse_no_pair(*load_runs([run, unended]))
     return [(run, unended) for run in others]
-
-
-def _prices(
-    pairs: list[tuple[str, str]], several: bool, data: str, split: str | None, corpus: Corpus
-) -> list[dict[str, Any]]:
-    """Print and return the prices of the ends of runs, each beside another run."""
-    from grls.evaluation.price import format_price, price_of_run
-    from grls.io.option_errors import visible
-
-    prices = []
-    for run, other in pairs:
-        price = price_of_run(run, other, data, split, corpus)
-        named = f"{run}: " if several else ""
-        print("\n" + visible(named + format_price(price, other)))
-        prices.append({"run": run, "unended": other, **price.record()})
-    return prices
 
 
 def _answers(

@@ -14,7 +14,6 @@ from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
-    from grls.data.types import Query
     from grls.retrieve.base import Retriever
 
 EVERY = "all"
@@ -71,74 +70,23 @@ def explain(
         precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
     """
-    from grls.explain.asks import asked_query, explainable, hops_of, ids_of
+    from grls.api.explaining import data_beside
+    from grls.commands.opening import open_for
+    from grls.data.dataset import first_queries, read_queries, read_split
+    from grls.data.words import Analyzer
+    from grls.explain.asks import asked_query, asks_of, explainable, hops_of, ids_of, open_for_explaining
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
-    from grls.explain.standing import refuse_stepwise
-    from grls.explain.text import format_explanation
+    from grls.explain.standing import DEPTH, in_ranking, refuse_stepwise, standings
+    from grls.explain.text import format_explanation, format_summary, parts_text, summarise
     from grls.io.ending import quiet
+    from grls.io.files import refuse_unwritable
     from grls.retrieve.base import single_steps
+    from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hops.stop import Never, stop_rule
+    from grls.retrieve.registry import names_bm25
 
     quiet()
-    _check(query, case, hops, limit, output)
-    data = _data_of(query, retriever) if data is None else data
-    whole = _opened(retriever, data, device, precision, search)
-    opened = explainable(single_steps(whole))
-    if opened is None:
-        refuse_stepwise(whole, retriever, case, search, hops)
-        _print_standings(whole, query, data, split, case, k, limit, output)
-        return
-    wanted = k if k is not None else 10 if hops.steps in ("single", "ranked") else hops.branch or 4
-    stop = stop_rule(single_steps(whole), hops) if hops.steps == "dynamic" else Never()
-    explainer = Explainer(opened, wanted, case.widest, case.exhaustive, stop)
-    if query == EVERY:
-        _explain_all(explainer, data, split, hops, limit, output)
-        return
-    asked, order = asked_query(query, data, split, case.gold is not None)
-    corpus = explainer.generator.corpus
-    before = None if case.evidence is None else ids_of(case.evidence, corpus)
-    asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence)]
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print("\n\n".join(format_explanation(e, colour) for e in explanations))
-    if hops.steps == "ranked":
-        _print_ranking(whole, asked, hops, [e.gold for e in explanations])
-    if output is not None:
-        print("\nwrote " + ", ".join(write_explanations(output, explanations)))
-
-
-def _data_of(query: str, retriever: str) -> str | None:
-    """The data set of the run of ``grls fit`` that made a retriever, if the query is one of it."""
-    from grls.api.explaining import data_beside
-    from grls.data.dataset import read_queries
-    from grls.retrieve.registry import names_bm25
-
-    if names_bm25(retriever) or not Path(retriever).is_dir():
-        return None
-    data = data_beside(Path(retriever))
-    if data is None or (query != EVERY and all(one.id != query for one in read_queries(data))):
-        return None
-    return str(data)
-
-
-def _opened(
-    retriever: str, data: str | None, device: str, precision: Precision, search: SearchOptions
-) -> Retriever:
-    from grls.commands.opening import open_for
-    from grls.data.words import Analyzer
-    from grls.explain.asks import open_for_explaining
-    from grls.retrieve.registry import names_bm25
-
-    if names_bm25(retriever):
-        return open_for(retriever, data, None, device, precision, None, None, Analyzer())
-    return open_for_explaining(retriever, device, precision, search)
-
-
-def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, output: str | None) -> None:
-    from grls.data.dataset import first_queries
-    from grls.io.files import refuse_unwritable
-
     if query == EVERY and case.is_of_one_query:
         raise ConfigError(
             f"--case.gold, --case.evidence and --case.hop are of one query; for {EVERY!r} leave them out."
@@ -150,16 +98,41 @@ def _check(query: str, case: CaseOptions, hops: HopOptions, limit: int | None, o
         raise ConfigError(
             f"--hops.done_bias {hops.done_bias} weighs DONE, which only --hops.steps dynamic writes."
         )
-
-
-def _print_ranking(whole: Retriever, query: Query, hops: HopOptions, gold: list[str]) -> None:
-    """Where gold passages stand in the ranking by hops: the explanations above are of single hops."""
-    from grls.explain.standing import DEPTH, in_ranking, standings
-    from grls.explain.text import parts_text
-    from grls.retrieve.hops.retriever import hop_by_hop
-
-    for one in standings(hop_by_hop(whole, hops), query, gold, DEPTH):
-        print(f"\n{one.gold}\n\n{parts_text(in_ranking(one))}")
+    is_bm25 = names_bm25(retriever)
+    if data is None and not is_bm25 and Path(retriever).is_dir():
+        beside = data_beside(Path(retriever))
+        if beside and (query == EVERY or any(known.id == query for known in read_queries(beside))):
+            data = str(beside)
+    if is_bm25:
+        whole = open_for(retriever, data, None, device, precision, None, None, Analyzer())
+    else:
+        whole = open_for_explaining(retriever, device, precision, search)
+    opened = explainable(single_steps(whole))
+    if opened is None:
+        refuse_stepwise(whole, retriever, case, search, hops)
+        _print_standings(whole, query, data, split, case, k, limit, output)
+        return
+    wanted = k if k is not None else 10 if hops.steps in ("single", "ranked") else hops.branch or 4
+    stop = stop_rule(single_steps(whole), hops) if hops.steps == "dynamic" else Never()
+    explainer = Explainer(opened, wanted, case.widest, case.exhaustive, stop)
+    if query == EVERY:
+        queries, qrels = read_split(_data_of_all(data), split)
+        summary = summarise(explainer, asks_of(first_queries(queries, limit), qrels, hops.chained))
+        print(format_summary(summary))
+        _write(output, summary._asdict())
+        return
+    asked, order = asked_query(query, data, split, case.gold is not None)
+    corpus = explainer.generator.corpus
+    before = None if case.evidence is None else ids_of(case.evidence, corpus)
+    asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
+    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence)]
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print("\n\n".join(format_explanation(e, colour) for e in explanations))
+    if hops.steps == "ranked":  # the explanations above are of single hops
+        for ranked in standings(hop_by_hop(whole, hops), asked, [e.gold for e in explanations], DEPTH):
+            print(f"\n{ranked.gold}\n\n{parts_text(in_ranking(ranked))}")
+    if output is not None:
+        print("\nwrote " + ", ".join(write_explanations(output, explanations)))
 
 
 def _print_standings(
@@ -172,35 +145,38 @@ def _print_standings(
     limit: int | None,
     output: str | None,
 ) -> None:
+    """Rank and score of gold passages, of a retriever without decoding steps."""
+    from grls.data.dataset import read_split
     from grls.explain.asks import asked_query, hops_of, ids_of
-    from grls.explain.standing import DEPTH, format_standing, standing_record, standings
+    from grls.explain.standing import (
+        DEPTH,
+        format_ranks,
+        format_standing,
+        line_of,
+        rank_counts,
+        rank_record,
+        standing_record,
+        standings,
+        standings_of,
+    )
     from grls.retrieve.queries import check_counts
 
     depth = DEPTH if k is None else k
     check_counts(**{"--k": depth})
-    if query == EVERY:
-        _print_ranks(opened, data, split, limit, depth, output)
+    if query != EVERY:
+        asked, order = asked_query(query, data, split, case.gold is not None)
+        (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
+        golds = standings(opened, asked, hop.gold, depth)
+        print("\n\n".join(map(format_standing, golds)))
+        _write(output, [standing_record(gold) for gold in golds])
         return
-    asked, order = asked_query(query, data, split, case.gold is not None)
-    (hop,) = hops_of(order, ids_of(case.gold, opened.corpus), None, None, "single")
-    made = standings(opened, asked, hop.gold, depth)
-    print("\n\n".join(map(format_standing, made)))
-    _write(output, [standing_record(one) for one in made])
-
-
-def _print_ranks(
-    opened: Retriever, data: str | None, split: str, limit: int | None, depth: int, output: str | None
-) -> None:
-    from grls.data.dataset import read_split
-    from grls.explain.standing import format_ranks, line_of, rank_counts, rank_record, standings_of
-
     queries, qrels = read_split(_data_of_all(data), split, limit=limit)
     ranks: list[int | None] = []
     each: list[dict[str, object]] = []
-    for made in standings_of(opened, queries, qrels, depth):
-        print(line_of(made))
-        ranks += [one.rank for one in made]
-        each.append(rank_record(made))
+    for golds in standings_of(opened, queries, qrels, depth):
+        print(line_of(golds))
+        ranks += [gold.rank for gold in golds]
+        each.append(rank_record(golds))
     if not ranks:
         raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
     print("\n" + format_ranks(ranks, depth))
@@ -221,24 +197,3 @@ def _data_of_all(data: str | None) -> str:
     if data is None:
         raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
     return data
-
-
-def _explain_all(
-    explainer: object,
-    data: str | None,
-    split: str,
-    hops: HopOptions,
-    limit: int | None,
-    output: str | None,
-) -> None:
-    from grls.data.dataset import first_queries, read_split
-    from grls.explain.asks import asks_of
-    from grls.explain.explain import Explainer
-    from grls.explain.text import format_summary, summarise
-
-    assert isinstance(explainer, Explainer)
-    queries, qrels = read_split(_data_of_all(data), split)
-    asks = asks_of(first_queries(queries, limit), qrels, hops.chained)
-    summary = summarise(explainer, asks)
-    print(format_summary(summary))
-    _write(output, summary._asdict())

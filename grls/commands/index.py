@@ -267,11 +267,8 @@ def _quietly(compose: Callable[..., Retriever], output: str, *more: Any) -> None
 
     quiet()
     made = compose(output, *more)
-    mode, passages = made.describe().score_mode, counted(len(made.corpus), "passage")
-    print(f"{output}: {kind_and_label(made)}, score mode {mode}, {passages}")
-
-
-def kind_and_label(retriever: Retriever) -> str:
-    """The kind of a retriever and its label, which names the kind already for most that are composed."""
-    label = retriever.describe().name
-    return label if retriever.kind in re.findall(r"[\w-]+", label) else f"{retriever.kind}, {label}"
+    described, passages = made.describe(), counted(len(made.corpus), "passage")
+    label = described.name  # of most composed retrievers it names the kind already
+    if made.kind not in re.findall(r"[\w-]+", label):
+        label = f"{made.kind}, {label}"
+    print(f"{output}: {label}, score mode {described.score_mode}, {passages}")

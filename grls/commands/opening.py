@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.dataset import own_corpus
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.models.load.build import BESIDE
@@ -21,11 +20,6 @@ from grls.retrieve.registry import Opening, load_retriever, names_bm25
 from grls.retrieve.spec import remedy_of_other_corpus
 
 log = logging.getLogger(__name__)
-
-
-def data_corpus(data: str, split: str | None) -> Corpus | None:
-    """The corpus of a data set folder, where a split of its queries is asked; None where it has none."""
-    return None if split is None else own_corpus(data)
 
 
 def open_for(
@@ -56,32 +50,25 @@ def open_for(
         ConfigError: BM25 has no corpus, or an option cannot be used.
         DataError: The folder is no retriever.
     """
-    how = Opening(device, precision, search)
     if names_bm25(retriever):
-        opened = _bm25(data, corpus, analyzer, bm25, how)
+        if data is None or not Path(data).is_dir():
+            raise ConfigError(
+                f"bm25 retrieves from the corpus of a data set folder (--data), and {data} is none."
+            )
+        if search is not None and search.compile:
+            raise ConfigError("--search.compile compiles the search of a generator; bm25 has no such.")
+        if search is not None and search.rescore:
+            raise ConfigError("--search.rescore is for a generator; bm25 rescores nothing: leave it out.")
+        from grls.retrieve.bm25 import BM25Retriever
+
+        opened: Retriever = BM25Retriever(corpus or Corpus.read(data), **asdict(bm25), analyzer=analyzer)
     else:
         refuse_words(retriever, analyzer, bm25)
-        opened = load_retriever(retriever, how)
+        opened = load_retriever(retriever, Opening(device, precision, search))
     if hops is not None:
         opened = hop_by_hop(opened, hops)
     tell_unlike_training(opened)
     return opened
-
-
-def _bm25(
-    data: str | None, corpus: Corpus | None, analyzer: Analyzer, bm25: BM25Options, how: Opening
-) -> Retriever:
-    from grls.retrieve.bm25 import BM25Retriever
-
-    if data is None or not Path(data).is_dir():
-        raise ConfigError(
-            f"bm25 retrieves from the corpus of a data set folder (--data), and {data} is none."
-        )
-    if how.search is not None and how.search.compile:
-        raise ConfigError("--search.compile compiles the search of a generator; bm25 has no such.")
-    if how.search is not None and how.search.rescore:
-        raise ConfigError("--search.rescore is for a generator; bm25 rescores nothing: leave it out.")
-    return BM25Retriever(corpus or Corpus.read(data), **asdict(bm25), analyzer=analyzer)
 
 
 def refuse_other_corpus(

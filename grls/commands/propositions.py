@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.errors import DataError, at_least
 from grls.io.ending import quiet
 from grls.io.files import refuse_unwritable
 from grls.io.progress import Progress, counted
-
-if TYPE_CHECKING:
-    from grls.answer.riches.proposition_file import Tally
-    from grls.data.corpus import Corpus
 
 
 def propositions(
@@ -68,36 +63,30 @@ def propositions(
     asked = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)
     opened = asked.opened()
     file = PropositionFile(output, opened.origin)
-    _refuse_strange(file.tally, opened.corpus, output)
-    before = len(file.tally.passages)
+    tally = file.tally
+    names = sorted(tally.passages)
+    numbers = opened.corpus.numbers(names)
+    strange = [name for name, number in zip(names, numbers, strict=True) if number is None]
+    if strange:
+        raise DataError(
+            f"{strange[0]!r} is no passage of {opened.corpus.source}; give another --output.", output
+        )
+    before = len(tally.passages)
     start = perf_counter()
     if sharing is None:
         with Progress(opened.passages, "propositions", "passages", before) as bar:
             opened.write(opened.batches, file, bar.update)
     else:
         propositions_by_workers(opened, asked, file, sharing)
-    print(_summary(file.tally, opened.passages - before, perf_counter() - start))
-
-
-def _refuse_strange(tally: Tally, corpus: Corpus, output: str) -> None:
-    """Refuse a file with passages of another corpus."""
-    names = sorted(tally.passages)
-    strange = [name for name, number in zip(names, corpus.numbers(names), strict=True) if number is None]
-    if strange:
-        raise DataError(f"{strange[0]!r} is no passage of {corpus.source}; give another --output.", output)
-
-
-def _summary(tally: Tally, written: int, seconds: float) -> str:
-    """What the file holds, in a few lines."""
+    written, seconds = opened.passages - before, perf_counter() - start
     passages = len(tally.passages)
-    each = tally.propositions / passages
-    lines = [
-        f"{counted(passages, 'passage')}, {counted(tally.propositions, 'proposition')} ({each:.2f} each); "
+    print(
+        f"{counted(passages, 'passage')}, {counted(tally.propositions, 'proposition')} "
+        f"({tally.propositions / passages:.2f} each); "
         f"instead, sentences of {counted(tally.sentences, 'passage')}; nothing of {tally.none:,}"
-    ]
+    )
     if tally.dropped:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(tally.dropped.items()))
-        lines.append(f"left out of what the model wrote: {reasons}")
+        print(f"left out of what the model wrote: {reasons}")
     if written:
-        lines.append(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")
-    return "\n".join(lines)
+        print(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
 from grls.data.dataset import query_record
@@ -20,10 +19,6 @@ from grls.retrieve.judge import open_judge
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing
-
-if TYPE_CHECKING:
-    from grls.io.resumable import GrowingFile
-    from grls.train.doc2query.generate import OpenedQueries, Sifted
 
 
 def pseudo_queries(
@@ -85,62 +80,41 @@ def pseudo_queries(
     file = GrowingFile(_beside(output, "written.jsonl"), opened.origin)
     file.refuse_other(("chain", "draw"), ((corpus.ids(task.chain), task.draw) for task in tasks))
     if sharing is None:
-        _write(opened, file)
+        done, total = file.count, len(tasks)
+        start = perf_counter()
+        with Progress(total, "pseudo-queries", "queries", done) as bar:
+            opened.write(done, total, file, bar.update)
+        if done < total:
+            seconds = perf_counter() - start
+            print(
+                f"{counted(total - done, 'query')} written in {seconds:.1f} s, {done:,} found in {file.path}"
+            )
     else:
         write_by_workers(opened, asked, file, sharing, output)
-    found = sift(file.records, corpus, judge, k)
-    _keep(output, found, opened.origin, {} if retriever is None else {"k": k, "retriever": retriever})
-    wanted = draw.queries * min(len(corpus), limit or len(corpus))
-    print(_summary(found, len(file.records), wanted - len(tasks), k))
+    sifted = sift(file.records, corpus, judge, k)
+    dropped = dict(sorted(sifted.dropped.items()))
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
+    if not sifted.kept:
+        raise ConfigError(
+            f"none of the pseudo-queries is kept ({reasons}); raise --k, or train the generator for longer."
+        )
+    with atomic_file(output) as stream:
+        for query in sifted.kept:
+            write_line(stream, query_record(query))
+    judged = {} if retriever is None else {"k": k, "retriever": retriever}
+    counts = {"kept": len(sifted.kept), "dropped": dropped}
+    write_json(_beside(output, "manifest.json"), {**opened.origin, **judged, **counts})
+    written, passages = len(file.records), len({query.evidence[0] for query in sifted.kept})
+    print(
+        f"{len(sifted.kept):,} of {counted(written, 'pseudo-query')} kept, for {counted(passages, 'passage')}"
+    )
+    if sifted.asked:
+        print(f"round trip: {sifted.rate:.1%} of {sifted.asked:,} find their passage among the {k} best")
+    if dropped:
+        print(f"dropped: {reasons}")
+    if unlinked := draw.queries * min(len(corpus), limit or len(corpus)) - len(tasks):
+        print(f"not written: {counted(unlinked, 'chain')} that found no further passage")
 
 
 def _beside(output: str, ending: str) -> Path:
     return Path(output).with_name(f"{Path(output).name}.{ending}")
-
-
-def _write(opened: OpenedQueries, file: GrowingFile) -> None:
-    """Write what the file lacks, and say how long it took."""
-    done, total = file.count, len(opened.asked)
-    start = perf_counter()
-    with Progress(total, "pseudo-queries", "queries", done) as bar:
-        opened.write(done, total, file, bar.update)
-    if done < total:
-        seconds = perf_counter() - start
-        print(f"{counted(total - done, 'query')} written in {seconds:.1f} s, {done:,} found in {file.path}")
-
-
-def _keep(output: str, found: Sifted, origin: dict[str, Any], judged: dict[str, Any]) -> None:
-    """Write the queries that are kept, and what became of the others.
-
-    Raises:
-        ConfigError: None is kept.
-    """
-    counts = {"kept": len(found.kept), "dropped": dict(sorted(found.dropped.items()))}
-    if not found.kept:
-        raise ConfigError(
-            f"none of the pseudo-queries is kept ({_reasons(found)}); raise --k, or train the generator "
-            "for longer."
-        )
-    with atomic_file(output) as stream:
-        for query in found.kept:
-            write_line(stream, query_record(query))
-    write_json(_beside(output, "manifest.json"), {**origin, **judged, **counts})
-
-
-def _reasons(found: Sifted) -> str:
-    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(found.dropped.items()))
-
-
-def _summary(found: Sifted, written: int, unlinked: int, k: int) -> str:
-    """What came out, in a few lines."""
-    passages = len({query.evidence[0] for query in found.kept})
-    lines = [
-        f"{len(found.kept):,} of {counted(written, 'pseudo-query')} kept, for {counted(passages, 'passage')}"
-    ]
-    if found.asked:
-        lines.append(f"round trip: {found.rate:.1%} of {found.asked:,} find their passage among the {k} best")
-    if found.dropped:
-        lines.append(f"dropped: {_reasons(found)}")
-    if unlinked:
-        lines.append(f"not written: {counted(unlinked, 'chain')} that found no further passage")
-    return "\n".join(lines)

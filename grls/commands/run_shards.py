@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import Workers
-from grls.cluster.plan import Shard, ShardPlan, Work, other_on_worker, seen_elsewhere, shards_folder
+from grls.cluster.plan import Shard, ShardPlan, Work, refuse_other_reading, seen_elsewhere, shards_folder
 from grls.cluster.work import done_by_workers
 from grls.data.filter_options import FilterOptions
 from grls.data.words import Analyzer
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError
 from grls.models.precision_names import Precision
 from grls.retrieve.bm25_options import BM25Options
 from grls.retrieve.generative.options import SearchOptions
@@ -54,11 +54,11 @@ class AskedAgain:
             ConfigError: The queries have a limit, and are those of no split.
             MismatchError: The retriever is over another corpus than the data set.
         """
-        from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
-        from grls.data.dataset import read_queries, read_split
+        from grls.commands.opening import open_for, refuse_other_corpus
+        from grls.data.dataset import own_corpus, read_queries, read_split
         from grls.data.filters import filters_of
 
-        corpus = data_corpus(self.data, self.split)
+        corpus = None if self.split is None else own_corpus(self.data)
         if self.split is not None:
             queries = read_split(self.data, self.split, corpus, self.limit)[0]
         elif self.limit is None:
@@ -82,46 +82,34 @@ class AskedAgain:
         inside = replace(self.filter, allow=allow)
         return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=inside)
 
+    def work(self, fingerprints: dict[str, str]) -> Work:
+        """Open the retriever and the queries on a worker.
 
-@dataclass(frozen=True)
-class QueryMaker:
-    """Opens a run on a worker.
+        Args:
+            fingerprints: Those of the retriever and the queries, which the worker must read, too.
 
-    Attributes:
-        asked: The options of the command.
-        fingerprints: Those of the retriever and the queries, which the worker must read, too.
-    """
-
-    asked: AskedAgain
-    fingerprints: tuple[str, str]
-
-    def __call__(self) -> Work:
-        """Open the retriever and the queries.
+        Returns:
+            What answers the queries of a shard, and writes the results to its folder.
 
         Raises:
             MismatchError: The worker reads another retriever, or other queries.
         """
-        run = self.asked.opened()
-        held = (run.retriever.fingerprint(), fingerprint_queries(run.queries))
-        for place, what, one, other in zip(
-            (self.asked.retriever, self.asked.data),
-            ("retriever", "set of queries"),
-            held,
-            self.fingerprints,
-            strict=True,
-        ):
-            if one != other:
-                raise MismatchError(other_on_worker(place, what))
-        return partial(_retrieve, run)
+        run = self.opened()
+        places = {"retriever": (self.retriever, "retriever"), "data": (self.data, "set of queries")}
+        refuse_other_reading(_fingerprints(run), fingerprints, places)
+
+        def retrieve(shard: Shard, folder: Path) -> dict[str, Any]:
+            begun = perf_counter()
+            where = slice(shard.first, shard.end)
+            results = retrieve_results(run.retriever, run.queries[where], run.k, run.pool, run.filters[where])
+            write_retrieved(results, folder / _FILE)
+            return {"seconds": perf_counter() - begun}
+
+        return retrieve
 
 
-def _retrieve(run: RetrieverRun, shard: Shard, folder: Path) -> dict[str, Any]:
-    """Answer the queries of a shard, and write the results to its folder."""
-    begun = perf_counter()
-    where = slice(shard.first, shard.end)
-    queries, filters = run.queries[where], run.filters[where]
-    write_retrieved(retrieve_results(run.retriever, queries, run.k, run.pool, filters), folder / _FILE)
-    return {"seconds": perf_counter() - begun}
+def _fingerprints(run: RetrieverRun) -> dict[str, str]:
+    return {"retriever": run.retriever.fingerprint(), "data": fingerprint_queries(run.queries)}
 
 
 def share_queries(run: RetrieverRun, asked: AskedAgain, workers: Workers, output: str) -> Elsewhere:
@@ -135,11 +123,10 @@ def share_queries(run: RetrieverRun, asked: AskedAgain, workers: Workers, output
     """
 
     def share(settings: dict[str, Any]) -> Portions:
-        fingerprints = (run.retriever.fingerprint(), fingerprint_queries(run.queries))
         size = workers.options.shard or PORTION
         plan = ShardPlan(shards_folder(output), settings, len(run.queries), size)
         begun = perf_counter()
-        make = QueryMaker(asked.elsewhere(), fingerprints)
+        make = partial(asked.elsewhere().work, _fingerprints(run))
         done = done_by_workers(plan, make, workers, "retrieve", "queries")
         files = [one.folder / _FILE for one in done]
         return Portions(FiledResults(files, run.queries), perf_counter() - begun, plan)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from grls.errors import ConfigError, DataError
+from grls.io.option_errors import json_line, visible
 from grls.models.precision_names import Precision
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
     from grls.api.searcher import Searcher
-    from grls.api.streaming import StreamedHop
     from grls.data.types import Hit
 
 INPUT = "-"
@@ -24,6 +26,7 @@ IN_CHAIN = " up to this hop"
 """What the score of a passage of a chain belongs to: the chain so far."""
 _LINES = 3
 """Lines of a passage that are shown."""
+_INDENT = " " * 5
 
 
 def search_command(
@@ -61,59 +64,43 @@ def search_command(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the models.
     """
-    from grls.io.ending import quiet
-    from grls.retrieve.queries import check_counts
-
-    quiet()
-    check_counts(k=k)
-    asked = _asked(query)
-    searcher = _hop_by_hop(_opened(retriever, data, device, precision), retriever, hops)
-    form = _Form(json, metadata)
-    for number, text in enumerate(asked):
-        if number and not json:
-            print()
-        lines = (
-            _streamed(searcher, text, k, where, form) if stream else _ranking(searcher, text, k, where, form)
-        )
-        if len(asked) > 1 and not json:
-            _print(f"{text}\n")
-        for line in lines:
-            _print(line)
-
-
-def _asked(query: str) -> list[str]:
-    """The questions; empty lines of standard input are left out."""
-    lines = [line.strip() for line in sys.stdin] if query == INPUT else [query]
-    asked = [line for line in lines if line]
-    if not asked:
-        raise DataError("there is no question: give one in quotes, or one a line on standard input with -.")
-    return asked
-
-
-def _opened(retriever: str, data: str | None, device: str, precision: Precision) -> Searcher:
     from grls.api.opening import BM25, load
-    from grls.retrieve.registry import names_bm25
-
-    if names_bm25(retriever):
-        if data is None:
-            raise ConfigError("bm25 needs --data: the folder of the data set whose corpus it searches.")
-        return BM25(data)
-    if data is not None:
-        raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
-    return load(retriever, device=device, precision=precision)
-
-
-def _hop_by_hop(searcher: Searcher, retriever: str, hops: HopOptions) -> Searcher:
-    """A searcher with other options of hops; of a folder on the hub those that it stores are the default."""
     from grls.api.searcher import Searcher
+    from grls.io.ending import quiet
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hub_names import is_on_the_hub
     from grls.retrieve.options import stored_options
+    from grls.retrieve.queries import check_counts
+    from grls.retrieve.registry import names_bm25
 
+    quiet()
+    check_counts(k=k)
+    texts = [line.strip() for line in sys.stdin] if query == INPUT else [query]
+    questions = [text for text in texts if text]
+    if not questions:
+        raise DataError("there is no question: give one in quotes, or one a line on standard input with -.")
+    if names_bm25(retriever):
+        if data is None:
+            raise ConfigError("bm25 needs --data: the folder of the data set whose corpus it searches.")
+        searcher = BM25(data)
+    elif data is not None:
+        raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
+    else:
+        searcher = load(retriever, device=device, precision=precision)
     stored = HopOptions(**stored_options(searcher.folder).get("hops", {}))
-    if hops == stored or (hops == USUAL_HOPS and is_on_the_hub(retriever)):
-        return searcher
-    return Searcher(hop_by_hop(searcher.retriever, hops), searcher.place, searcher.how)
+    # The options of a folder on the hub are known only now: where none are given, its own are the default.
+    if hops != stored and not (hops == USUAL_HOPS and is_on_the_hub(retriever)):
+        searcher = Searcher(hop_by_hop(searcher.retriever, hops), searcher.place, searcher.how)
+    form = _Form(json, metadata)
+    for number, question in enumerate(questions):
+        if number and not json:
+            print()
+        search = _streamed if stream else _ranking
+        lines = search(searcher, question, k, where, form)
+        if len(questions) > 1 and not json:
+            print(visible(f"{question}\n"), flush=True)
+        for line in lines:
+            print(visible(line), flush=True)
 
 
 class _Form(NamedTuple):
@@ -128,71 +115,43 @@ class _Form(NamedTuple):
         return hit._asdict() | hop | ({"metadata": dict(hit.metadata)} if self.metadata else {})
 
     def shown(self, rank: int, hit: Hit, width: int, where: str = "") -> str:
-        """A hit for the terminal, with what its score belongs to."""
-        from grls.io.option_errors import json_line
-
+        """A hit for the terminal, with what its score belongs to and the first lines of its text."""
         title = " ".join(hit.title.split())
         head = f"{rank:>3}  {hit.score:>9.4f}{where}  {hit.id:<{width}}  {title}".rstrip()
-        more = [f"     {json_line(dict(hit.metadata))}"] if self.metadata and hit.metadata else []
-        return "\n".join([head, *_first_lines(hit.text), *more])
+        columns = max(40, get_terminal_size((100, 24)).columns)
+        rows = wrap(hit.text, columns - len(_INDENT), max_lines=_LINES, placeholder=" …")
+        more = [json_line(dict(hit.metadata))] if self.metadata and hit.metadata else []
+        return "\n".join([head, *(f"{_INDENT}{row}" for row in [*rows, *more])])
 
 
 def _ranking(searcher: Searcher, query: str, k: int, where: str | None, form: _Form) -> Iterable[str]:
-    from grls.io.option_errors import json_line
-
     hits = searcher.search(query, k, where=where)
     if form.as_json:
         return [json_line({"query": query, "hits": [form.record(hit) for hit in hits]})]
     if not hits:
         return ["nothing was found"]
     width = max(len(hit.id) for hit in hits)
-    places = ["" if hit.hop is None else IN_CHAIN for hit in hits]
-    return [form.shown(rank, hit, width, places[rank - 1]) for rank, hit in enumerate(hits, start=1)]
+    return [
+        form.shown(rank, hit, width, "" if hit.hop is None else IN_CHAIN) for rank, hit in enumerate(hits, 1)
+    ]
 
 
 def _streamed(searcher: Searcher, query: str, k: int, where: str | None, form: _Form) -> Iterable[str]:
     """The hops; of ranked hops also the ranking, which is their answer."""
-    yield from _hops(searcher, query, where, form)
+    for hop in searcher.stream(query, where=where):
+        if form.as_json:
+            hit = None if hop.hit is None else form.record(hop.hit)
+            chain = [form.record(passage) for passage in hop.chain]
+            yield json_line({"query": query, **hop._asdict(), "hit": hit, "chain": chain})
+            continue
+        text = "no further passage"
+        if hop.hit is not None:
+            text = form.shown(hop.number, hop.hit, len(hop.hit.id), IN_HOP)
+        if hop.last:
+            ids = " -> ".join(passage.id for passage in hop.chain) or "nothing was found"
+            text += f"\nchain: {ids}{' -> DONE' if hop.done else ''} (score of the chain {hop.score:.4f})"
+        yield text
     if searcher.retriever.describe().steps == "ranked":
         if not form.as_json:
             yield f"\n{_RANKED}"
         yield from _ranking(searcher, query, k, where, form)
-
-
-def _hops(searcher: Searcher, query: str, where: str | None, form: _Form) -> Iterable[str]:
-    from grls.io.option_errors import json_line
-
-    for hop in searcher.stream(query, where=where):
-        yield json_line({"query": query, **_fields(hop, form)}) if form.as_json else _hop(hop, form)
-
-
-def _fields(hop: StreamedHop, form: _Form) -> dict[str, object]:
-    chain = [form.record(hit) for hit in hop.chain]
-    return {**hop._asdict(), "hit": hop.hit and form.record(hop.hit), "chain": chain}
-
-
-def _hop(hop: StreamedHop, form: _Form) -> str:
-    found = (
-        "no further passage" if hop.hit is None else form.shown(hop.number, hop.hit, len(hop.hit.id), IN_HOP)
-    )
-    if not hop.last:
-        return found
-    ids = " -> ".join(hit.id for hit in hop.chain) or "nothing was found"
-    return f"{found}\nchain: {ids}{' -> DONE' if hop.done else ''} (score of the chain {hop.score:.4f})"
-
-
-def _first_lines(text: str) -> Sequence[str]:
-    from shutil import get_terminal_size
-    from textwrap import wrap
-
-    width = max(40, get_terminal_size((100, 24)).columns)
-    indent = " " * 5
-    return wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent, max_lines=_LINES, placeholder=" …"
-    )
-
-
-def _print(text: str) -> None:
-    from grls.io.option_errors import visible
-
-    print(visible(text), flush=True)

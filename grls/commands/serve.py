@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grls.errors import bounded
+from grls.errors import ConfigError, bounded
 from grls.models.precision_names import Precision
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.options import (
@@ -70,7 +70,12 @@ def serve(
         run_front(WorkerTask(tuple(folder), *searched), host, port, worker)
         return
     if mcp == "stdio":
-        _check_stdio(access, answer, worker)
+        if worker != ONE_PROCESS:
+            raise ConfigError("--mcp stdio has one process, which its client starts: leave --worker out.")
+        if access != OPEN_ACCESS:
+            raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
+        if answer != NO_ANSWERS:
+            raise ConfigError("--mcp stdio offers search, hops and passages: leave --answer out.")
         from grls.serve.tools.server import run_stdio
 
         run_stdio(folder, limits, device, precision)
@@ -78,14 +83,3 @@ def serve(
     from grls.serve.run import run_server
 
     run_server(folder, host, port, limits, access, device, precision, answer, examples, mcp == "http")
-
-
-def _check_stdio(access: AccessOptions, answer: AnswerOptions, worker: WorkerProcessOptions) -> None:
-    from grls.errors import ConfigError
-
-    if worker != ONE_PROCESS:
-        raise ConfigError("--mcp stdio has one process, which its client starts: leave --worker out.")
-    if access != OPEN_ACCESS:
-        raise ConfigError("--mcp stdio has one client, that starts it: leave --access out.")
-    if answer != NO_ANSWERS:
-        raise ConfigError("--mcp stdio offers search, hops and passages: leave --answer out.")

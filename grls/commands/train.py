@@ -60,18 +60,17 @@ def train_doc2query(arguments: Sequence[str]) -> None:
 
 
 def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
-    if "-h" in arguments or "--help" in arguments:
-        stage_help(name, what or "").print_help()
-        raise SystemExit(0)
-    require("train", f"grls train {name}")
-    from grls.train.cli import train
+    """Train a stage; for ``--help``, print its options, read from the source of its classes."""
+    prog = f"grls train {name}"
+    if "-h" not in arguments and "--help" not in arguments:
+        require("train", prog)
+        from grls.train.cli import train
 
-    train([*STAGES[name].arguments, *arguments], f"grls train {name}")
+        train([*STAGES[name].arguments, *arguments], prog)
+        return
+    from grls.train.signatures import class_options, class_summary
 
-
-def stage_help(name: str, what: str) -> argparse.ArgumentParser:
-    """A parser that only prints the options of a stage."""
-    stage, prog = STAGES[name], f"grls train {name}"
+    what = what or ""
     if "train" in lacking_extras():
         what += ' Lightning, whose options are not listed here, is not installed: pip install "grls[train]".'
     parser = argparse.ArgumentParser(
@@ -82,19 +81,15 @@ def stage_help(name: str, what: str) -> argparse.ArgumentParser:
     for option, text in _RUN.items():
         action = "store_true" if option == "--print_config" else "store"
         run.add_argument(option, help=text, action=action)
-    for group, path in {"model": stage.model, "data": stage.data, **stage.measured, **_OTHERS}.items():
-        _add_class(parser, group, path)
-    return parser
-
-
-def _add_class(parser: argparse.ArgumentParser, name: str, path: str) -> None:
-    from grls.train.signatures import class_options, class_summary
-
-    group = parser.add_argument_group(f"{name} ({path})", class_summary(path))
-    for option in class_options(path, f"{name}."):
-        facts = [f"type: {option.kind}"] if option.kind else []
-        facts += [option.usual if option.usual == "required" else f"default: {option.usual}"] * bool(
-            option.usual
-        )
-        text = f"{option.what} ({', '.join(facts)})".replace("%", "%%")
-        group.add_argument(f"--{option.name}", metavar=option.name.rsplit(".", 1)[-1].upper(), help=text)
+    stage = STAGES[name]
+    for title, path in {"model": stage.model, "data": stage.data, **stage.measured, **_OTHERS}.items():
+        group = parser.add_argument_group(f"{title} ({path})", class_summary(path))
+        for field in class_options(path, f"{title}."):
+            facts = [f"type: {field.kind}"] if field.kind else []
+            if field.usual:
+                facts.append(field.usual if field.usual == "required" else f"default: {field.usual}")
+            text = f"{field.what} ({', '.join(facts)})".replace("%", "%%")
+            metavar = field.name.rsplit(".", 1)[-1].upper()
+            group.add_argument(f"--{field.name}", metavar=metavar, help=text)
+    parser.print_help()
+    raise SystemExit(0)

@@ -40,22 +40,19 @@ def update(
 
     from grls.data.corpus import Corpus
     from grls.io.ending import quiet
+    from grls.io.files import named_lines
     from grls.retrieve.spec import followed
     from grls.retrieve.update import Changes, update_folder
 
     quiet()
     if add is None and remove is None and not merge:
         raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
-    gone = [] if remove is None else _ids(remove)
+    gone: list[str] = []
+    if remove is not None:
+        gone = list(dict.fromkeys(line for _, line in named_lines(remove, "a passage id a line")))
     new = None if add is None else Corpus.read(add)
     start = perf_counter()
     count = update_folder(retriever, output, Changes(new, gone, merge, device, batch_size))
     left = f"{count.removed:,} removed and not yet merged, " if count.removed else ""
     where, seconds = output or followed(retriever), perf_counter() - start
     print(f"{where}: {counted(count.found, 'passage')} to be found, {left}{seconds:.1f} s")
-
-
-def _ids(file: str) -> list[str]:
-    from grls.io.files import named_lines
-
-    return list(dict.fromkeys(line for _, line in named_lines(file, "a passage id a line")))

@@ -20,12 +20,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, TextIO
+from typing import Any
 
 from grls.errors import ConfigError, GrlsError, OptionError, in_shell, out_of_memory, worded_for
 from grls.io.files import WRITE_ERRORS, is_write_failure
@@ -75,7 +75,7 @@ def reported(
     if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())
     try:
-        with _ending_cleanly(signals), _one_report_of_a_full_disk():
+        with _ending_cleanly(signals):
             run()
     except GrlsError as error:
         return _say(str(error), 2 if isinstance(error, OptionError) else 1)
@@ -85,10 +85,13 @@ def reported(
             raise
         return _say(line, 1)
     except (MemoryError, OSError, RuntimeError) as error:
-        line = _line(error, saving, again)
-        if line is None:
-            raise
-        return _say(line, 1)
+        if out_of_memory(error):
+            allocated = _ASKED.search(str(error))
+            size = f" ({allocated[1]} more were asked for)" if allocated else ""
+            return _say(f"there is not enough memory{size}. {saving()}", 1)
+        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+            return _say(f"{error}. Free disk space or choose a place that can be written, then {again}.", 1)
+        raise  # a bug, whose traceback is shown
     except KeyboardInterrupt:
         return _say(f"interrupted; {stands}", 128 + signal.SIGINT)
     except _Ended as end:
@@ -108,8 +111,12 @@ class _Ended(SystemExit):
 
 @contextmanager
 def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
-    """Let signals end a command as an error does, so that nothing half-written is left."""
+    """Let signals end a command as an error does, so that nothing half-written is left.
+
+    A thread that cannot write prints no traceback: the main thread meets the same error.
+    """
     process = os.getpid()
+    before = threading.excepthook
 
     def end(number: int, _: object) -> None:
         if os.getpid() != process:  # a forked process has nothing to clean up
@@ -117,48 +124,27 @@ def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
         raise _Ended(128 + number)
 
+    def hook(given: threading.ExceptHookArgs) -> None:
+        if given.exc_value is None or not is_write_failure(given.exc_value):
+            before(given)
+
     taken = []
     if threading.current_thread() is threading.main_thread():
         known = [getattr(signal, name) for name in names if hasattr(signal, name)]
         taken = [one for one in known if signal.getsignal(one) is signal.SIG_DFL]
     for one in taken:
         signal.signal(one, end)
-    try:
-        yield
-    finally:
-        for one in taken:
-            signal.signal(one, signal.SIG_DFL)
-
-
-@contextmanager
-def _one_report_of_a_full_disk() -> Iterator[None]:
-    """Keep threads that cannot write from printing a traceback: the main thread meets the same error."""
-    before = threading.excepthook
-
-    def hook(given: threading.ExceptHookArgs) -> None:
-        if given.exc_value is None or not is_write_failure(given.exc_value):
-            before(given)
-
     threading.excepthook = hook
     try:
         yield
     finally:
         threading.excepthook = before
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
 
 
 _ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
 """How NumPy and torch say how much memory was asked for."""
-
-
-def _line(error: Exception, saving: Callable[[], str], again: str) -> str | None:
-    """The line that reports an error of another library; None for a bug, whose traceback is shown."""
-    if out_of_memory(error):
-        asked = _ASKED.search(str(error))
-        size = f" ({asked[1]} more were asked for)" if asked else ""
-        return f"there is not enough memory{size}. {saving()}"
-    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-        return f"{error}. Free disk space or choose a place that can be written, then {again}."
-    return None
 
 
 def _unread() -> bool:
@@ -167,24 +153,20 @@ def _unread() -> bool:
         return False
     try:
         sys.stdout.flush()
-        gone = _has_gone(sys.stdout)
     except BrokenPipeError:
         gone = True
+    else:
+        try:
+            watched = select.poll()
+            watched.register(sys.stdout.fileno(), select.POLLERR)
+            gone = any(event & select.POLLERR for _, event in watched.poll(0))
+        except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
+            gone = False
     if gone:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
     return gone
-
-
-def _has_gone(stream: TextIO) -> bool:
-    """Whether the reader of a pipe has gone; False for a stream that is no pipe."""
-    try:
-        watched = select.poll()
-        watched.register(stream.fileno(), select.POLLERR)
-    except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
-        return False
-    return any(event & select.POLLERR for _, event in watched.poll(0))
 
 
 # Keeps notes of other libraries out of the output of commands. It imports next to nothing.
@@ -357,14 +339,13 @@ def lacking_extras() -> list[str]:
 
 
 def _lacking(extra: str) -> list[str]:
-    return [package for package in EXTRAS[extra] if not _installed(package)]
-
-
-def _installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ValueError:  # it stands in sys.modules without a specification: its import is blocked
-        return False
+    lacking = []
+    for package in EXTRAS[extra]:
+        with suppress(ValueError):  # it stands in sys.modules without a specification: its import is blocked
+            if find_spec(package) is not None:
+                continue
+        lacking.append(package)
+    return lacking
 
 
 def _package(error: ImportError) -> str:

@@ -135,12 +135,17 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
     folder = _through(Path(path).absolute())
     clean(folder)
     try:
-        folder.exists()
+        exists = folder.exists()
     except OSError as error:
         raise _write_error(folder, error) from None
-    if folder.exists() and not folder.is_dir():
+    if exists and not folder.is_dir():
         raise ConfigError(f"{path} is a file and no folder can replace it; choose another place.")
-    if _is_around_us(folder):
+    try:
+        here, there = Path.cwd().resolve(), folder.resolve()
+        around_us = there == here or there in here.parents
+    except OSError:
+        around_us = False
+    if around_us:
         raise ConfigError(
             f"{path} is the folder that this command runs in, or holds it, so it cannot be replaced; choose "
             "another place, or run the command elsewhere."
@@ -149,15 +154,6 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
         raise ConfigError(
             f"{path} exists and holds no {marker}, so it is not replaced; choose another folder or empty it."
         )
-
-
-def _is_around_us(folder: Path) -> bool:
-    """Whether a folder is the working directory of this process, or above it."""
-    try:
-        here, there = Path.cwd().resolve(), folder.resolve()
-    except OSError:
-        return False
-    return there == here or there in here.parents
 
 
 def _through(path: str | Path) -> Path:
@@ -404,10 +400,19 @@ def clean(final: Path) -> None:
         match = _OURS.fullmatch(folder.name.removeprefix(begin))
         if match is None:
             continue
-        if _is_here(match["host"], match["boot"]) and _is_dead(folder, int(match["pid"])):
-            _put_back(folder, final)
-            shutil.rmtree(folder, ignore_errors=True)
-            log.info("removed %s, which a run that died has left.", folder)
+        # The identity decides whether it is of this machine, since the name of a container changes. The name
+        # decides as well if the identity is a boot id, which changes at a restart, or if the network card is
+        # unknown.
+        namesake = match["host"] == _machine()[:4] and bool(_boot() or not _card())
+        if not (namesake or match["boot"] == _machine()[4:]) or not _is_dead(folder, int(match["pid"])):
+            continue
+        if (folder / OLD).exists() and not final.exists():
+            with contextlib.suppress(OSError):
+                (folder / OLD).rename(final)
+                log.warning("%s is restored: a run died while it replaced it.", final)
+                folder.rmdir()
+        shutil.rmtree(folder, ignore_errors=True)
+        log.info("removed %s, which a run that died has left.", folder)
 
 
 def put(new: Path, final: Path, room: Path) -> None:
@@ -441,15 +446,6 @@ def exchange(one: Path, other: Path) -> bool:
     return bool(call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
 
 
-def _put_back(folder: Path, final: Path) -> None:
-    """Move back what a dead writer had moved away, unless the name is in use again."""
-    if (folder / OLD).exists() and not final.exists():
-        with contextlib.suppress(OSError):
-            (folder / OLD).rename(final)
-            log.warning("%s is restored: a run died while it replaced it.", final)
-            folder.rmdir()
-
-
 def _stem(final: Path) -> str:
     """The name, or a hash of a name that is too long to be extended."""
     name = os.fsencode(final.name)
@@ -480,15 +476,6 @@ def _card() -> str:
     return "" if number >> 40 & 1 else f"{number:012x}"  # this bit marks a number that Python drew at random
 
 
-def _is_here(host: str, boot: str) -> bool:
-    """Whether the digits of :func:`_machine` are those of this machine.
-
-    The identity decides, since the name of a container changes. The name decides as well if the identity is
-    a boot id, which changes at a restart, or if the network card is unknown.
-    """
-    return boot == _machine()[4:] or (bool(_boot() or not _card()) and host == _machine()[:4])
-
-
 def _is_dead(folder: Path, process: int) -> bool:
     """Whether the writer of a folder has died.
 
@@ -498,8 +485,12 @@ def _is_dead(folder: Path, process: int) -> bool:
     young = True  # a folder that has gone meanwhile
     try:
         young = time.time() - folder.stat().st_mtime < _YOUNG
-        if (young and _lives(process)) or _ALONE is None:
+        if _ALONE is None:
             return False
+        if young:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, 0)  # an error of another kind: the process lives, and is another user's
+                return False
         with (folder / _LOCK).open("rb+") as lock:
             fcntl.flock(lock, _ALONE)
             return not young or lock.read() == _HELD
@@ -507,13 +498,3 @@ def _is_dead(folder: Path, process: int) -> bool:
         return not young and not (folder / _LOCK).exists() and folder.exists()
     except OSError:
         return False
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -19,7 +19,7 @@ from inspect import signature
 from pydoc import locate
 from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from grls.errors import Option, OptionError
 
@@ -166,7 +166,10 @@ def _plain_reason(reason: str, path: list[str], owner: str, called: str) -> str:
     """One reason, with the whole name of the option."""
     name = ".".join(path)
     if match := _UNKNOWN.fullmatch(reason):
-        near = get_close_matches(match[1], _options(owner), 1)
+        bases = getattr(locate(owner), "__mro__", ())
+        makers = [vars(base)["__init__"] for base in bases if base is not object and "__init__" in vars(base)]
+        options = {name for maker in makers for name in signature(maker).parameters}
+        near = get_close_matches(match[1], options - {"self", "args", "kwargs"}, 1)
         hint = f"; did you mean {Option(f'{name}.{near[0]}')}?" if near else "."
         if len(path) == 1:
             hint += f" `{called} {Option(f'{name}.help')} {owner}` lists them."
@@ -180,28 +183,17 @@ def _plain_reason(reason: str, path: list[str], owner: str, called: str) -> str:
             last = "" if name.endswith(f".{within[1]}") else f".{within[1]}"
             return f"{Option(name + last)}: cannot take {within[2]}."
         got = "." if match[2] is None else f", got {match[2]}."
-        return f"{Option(name)}: expected {_plain_kind(match[1])}{got}"
+        kind = re.sub(r"<class '([\w.]+)'>", r"\1", match[1]).replace("typing.", "")
+        for pattern, words in _KINDS:
+            kind = re.sub(pattern, words, kind)
+        kind = re.sub(r"Literal\[([^\]]*)\]", lambda found: f"one of {found[1].replace(_QUOTE, '')}", kind)
+        return f"{Option(name)}: expected {kind}{got}"
     return f"{Option(name)}: {reason}" if path else reason
 
 
 def _needed(names: Iterable[str]) -> str:
     named = [name if " " in name else f"{Option(name)}" for name in names]
     return f"{' and '.join(named)} must be given."
-
-
-def _plain_kind(kind: str) -> str:
-    """A type in plain English."""
-    kind = re.sub(r"<class '([\w.]+)'>", r"\1", kind).replace("typing.", "")
-    for pattern, words in _KINDS:
-        kind = re.sub(pattern, words, kind)
-    return re.sub(r"Literal\[([^\]]*)\]", lambda found: f"one of {found[1].replace(_QUOTE, '')}", kind)
-
-
-def _options(owner: str) -> set[str]:
-    """The option names of a class, with the options of its bases."""
-    bases = getattr(locate(owner), "__mro__", ())
-    makers = [vars(base)["__init__"] for base in bases if base is not object and "__init__" in vars(base)]
-    return {name for maker in makers for name in signature(maker).parameters} - {"self", "args", "kwargs"}
 
 
 # The texts of ``--help``: lists and paragraphs in the width of the terminal, and no command cut in two.
@@ -244,23 +236,21 @@ def paragraphs(text: str, width: int | None = None, indent: str = "") -> str:
     return "\n\n".join(filled)
 
 
-def formatter() -> Any:
-    """The class that formats the help of a command."""
-    from jsonargparse import DefaultHelpFormatter  # its import takes a while
+class InParagraphs(DefaultHelpFormatter):
+    """Formats the help of a command; options that are rarely set are left out (:func:`grls.io.recipes.rare`)."""
 
-    class InParagraphs(DefaultHelpFormatter):
-        def add_usage(self, usage: Any, actions: Any, *more: Any, **options: Any) -> None:
-            often = [action for action in actions if not getattr(action, "rare", False)]
-            super().add_usage(usage, often, *more, **options)
+    def add_usage(self, usage: Any, actions: Any, *more: Any, **options: Any) -> None:
+        """The usage."""
+        often = [action for action in actions if not getattr(action, "rare", False)]
+        super().add_usage(usage, often, *more, **options)
 
-        def add_argument(self, action: Any) -> None:
-            if not getattr(action, "rare", False):
-                super().add_argument(action)
+    def add_argument(self, action: Any) -> None:
+        """An option with its help."""
+        if not getattr(action, "rare", False):
+            super().add_argument(action)
 
-        def _fill_text(self, text: str, width: int, indent: str) -> str:
-            return paragraphs(text, width, indent)
-
-    return InParagraphs
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return paragraphs(text, width, indent)
 
 
 # Makes the control characters of foreign text visible, so that they cannot control the terminal.

@@ -112,6 +112,7 @@ class Progress:
             count: How many.
             note: Returns a text for the next line; called only when a line is written.
         """
+        global _last_line
         if self.total is not None:
             count = min(count, self.total - self.done)
         self.done += count
@@ -120,8 +121,10 @@ class Progress:
             self._listener(self)
         elif self._bar is not None:
             self._bar.update(count)
-        elif self._shown:
-            _tell()
+        elif self._shown and _open and (now := monotonic()) - _last_line >= EVERY:
+            _last_line = now
+            outer = "".join(f"{loop.standing()}; " for loop in _open[:-1])
+            write_to_stderr(f"{outer}{_open[-1].standing()}, {_open[-1].pace()}")
 
     def age(self) -> float:
         """Seconds since the loop began."""
@@ -135,7 +138,11 @@ class Progress:
     def pace(self) -> str:
         """The note of the last update, the speed, and the time left."""
         note = "" if self._note is None else f"{self._note()}, "
-        return f"{note}{self._speed()}"
+        rate, left = self._rate(), self.left()
+        if not rate:
+            return f"{note}{duration(self.age())} so far"
+        ends = "" if left is None else f", {duration(left)} left"
+        return f"{note}{rate:,.{0 if rate >= 10 else 2}f} a second{ends}"
 
     def left(self) -> float | None:
         """Seconds to the end of the loop, from its speed so far; None: unknown."""
@@ -145,13 +152,6 @@ class Progress:
     def _rate(self) -> float:
         """Items a second."""
         return (self.done - self._before) / max(self.age(), 1e-9)
-
-    def _speed(self) -> str:
-        rate, left = self._rate(), self.left()
-        if not rate:
-            return f"{duration(self.age())} so far"
-        ends = "" if left is None else f", {duration(left)} left"
-        return f"{rate:,.{0 if rate >= 10 else 2}f} a second{ends}"
 
 
 @contextmanager
@@ -201,16 +201,6 @@ def write_to_stderr(text: str, end: str = "\n") -> None:
     """Write to standard error and flush."""
     if sys.stderr is not None:
         print(text, end=end, file=sys.stderr, flush=True)
-
-
-def _tell() -> None:
-    """Write how far all loops are, unless a line was written within the last minute."""
-    global _last_line
-    now = monotonic()
-    if _open and now - _last_line >= EVERY:
-        _last_line = now
-        outer = "".join(f"{loop.standing()}; " for loop in _open[:-1])
-        write_to_stderr(f"{outer}{_open[-1].standing()}, {_open[-1].pace()}")
 
 
 # Counts in printed texts: ``1 query``, ``1,200 queries``.

@@ -93,7 +93,8 @@ def config_file(name: str) -> str:
     path = Path(name)
     if not _NAME.fullmatch(name) or (path.exists() and not path.is_dir()):
         return name
-    recipes = _recipes()
+    folder = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
+    recipes = {_short(file.relative_to(folder)): file for file in sorted(folder.rglob("*.yaml"))}
     wanted = _short(path)
     if wanted in recipes:
         return str(recipes[wanted])
@@ -112,33 +113,26 @@ def recipe_values(names: Sequence[str]) -> dict[str, Any]:
         names: Names of recipes, or paths of files.
 
     Raises:
-        ConfigError: There is neither such a file nor such a recipe, or the file holds no options in YAML.
-    """
-    values: dict[str, Any] = {}
-    for name in names:
-        _lay_over(values, read_options(config_file(name)))
-    return values
-
-
-def read_options(file: str | Path) -> dict[str, Any]:
-    """The options of a YAML file as nested objects.
-
-    Raises:
-        ConfigError: The file cannot be read, or holds no options in YAML; or its aliases make too many.
+        ConfigError: There is neither such a file nor such a recipe; or the file cannot be read, holds no
+            options in YAML, or its aliases make too many.
     """
     import yaml
 
-    try:
-        options = yaml.safe_load(Path(file).read_text(encoding="utf-8-sig"))
-        _refuse_endless(options)
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ConfigError(
-            f"{file} cannot be read as options in YAML ({reason}): correct it, or name another file."
-        ) from None
-    if not isinstance(options, dict):
-        raise ConfigError(f"{file} holds no options; expected a YAML mapping, such as `batch_size: 8`.")
-    return options
+    values: dict[str, Any] = {}
+    for name in names:
+        file = config_file(name)
+        try:
+            options = yaml.safe_load(Path(file).read_text(encoding="utf-8-sig"))
+            _refuse_endless(options)
+        except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ConfigError(
+                f"{file} cannot be read as options in YAML ({reason}): correct it, or name another file."
+            ) from None
+        if not isinstance(options, dict):
+            raise ConfigError(f"{file} holds no options; expected a YAML mapping, such as `batch_size: 8`.")
+        _lay_over(values, options)
+    return values
 
 
 def _refuse_endless(options: Any) -> None:
@@ -159,11 +153,6 @@ def _lay_over(values: dict[str, Any], options: dict[str, Any]) -> None:
             _lay_over(values[name], value)
         else:
             values[name] = value
-
-
-def _recipes() -> dict[str, Path]:
-    folder = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
-    return {_short(file.relative_to(folder)): file for file in sorted(folder.rglob("*.yaml"))}
 
 
 def _short(path: Path) -> str:

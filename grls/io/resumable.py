@@ -87,8 +87,13 @@ class GrowingFile:
             WriteError: The disk is full, or another process writes the file.
         """
         # The file is not made earlier: a run without a record may be repeated with other settings.
-        file = self._file or self._begun()
-        file.append(_lines([self._head] if not file.size else []) + _lines(records))
+        if self._file is None:
+            self._file = LockedFile(self.path, self._alone)
+            if self._file.size:
+                raise WriteError(
+                    f"{self.path} was begun by another run meanwhile; run the command again to resume it."
+                )
+        self._file.append(_lines([] if self._file.size else [self._head]) + _lines(records))
         self.count += len(records)
         if self._keep:
             self.records += json.loads(json.dumps(list(records)))
@@ -135,14 +140,6 @@ class GrowingFile:
         self.path.unlink(missing_ok=True)
         self.close()
 
-    def _begun(self) -> LockedFile:
-        self._file = file = LockedFile(self.path, self._alone)
-        if file.size:
-            raise WriteError(
-                f"{self.path} was begun by another run meanwhile; run the command again to resume it."
-            )
-        return file
-
     def _read(self, whole: Callable[[Record], bool] | None) -> None:
         """Read the records, and cut off an incomplete end."""
         place = complete = count = 0
@@ -173,7 +170,18 @@ class GrowingFile:
         if not isinstance(line, dict):
             raise DataError("expected JSON objects; move the file away.", self.path, number)
         if number == 1:
-            self._refuse_settings(line)
+            if not isinstance(line.get(_HEAD), dict):
+                raise DataError(
+                    "its first line holds no settings, so it is another kind of file; move it away.",
+                    self.path,
+                )
+            if line != self._head:
+                old, new = line[_HEAD], self._head[_HEAD]
+                other = sorted(n for n in {*old, *new} if old.get(n, _HEAD) != new.get(n, _HEAD))
+                raise MismatchError(
+                    f"{self.path} was begun with other settings ({', '.join(other)}); give another output, "
+                    "or remove it."
+                )
             return line
         wrong = [name for name, kind in self._fields.items() if not isinstance(line.get(name, self), kind)]
         if wrong:
@@ -184,19 +192,6 @@ class GrowingFile:
                 number,
             )
         return line
-
-    def _refuse_settings(self, line: Record) -> None:
-        if not isinstance(line.get(_HEAD), dict):
-            raise DataError(
-                "its first line holds no settings, so it is another kind of file; move it away.", self.path
-            )
-        if line != self._head:
-            old, new = line[_HEAD], self._head[_HEAD]
-            other = sorted(name for name in {*old, *new} if old.get(name, _HEAD) != new.get(name, _HEAD))
-            raise MismatchError(
-                f"{self.path} was begun with other settings ({', '.join(other)}); give another output, or "
-                "remove it."
-            )
 
 
 def _lines(records: Sequence[Record]) -> bytes:
@@ -370,7 +365,10 @@ class LockedFile:
         self._number = _number(os.fstat(stream.fileno()))
         if not _lock(stream.fileno(), self.path):
             stream.close()
-            stream = self._taken_over(alone)
+            earlier = _held.get(self._number)  # an earlier object of this process
+            if alone or earlier is None or earlier._stream is None:
+                raise _written(self.path)
+            stream, earlier._stream = earlier._stream, None
         self._stream: BinaryIO | None = stream
         _held[self._number] = self
 
@@ -418,14 +416,6 @@ class LockedFile:
                 f"{self.path} was removed or replaced while it was written; run the command again."
             )
         return self._stream
-
-    def _taken_over(self, alone: bool) -> BinaryIO:
-        """The stream of an earlier object of this process, which may not write any more."""
-        earlier = _held.get(self._number)
-        if alone or earlier is None or earlier._stream is None:
-            raise _written(self.path)
-        stream, earlier._stream = earlier._stream, None
-        return stream
 
 
 @contextmanager

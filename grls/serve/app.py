@@ -57,25 +57,17 @@ def plain_app(serving: Serving, tools: bool = False, middleware: Sequence[Middle
     )
     app.state.serving = serving
     if tools:
-        _add_tools(app)
+        from grls.serve.tools.server import tool_routes, tool_server  # late: they need an extra
+
+        server = tool_server(serving)
+        app.router.routes += tool_routes(server)
+        app.state.tools = server.session_manager
     serving.metrics.watch_queues(serving.queues, serving.questions)
     add_addresses(app)
     add_handlers(app)
-    app.openapi = described(app, serving.limits, _tokens(serving))  # type: ignore[method-assign, unused-ignore]
+    tokens = None if serving.answering is None else serving.answering.options.tokens
+    app.openapi = described(app, serving.limits, tokens)  # type: ignore[method-assign, unused-ignore]
     return app
-
-
-def _tokens(serving: Serving) -> int | None:
-    """Largest length limit of an answer; None: there are no answers."""
-    return None if serving.answering is None else serving.answering.options.tokens
-
-
-def _add_tools(app: FastAPI) -> None:
-    from grls.serve.tools.server import tool_routes, tool_server  # late: they need an extra
-
-    server = tool_server(app.state.serving)
-    app.router.routes += tool_routes(server)
-    app.state.tools = server.session_manager
 
 
 @asynccontextmanager

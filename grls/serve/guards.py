@@ -106,18 +106,17 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] == "http" and not self._accepts(scope):
-            text = (
-                "the header Host names none of the hosts of this server; use its address, or start it with "
-                f"{in_shell('access.allowed_hosts', ())}."
-            )
-            await problem(400, text)(scope, receive, send)
-            return
+        if scope["type"] == "http":
+            headers = scope["headers"]
+            names = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
+            if not names or any(host_of(name) not in self._hosts for name in names):
+                text = (
+                    "the header Host names none of the hosts of this server; use its address, or start it "
+                    f"with {in_shell('access.allowed_hosts', ())}."
+                )
+                await problem(400, text)(scope, receive, send)
+                return
         await self._app(scope, receive, send)
-
-    def _accepts(self, scope: Scope) -> bool:
-        names = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
-        return bool(names) and all(host_of(name) in self._hosts for name in names)
 
 
 def host_of(header: str) -> str | None:
@@ -147,7 +146,10 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         try:
-            self._check_announced(scope)
+            for name, value in scope["headers"]:
+                announced = name == b"content-length" and value.isdigit() and len(value) < 20
+                if announced and int(value) > self._most:
+                    raise self._too_long()
             async with asyncio.timeout(self._seconds):
                 body = await self._read(receive)
         except RefusalError as refusal:
@@ -156,13 +158,15 @@ class BodyLimit:
             text = f"the body was not there within {self._seconds:g} s; send it faster, or a shorter one."
             await problem(408, text, {"Connection": "close"})(scope, receive, send)
         else:
-            if body is not None:  # else the client has gone
-                await self._app(scope, _again(body, receive), send)
+            if body is None:  # the client has gone
+                return
+            waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    def _check_announced(self, scope: Scope) -> None:
-        for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self._most:
-                raise self._too_long()
+            async def again() -> Message:
+                """The body that has been read, and then what the connection brings."""
+                return waiting.pop() if waiting else await receive()
+
+            await self._app(scope, again, send)
 
     async def _read(self, receive: Receive) -> bytes | None:
         parts, size, more = [], 0, True
@@ -179,16 +183,6 @@ class BodyLimit:
 
     def _too_long(self) -> RefusalError:
         return RefusalError(413, f"a body has at most {self._most:,} bytes; send fewer or shorter queries.")
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """A body that has been read, and then what the connection brings."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def next_message() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return next_message
 
 
 # Who may use the server: API keys, the token of the administrator, and rates.
@@ -375,10 +369,8 @@ class RequestLog:
         try:
             await self._app(scope, receive, named)
         finally:
-            self._write(name, scope, status, perf_counter() - begun)
-
-    def _write(self, name: str, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", UNKNOWN)
-        self._counts.request(route, status, seconds)
-        values = {"request": name, "route": route, "status": status, "seconds": round(seconds, 4)}
-        log.info("request", extra={"values": values | {"ended": round(time(), 3)}})
+            seconds = perf_counter() - begun
+            route = getattr(scope.get("route"), "path", UNKNOWN)
+            self._counts.request(route, status, seconds)
+            values = {"request": name, "route": route, "status": status, "seconds": round(seconds, 4)}
+            log.info("request", extra={"values": values | {"ended": round(time(), 3)}})

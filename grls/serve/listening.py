@@ -60,21 +60,18 @@ def check_port(host: str, port: int) -> None:
                     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 one.bind(place)
     except OSError as error:
-        raise _unbound(error, host, port) from error
-
-
-def _unbound(error: OSError, host: str, port: int) -> ConfigError:
-    """The error of an address that cannot be listened at."""
-    if error.errno == errno.EADDRINUSE:
-        return ConfigError(
-            f"port {port} of {host} is taken by another program: end that one, or give another "
-            f"{Option('port')} (0: any free one)."
-        )
-    if error.errno == errno.EACCES:
-        return ConfigError(f"port {port} is for the administrator: give a {Option('port')} above 1023.")
-    return ConfigError(
-        f"{Option('host', host)} is no address of this machine ({error.strerror or error}): give another."
-    )
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} of {host} is taken by another program: end that one, or give another "
+                f"{Option('port')} (0: any free one)."
+            ) from error
+        if error.errno == errno.EACCES:
+            raise ConfigError(
+                f"port {port} is for the administrator: give a {Option('port')} above 1023."
+            ) from error
+        raise ConfigError(
+            f"{Option('host', host)} is no address of this machine ({error.strerror or error}): give another."
+        ) from error
 
 
 def address_of(host: str, port: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -68,7 +68,8 @@ class Metrics:
             "grls_answer_seconds", "Seconds of a batch of questions.", buckets=_SECONDS, registry=registry
         )
         self._spent: dict[str, PartCounts] = {}
-        registry.register(_Parts(self._spent))
+        self._queues: tuple[Callable[[], Iterable[tuple[str, int]]], Callable[[], int]] | None = None
+        registry.register(self)
 
     def batch(self, retriever: str, queries: int, seconds: float | None = None) -> None:
         """Count queries that are searched together; ``seconds``: of a batch that is done."""
@@ -94,47 +95,29 @@ class Metrics:
             lengths: Returns the requests that wait for each retriever.
             questions: Returns the questions that wait for the language model.
         """
-        self._registry.register(_Queues(lengths, questions))
-
-    def text(self) -> bytes:
-        """Everything, as Prometheus reads it."""
-        return bytes(generate_latest(self._registry))
-
-
-class _Parts:
-    """Seconds and tokens of the parts of searches, read when they are asked for."""
-
-    def __init__(self, spent: Mapping[str, PartCounts]):
-        self._spent = spent
+        self._queues = lengths, questions
 
     def collect(self) -> Iterable[Any]:
-        """The counts now."""
+        """What is read only when it is asked for: seconds and tokens of searches, and lengths of queues."""
         labels = ("retriever", "part")
         text = "Seconds of the parts of searches: encoder, decoder, constraint."
         seconds = CounterMetricFamily("grls_part_seconds", text, labels=labels)
-        tokens = CounterMetricFamily(
-            "grls_part_tokens",
-            "Tokens read (encoder), scored (decoder), allowed (constraint).",
-            labels=labels,
-        )
+        text = "Tokens read (encoder), scored (decoder), allowed (constraint)."
+        tokens = CounterMetricFamily("grls_part_tokens", text, labels=labels)
         for name, spent in list(self._spent.items()):
             for part in PARTS:
                 seconds.add_metric((name, part), spent[part].seconds)
                 tokens.add_metric((name, part), spent[part].tokens)
         yield seconds
         yield tokens
+        if self._queues is not None:
+            lengths, questions = self._queues
+            family = GaugeMetricFamily("grls_queue_requests", "Requests that wait.", labels=("retriever",))
+            for name, length in lengths():
+                family.add_metric((name,), length)
+            yield family
+            yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions())
 
-
-class _Queues:
-    """The lengths of queues, read when they are asked for."""
-
-    def __init__(self, lengths: Callable[[], Iterable[tuple[str, int]]], questions: Callable[[], int]):
-        self._lengths, self._questions = lengths, questions
-
-    def collect(self) -> Iterable[Any]:
-        """The lengths now."""
-        family = GaugeMetricFamily("grls_queue_requests", "Requests that wait.", labels=("retriever",))
-        for name, length in self._lengths():
-            family.add_metric((name,), length)
-        yield family
-        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", self._questions())
+    def text(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return bytes(generate_latest(self._registry))

@@ -143,26 +143,20 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
         where = f" (at character {at + 1})" if isinstance(at, int) else ""
         return problem(400, f"the body is no JSON{where}; send a JSON object, as /docs describes it.")
     place = faults[0]["loc"][0]
-    document, schema = _schema_of(request, place)
+    document: Schema = request.app.openapi()
+    methods = document["paths"][request.scope["route"].path_format]
+    described = methods["get" if request.method == "HEAD" else request.method.lower()]
+    if place == "body":
+        content = described.get("requestBody", {}).get("content", {})
+        schema: Schema = content.get("application/json", {}).get("schema", {})
+    else:
+        parameters = [one for one in described.get("parameters", ()) if one["in"] == place]
+        schema = {"properties": {one["name"]: one["schema"] for one in parameters}}
     within = [fault | {"loc": fault["loc"][1:]} for fault in faults]
     plain = plain_faults(within, schema, document)
     errors = [fault._asdict() for fault in plain]
     what = "request" if place == "body" else f"{place} of the address"
     return problem(422, f"the {what} cannot be used: {listed(plain)}. /docs describes it.", errors=errors)
-
-
-def _schema_of(request: Request, place: str) -> tuple[Schema, Schema]:
-    """The description of all requests, and in it the schema of this one's body, or of its query."""
-    document: Schema = request.app.openapi()
-    methods = document["paths"][request.scope["route"].path_format]
-    described = methods["get" if request.method == "HEAD" else request.method.lower()]
-    if place != "body":
-        parameters = described.get("parameters", ())
-        return document, {
-            "properties": {one["name"]: one["schema"] for one in parameters if one["in"] == place}
-        }
-    content = described.get("requestBody", {}).get("content", {})
-    return document, content.get("application/json", {}).get("schema", {})
 
 
 async def _plain(request: Request, error: HTTPException) -> Response:

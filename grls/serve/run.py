@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.app import create_app
@@ -56,11 +55,8 @@ def run_server(
     try:
         app = create_app(serving, access, accepted_hosts(host, access.allowed_hosts), tools)
         log_lines()
-        _serve(listening(app, host, port, limits.seconds))
+        server = listening(app, host, port, limits.seconds)
+        with until_signal(server):
+            server.run()
     finally:
         serving.close()
-
-
-def _serve(server: Any) -> None:
-    with until_signal(server):
-        server.run()

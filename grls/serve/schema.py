@@ -41,31 +41,22 @@ def described(app: FastAPI, limits: RequestLimits, tokens: int | None = None) ->
                 ref_template="#/components/schemas/{model}", mode="serialization"
             )
             schemas |= schemas["ProblemBody"].pop("$defs", {})
-            _limit(schemas, limits)
-            _limit_answers(schemas["AnswerBody"]["properties"], limits, tokens)
+            fields = {name: schema.get("properties", {}) for name, schema in schemas.items()}
+            text, several = fields["SearchBody"]["query"]["anyOf"]
+            several |= {"minItems": 1, "maxItems": limits.queries}
+            asking = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
+            for query in (text, several["items"], *(fields[name]["query"] for name in asking)):
+                query["maxLength"] = limits.characters
+            fields["SearchBody"]["k"]["maximum"] = limits.k
+            fields["HopsBody"]["max"]["anyOf"][0]["maximum"] = limits.hops
+            for name in ("TraceBody", "AnswerBody"):
+                fields[name]["k"]["anyOf"][0]["maximum"] = limits.k
+            for name in ("SearchBody", "StreamBody", "AnswerBody", "TraceBody"):
+                fields[name]["where"]["anyOf"][0]["maxLength"] = MOST
+            if tokens is not None:
+                fields["AnswerBody"]["max_new_tokens"]["anyOf"][0]["maximum"] = tokens
             app.openapi_schema = described
         description: dict[str, Any] = app.openapi_schema
         return description
 
     return describe
-
-
-def _limit(schemas: dict[str, Any], limits: RequestLimits) -> None:
-    """Write the limits into the schemas."""
-    text, several = schemas["SearchBody"]["properties"]["query"]["anyOf"]
-    several |= {"minItems": 1, "maxItems": limits.queries}
-    asking = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
-    alone = [schemas[name]["properties"]["query"] for name in asking]
-    for query in (text, several["items"], *alone):
-        query["maxLength"] = limits.characters
-    schemas["SearchBody"]["properties"]["k"]["maximum"] = limits.k
-    schemas["TraceBody"]["properties"]["k"]["anyOf"][0]["maximum"] = limits.k
-    schemas["HopsBody"]["properties"]["max"]["anyOf"][0]["maximum"] = limits.hops
-    for name in ("SearchBody", "StreamBody", "AnswerBody", "TraceBody"):
-        schemas[name]["properties"]["where"]["anyOf"][0]["maxLength"] = MOST
-
-
-def _limit_answers(fields: dict[str, Any], limits: RequestLimits, tokens: int | None) -> None:
-    fields["k"]["anyOf"][0]["maximum"] = limits.k
-    if tokens is not None:
-        fields["max_new_tokens"]["anyOf"][0]["maximum"] = tokens

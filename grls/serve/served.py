@@ -19,7 +19,6 @@ from typing import NamedTuple
 from grls.api.explaining import data_beside
 from grls.api.opening import load
 from grls.api.searcher import Searcher
-from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
 from grls.io.files import named_lines
@@ -99,11 +98,6 @@ class Version:
             self._hopping[hops] = hop_by_hop(self.searcher.retriever, hops)
         return self._hopping[hops]
 
-    def public(self, error: GrlsError) -> str:
-        """The text of an error, without the place of the corpus on this machine."""
-        text = error.text.replace(self.searcher.corpus.source, f"the corpus of {self.name}")
-        return text.replace(str(self.searcher.folder), self.name)
-
 
 class Served:
     """A retriever of the server.
@@ -137,7 +131,8 @@ class Served:
             old = self.version
             try:
                 new = self._load(old.number + 1)
-                _try_out(new.searcher)
+                first = new.searcher.corpus[0]  # one search, for the first words of a passage
+                new.searcher.search(" ".join(f"{first.title} {first.text}".split()[:3]) or "a", 1)
             except (GrlsError, RuntimeError, MemoryError, OSError, ValueError) as error:
                 reason = error.text if isinstance(error, GrlsError) else str(error)
                 raise VersionError(
@@ -162,12 +157,6 @@ def _end(worker: Worker) -> None:
     sleep(_GRACE)
     worker.close()
     set_loaded_aside()
-
-
-def _try_out(searcher: Searcher) -> None:
-    """Search once, for the first words of a passage."""
-    first = searcher.corpus[0]
-    searcher.search(" ".join(f"{first.title} {first.text}".split()[:3]) or "a", 1)
 
 
 def open_served(
@@ -213,12 +202,10 @@ def set_loaded_aside() -> None:
     gc.freeze()
 
 
-# Queries to try, and the fields that filters can name: what a page offers to those who know no corpus.
+# Queries to try, which a page offers to those who know no corpus.
 
 
 _EXAMPLES, _LONGEST = 6, 300
-_READ = 200
-"""Passages whose metadata are looked at for fields."""
 
 
 def queries_to_try(file: str | Path) -> tuple[str, ...]:
@@ -232,23 +219,17 @@ def queries_to_try(file: str | Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def example_queries(folder: Path) -> list[str]:
-    """Queries of the data set that ``grls fit`` left in a folder or beside it; none where there is none."""
+    """Queries of the data set that ``grls fit`` left in a folder or beside it; none where there is none.
+
+    They are the first of its test split, else of all.
+    """
     try:
         data = data_beside(folder)
-        return [] if data is None else _queries_in(data)
+        if data is None:
+            return []
+        test = data / "qrels" / "test.tsv"
+        judged = read_qrels(test).keys() if test.is_file() else None
+        texts = (query.text for query in read_queries(data) if judged is None or query.id in judged)
+        return list(islice((text for text in texts if len(text) <= _LONGEST), _EXAMPLES))
     except (GrlsError, OSError):  # a damaged data set does not keep the retriever from its work
         return []
-
-
-def _queries_in(data: Path) -> list[str]:
-    """The first queries of the test split, else of the data set."""
-    test = data / "qrels" / "test.tsv"
-    judged = read_qrels(test).keys() if test.is_file() else None
-    texts = (one.text for one in read_queries(data) if judged is None or one.id in judged)
-    return list(islice((text for text in texts if len(text) <= _LONGEST), _EXAMPLES))
-
-
-def fields_of(corpus: Corpus) -> list[str]:
-    """Fields of the metadata of the first passages, in order."""
-    objects = corpus.metadata_of(range(min(_READ, len(corpus))))
-    return list(dict.fromkeys(field for one in objects for field in one))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
-from grls.api.searching import filter_of
+from grls.api.searcher import filter_of
 from grls.data.filters import Filter
 from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever, WrapsSingleSteps

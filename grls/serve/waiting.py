@@ -51,7 +51,10 @@ async def outcome(
     try:
         awaited = asyncio.wrap_future(job.future)
         if request is None:
-            return await _within(awaited, seconds)
+            try:
+                return await asyncio.wait_for(awaited, seconds)
+            except TimeoutError:
+                raise late(seconds) from None
         return await while_there(request, awaited, seconds)
     except RefusalError:
         raise
@@ -63,7 +66,10 @@ async def outcome(
 
 def public_error(version: Version, error: GrlsError) -> GrlsError:
     """The error of a retriever, without places on this machine."""
-    return type(error)(version.public(error)) if type(error) in (ConfigError, DataError) else error
+    if type(error) not in (ConfigError, DataError):
+        return error
+    text = error.text.replace(version.searcher.corpus.source, f"the corpus of {version.name}")
+    return type(error)(text.replace(str(version.searcher.folder), version.name))
 
 
 async def while_there(request: Request, awaited: Awaitable[_Result], seconds: float) -> _Result:
@@ -85,13 +91,6 @@ async def while_there(request: Request, awaited: Awaitable[_Result], seconds: fl
             one.cancel()
         with suppress(asyncio.CancelledError):
             await gone
-
-
-async def _within(awaited: Awaitable[_Result], seconds: float) -> _Result:
-    try:
-        return await asyncio.wait_for(awaited, seconds)
-    except TimeoutError:
-        raise late(seconds) from None
 
 
 async def _disconnected(request: Request) -> None:

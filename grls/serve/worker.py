@@ -82,24 +82,8 @@ class Job(Protocol):
         """Jobs of one key go together; None: the job goes alone."""
         ...
 
-    def work(self, batch: Sequence[Any], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         """Do a batch, in which this job is the first; whether the batch goes on at its next turn."""
-        ...
-
-
-class JobQueue(Protocol):
-    """What waits, for a batch that others may join while it is done."""
-
-    def joining(self, key: Hashable) -> int:
-        """The number of queries of the jobs of a key that may join now: those before any other job."""
-        ...
-
-    def join(self, key: Hashable, queries: int) -> Sequence[Any]:
-        """Jobs of this key that join now: as many as bring so many queries, or one job more."""
-        ...
-
-    def began(self, queries: int) -> None:
-        """Report the number of queries that are searched, after others have joined."""
         ...
 
 
@@ -214,7 +198,13 @@ class Worker:
                 self._do()
         except BaseException:
             log.exception("the thread %s ended; another one goes on", self._name)
-            self._again()
+            with self._changed:  # the jobs of its batch wait again, before all others
+                for job in reversed(self._now):
+                    if job.tries < _TRIES and not job.future.done():
+                        self._waiting.appendleft(job)
+                    else:
+                        deliver_error(job, RuntimeError("the thread of the retriever ended"))
+                self._start()
 
     def _next(self) -> bool:
         """Take the next batch: the oldest job and those of its key; whether there is one."""
@@ -284,16 +274,6 @@ class Worker:
         self._seconds = 0.8 * self._seconds + 0.2 * (now - self._marked) / max(1, jobs)
         self._marked = now
 
-    def _again(self) -> None:
-        """Replace the thread, and let the jobs of its batch wait again, before all others."""
-        with self._changed:
-            for job in reversed(self._now):
-                if job.tries < _TRIES and not job.future.done():
-                    self._waiting.appendleft(job)
-                else:
-                    deliver_error(job, RuntimeError("the thread of the retriever ended"))
-            self._start()
-
 
 def deliver(job: Job, result: object) -> None:
     """Give a job its result, unless it is cancelled or has one."""
@@ -332,22 +312,6 @@ class BatchKey(NamedTuple):
     pooled: bool = False
 
 
-class JoiningJob(Job, Protocol):
-    """A job whose retrievals can join a search."""
-
-    def plans(self) -> list[Plan[Any]]:
-        """Its retrievals."""
-        ...
-
-    def finish(self, results: list[Any]) -> None:
-        """Deliver the results of its retrievals."""
-        ...
-
-    def alone(self) -> None:
-        """Do it without others, or fail."""
-        ...
-
-
 class SearchJob:
     """A search of one request; its result is a list of hits for each query.
 
@@ -368,13 +332,22 @@ class SearchJob:
         runner = runner_of(retriever)
         return (id(retriever), *rest) if runner is None else id(runner)
 
-    def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
         """Answer a batch; where it fails, each request alone, so that an error finds its request."""
         runner = runner_of(self.batch_key.retriever)
-        if runner is None:
-            self._together(cast("Sequence[SearchJob]", batch))
-        else:
+        if runner is not None:
             self._join(runner, JoiningJobs(batch, queue))
+            return False
+        searches = cast("Sequence[SearchJob]", batch)
+        try:
+            rankings = iter(self._found([query for job in searches for query in job.queries]))
+            for job in searches:
+                deliver(job, list(islice(rankings, job.size)))
+        except Exception as error:
+            if len(searches) == 1:
+                deliver_error(self, error)
+            for job in searches if len(searches) > 1 else ():
+                job.alone()
         return False
 
     def plans(self) -> list[Plan[list[Hit]]]:
@@ -397,17 +370,6 @@ class SearchJob:
 
     def _join(self, runner: RunsPlans, source: JoiningJobs) -> None:
         do_together(runner, source)
-
-    def _together(self, batch: Sequence[SearchJob]) -> None:
-        try:
-            rankings = iter(self._found([query for job in batch for query in job.queries]))
-            for job in batch:
-                deliver(job, list(islice(rankings, job.size)))
-        except Exception as error:
-            if len(batch) == 1:
-                deliver_error(self, error)
-            for job in batch if len(batch) > 1 else ():
-                job.alone()
 
     def _found(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
@@ -443,7 +405,7 @@ class StreamJob:
     def _hops(self) -> Any:
         return stream_hops(self._retriever, self._query, self._allow, RLock())
 
-    def work(self, batch: Sequence[JoiningJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
         """Make a hop, or all hops with others; whether there may be more."""
         runner = runner_of(self._retriever)
         if runner is not None:
@@ -458,7 +420,7 @@ class StreamJob:
         return not self.future.done()
 
     def plans(self) -> list[Plan[None]]:
-        """The retrieval of its hops; those that are out are made again, and not sent."""
+        """The retrieval of its hops; hops that were sent are retrieved again, and not sent twice."""
         lets = cast(LetsJoin, self._retriever)
         return [plan_hops(lets, Query("0", self._query), self._allow, self._send)]
 
@@ -481,6 +443,10 @@ class StreamJob:
         if hop.number > self._sent:
             self._sent = hop.number
             self._emit(hop)
+
+
+JoiningJob = SearchJob | StreamJob
+"""A job whose retrievals can join a search."""
 
 
 def do_together(runner: RunsPlans, source: JoiningJobs) -> None:
@@ -508,7 +474,7 @@ class JoiningJobs:
         queue: Where further requests of their key come from.
     """
 
-    def __init__(self, batch: Sequence[JoiningJob], queue: JobQueue):
+    def __init__(self, batch: Sequence[JoiningJob], queue: Worker):
         self._queue, self._key = queue, batch[0].key
         self._plans: deque[JoiningPlan] = deque()
         self._found: dict[JoiningJob, dict[int, Any]] = {}
@@ -574,7 +540,7 @@ class CallJob:
         """A call goes alone."""
         return None
 
-    def work(self, batch: Sequence[CallJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
         """Call the function."""
         deliver(self, self._function())
         return False

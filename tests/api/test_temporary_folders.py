@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grls.api.temporary import HeldFolder, folder_of, temporary_folder
+from grls.api.temporary import HeldFolder
 from grls.errors import WriteError
-
-
-class Owner:
-    pass
 
 
 @pytest.fixture(autouse=True)
@@ -23,26 +19,24 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_folder_goes_with_its_owner(place: Path) -> None:
-    owner, other = Owner(), Owner()
-    first, second, third = temporary_folder(owner), temporary_folder(owner), temporary_folder(other)
-    assert len({first, second, third}) == 3
-    assert all(folder.is_dir() and not list(folder.iterdir()) for folder in (first, second, third))
+    owner, other = HeldFolder(), HeldFolder()
+    first, second = owner.path, other.path
+    assert first != second
+    assert all(folder.is_dir() and not list(folder.iterdir()) for folder in (first, second))
     (first / "file").write_text("content")
     del owner
     gc.collect()
     assert not first.exists()
-    assert not second.exists()
-    assert third.is_dir()
+    assert second.is_dir()
     del other
     gc.collect()
     assert list(place.iterdir()) == []
 
 
 def test_a_named_folder_is_no_temporary_one(place: Path) -> None:
-    owner = Owner()
-    assert folder_of(owner, "runs/mine") == Path("runs/mine")
+    assert HeldFolder("runs/mine").path == Path("runs/mine")
     assert list(place.iterdir()) == []
-    assert folder_of(owner, None).is_dir()
+    assert HeldFolder().path.parent.parent == place
 
 
 def test_an_object_says_whether_its_folder_or_that_of_a_member_will_go() -> None:
@@ -54,11 +48,10 @@ def test_an_object_says_whether_its_folder_or_that_of_a_member_will_go() -> None
 
 SCRIPT = """
 import sys, tempfile
-from grls.api.temporary import temporary_folder
+from grls.api.temporary import HeldFolder
 tempfile.tempdir = sys.argv[1]
-class Owner: pass
-owner = Owner()
-print(temporary_folder(owner), flush=True)
+owner = HeldFolder()
+print(owner.path, flush=True)
 """
 
 
@@ -77,11 +70,10 @@ def test_a_folder_goes_at_the_end_of_the_process(place: Path) -> None:
 def test_what_a_killed_process_left_goes_with_the_next_folder(place: Path) -> None:
     left = run_script(place, "import os; os.kill(os.getpid(), 9)", code=-9)
     assert left.is_dir()
-    owner = Owner()
-    live = temporary_folder(owner)
+    live = HeldFolder()
     assert not left.exists()
-    temporary_folder(owner)
-    assert live.is_dir()
+    HeldFolder()
+    assert live.path.is_dir()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
@@ -95,4 +87,4 @@ def test_a_place_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPa
     (place / "file").write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(place / "file" / "below"))
     with pytest.raises(WriteError, match=r"cannot make a temporary folder.*TMPDIR"):
-        temporary_folder(Owner())
+        HeldFolder()

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from grls.answer.ralm.task import without
-from grls.commands.update import _ids as removed_ids
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.filters import Only, read_allowed
@@ -458,13 +457,13 @@ def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tm
     assert without(corpus, file).passages.tolist() == [1]
     file.write_text(" a\nb \n")
     assert without(corpus, file).passages.tolist() == [1]
-    assert removed_ids(str(file)) == [" a", "b "]
+    assert [line for _, line in named_lines(file, "an id a line")] == [" a", "b "]
     (allowed,) = read_allowed(file, [Query("q", "?")])
     assert allowed == Only(frozenset({" a", "b "}))
     file.write_text("a\rb \n")
     for read in (
         lambda: without(corpus, file),
-        lambda: removed_ids(str(file)),
+        lambda: named_lines(file, "an id a line"),
         lambda: read_allowed(file, []),
     ):
         with pytest.raises(DataError, match="carriage return"):

@@ -92,7 +92,7 @@ def test_the_command_checks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         for name in ("127.0.0.1:8000", "evil.example"):
             answered.append(client.get("/ready", headers={"Host": name}).status_code)
 
-    monkeypatch.setattr(run, "_serve", serve)
+    monkeypatch.setattr("grls.serve.listening.ListeningServer.run", serve)
     monkeypatch.setattr(run, "log_lines", lambda: None)
     assert main(["serve", str(hostile_folder(tmp_path / "one"))]) == 0
     assert answered == [200, 400]

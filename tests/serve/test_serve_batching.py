@@ -27,7 +27,6 @@ from grls.serve.options import RequestLimits
 from grls.serve.worker import (
     BatchKey,
     CallJob,
-    JobQueue,
     JoiningJobs,
     SearchJob,
     ShutdownError,
@@ -293,7 +292,7 @@ class Recorded:
         self.future: Future[None] = Future()
         self._batches, self._gate = batches, gate
 
-    def work(self, batch: Sequence[Any], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         self._batches.append(len(batch))
         assert self._gate.wait(30)
         for job in batch:

@@ -36,7 +36,7 @@ from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
-from grls.serve.worker import BatchKey, JobQueue, SearchJob, ShutdownError, Worker, deliver, deliver_error
+from grls.serve.worker import BatchKey, SearchJob, ShutdownError, Worker, deliver, deliver_error
 
 
 class Answering:
@@ -59,14 +59,22 @@ class Answering:
         self._programs: ServedPrograms | None = None
         self._riches: WeakKeyDictionary[Version, Riches] = WeakKeyDictionary()
         self.worker = Worker("grls-serve-answers", options.queue, options.reader.batch_size, watch)
+        assert options.model is not None
         with shared_models():
-            self._open(device)
+            if not options.is_remote:
+                self._loaded = load_language_model(options.model, device)
+            if set(options.methods) & set(PROGRAMS):
+                require("dsp", "a program that answers")
+                self._programs = ServedPrograms(options, device)
 
     def prepare(self, version: Version) -> None:
         """Make what answers from a version need: the keys that may be quoted.
 
         Raises:
-            GrlsError: The keys cannot be made, or those of the folder belong to another corpus.
+            ConfigError: The keys cannot be made in this way.
+            DataError: There is nothing to quote.
+            IndexFormatError: The keys of the folder are damaged.
+            MismatchError: The keys of the folder belong to another corpus or model.
         """
         if "riches" not in self.options.methods:
             return
@@ -76,10 +84,17 @@ class Answering:
             if other.corpus.fingerprint == corpus.fingerprint:
                 self._riches[version] = other
                 return
-        self._riches[version] = riches_over(corpus, self._loaded, self.options)
+        model, tokenizer, keys, prompt = *self._loaded, self.options.keys, self.options.prompt
+        how: Any = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
+        if keys.folder is None:
+            quotable = build_keys(corpus, tokenizer, *how)
+        else:
+            quotable = keys_in(keys.folder, corpus, tokenizer, *how)
+        written = Prompt(**asdict(prompt))
+        self._riches[version] = Riches(model, tokenizer, corpus, quotable, written, self.options.search)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[Record]:
-        """The records of questions of one key; in the thread of the model.
+        """The records of questions of one key, as ``grls answer`` writes them; in the thread of the model.
 
         Raises:
             GivenUpError: Nobody waits for any of them any more.
@@ -90,88 +105,28 @@ class Answering:
             return all(job.future.done() for job in jobs)
 
         with ending_when(gone, None if self._loaded is None else self._loaded.model):
-            return self._answer(jobs, gone)
-
-    def _open(self, device: str) -> None:
-        options = self.options
-        assert options.model is not None
-        if not options.is_remote:
-            self._loaded = load_language_model(options.model, device)
-        if set(options.methods) & set(PROGRAMS):
-            require("dsp", "a program that answers")
-
-            self._programs = ServedPrograms(options, device)
-
-    def _answer(self, jobs: Sequence[AnswerJob], gone: Callable[[], bool]) -> list[Record]:
-        how, options = jobs[0].how, self.options
-        found = QueuedRetriever(how.version, how.retriever, how.allow, gone)
-        if how.method in PROGRAMS:
-            assert self._programs is not None
-            return self._programs.answer(jobs, found)
-        assert self._loaded is not None
-        if how.method == "riches":
-            return answer_with_quotes(jobs, self._riches[how.version])
-        answer = answer_directly if how.method == "direct" else answer_by_follow_ups
-        return answer(jobs, found, self._loaded, options)
-
-
-# The readers and RICHES over the corpus of a version; they return records as ``grls answer`` writes them.
-
-
-def answer_directly(
-    jobs: Sequence[AnswerJob], found: QueuedRetriever, loaded: LanguageModel, options: AnswerOptions
-) -> list[Record]:
-    """Answers in one go, from the passages that are retrieved for each question."""
-    corpus, k, queries = found.corpus, jobs[0].how.k, [job.query for job in jobs]
-    reader = DirectReader(_writer(jobs[0], loaded, options), corpus, options.reader.chat)
-    readings = reader.retrieve_and_answer(queries, found, k, k)
-    return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
-
-
-def answer_by_follow_ups(
-    jobs: Sequence[AnswerJob], found: QueuedRetriever, loaded: LanguageModel, options: AnswerOptions
-) -> list[Record]:
-    """Answers with follow-up questions, each of which is retrieved for."""
-    corpus, k, queries = found.corpus, jobs[0].how.k, [job.query for job in jobs]
-    writer, how = _writer(jobs[0], loaded, options), options.reader
-    readings = IterativeReader(writer, found, corpus, k, how.questions, how.chat).answer(queries)
-    return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
-
-
-def answer_with_quotes(jobs: Sequence[AnswerJob], program: Riches) -> list[Record]:
-    """Answers with quotes that are retrieved while they are written."""
-    limit = jobs[0].how.max_new_tokens
-    if limit is not None:
-        program = copy.copy(program)
-        program.options = replace(program.options, max_new_tokens=limit)
-    queries = [job.query for job in jobs]
-    return [record_of(*pair) for pair in zip(queries, program.answer(queries), strict=True)]
-
-
-def riches_over(corpus: Corpus, loaded: LanguageModel, options: AnswerOptions) -> Riches:
-    """RICHES over a corpus: its keys are made, or read from their folder.
-
-    Raises:
-        ConfigError: The keys cannot be made in this way.
-        DataError: There is nothing to quote.
-        IndexFormatError: The keys of the folder are damaged.
-        MismatchError: The keys of the folder belong to another corpus or model.
-    """
-    keys, prompt = options.keys, options.prompt
-    how: Any = (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
-    made = (
-        build_keys(corpus, loaded.tokenizer, *how)
-        if keys.folder is None
-        else keys_in(keys.folder, corpus, loaded.tokenizer, *how)
-    )
-    return Riches(loaded.model, loaded.tokenizer, corpus, made, Prompt(**asdict(prompt)), options.search)
-
-
-def _writer(job: AnswerJob, loaded: LanguageModel, options: AnswerOptions) -> TextWriter:
-    how = options.reader
-    return TextWriter(
-        loaded.model, loaded.tokenizer, job.how.max_new_tokens or how.max_new_tokens, how.batch_size
-    )
+            how, reader = jobs[0].how, self.options.reader
+            found = QueuedRetriever(how.version, how.retriever, how.allow, gone)
+            if how.method in PROGRAMS:
+                assert self._programs is not None
+                return self._programs.answer(jobs, found)
+            assert self._loaded is not None
+            queries, corpus, k = [job.query for job in jobs], found.corpus, how.k
+            if how.method == "riches":
+                program = self._riches[how.version]
+                if how.max_new_tokens is not None:
+                    program = copy.copy(program)
+                    program.options = replace(program.options, max_new_tokens=how.max_new_tokens)
+                return [record_of(*pair) for pair in zip(queries, program.answer(queries), strict=True)]
+            length = how.max_new_tokens or reader.max_new_tokens
+            writer = TextWriter(self._loaded.model, self._loaded.tokenizer, length, reader.batch_size)
+            if how.method == "direct":
+                direct = DirectReader(writer, corpus, reader.chat)
+                readings = direct.retrieve_and_answer(queries, found, k, k)
+            else:
+                iterative = IterativeReader(writer, found, corpus, k, reader.questions, reader.chat)
+                readings = iterative.answer(queries)
+            return [answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)]
 
 
 # Programs of demonstrate-search-predict as a method of the server; it needs the extra ``dsp``.
@@ -200,29 +155,22 @@ class ServedPrograms:
 
     def answer(self, jobs: Sequence[AnswerJob], found: QueuedRetriever) -> list[Record]:
         """The records of questions, which are answered at the same time."""
-        how = jobs[0].how
+        how, dsp = jobs[0].how, self._options
         limit = how.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
-        program = self._program(how.method, found, how.k)
+        scale: Scale = "log" if is_probable(found.retriever) else "softmax"
+        built = build.program_named(how.method, Retrieval(found, found.corpus, how.k, scale), dsp)
+        program = Branch(built, dsp.branches, dsp.temperature, dsp.vote)
 
         def answer(job: AnswerJob) -> Record:
-            record: Record = answer_one(program, job.query.id, _inputs(job), lm, self._adapter)
+            inputs = {"question": job.query.text}
+            if how.method == "conversational":
+                inputs["history"] = job.history
+            record: Record = answer_one(program, job.query.id, inputs, lm, self._adapter)
             return answer_record(job.query, reading_of(record), found.corpus) | kept_of(record)
 
-        with ThreadPoolExecutor(self._options.calls.threads) as pool:
+        with ThreadPoolExecutor(dsp.calls.threads) as pool:
             return list(pool.map(answer, jobs))
-
-    def _program(self, name: str, found: QueuedRetriever, k: int) -> Any:
-        dsp = self._options
-        scale: Scale = "log" if is_probable(found.retriever) else "softmax"
-        retrieval = Retrieval(found, found.corpus, k, scale)
-        built = build.program_named(name, retrieval, dsp)
-        return Branch(built, dsp.branches, dsp.temperature, dsp.vote)
-
-
-def _inputs(job: AnswerJob) -> dict[str, str]:
-    history = {"history": job.history} if job.how.method == "conversational" else {}
-    return {"question": job.query.text, **history}
 
 
 # A retriever behind its queue: what a language model looks for is searched together with other requests.
@@ -285,9 +233,6 @@ class QueuedRetriever:
             self.version.worker.close()
             with _ended:
                 job.alone()
-        return self._wait(job)
-
-    def _wait(self, job: SearchJob) -> list[list[Hit]]:
         try:
             while not job.future.done():
                 if self._gone():
@@ -356,7 +301,7 @@ class AnswerJob:
         method, version, retriever, *rest = self.how
         return method, version, id(retriever), *rest
 
-    def work(self, batch: Sequence[AnswerJob], queue: JobQueue) -> bool:
+    def work(self, batch: Sequence[AnswerJob], queue: Worker) -> bool:
         """Answer a batch; where it fails, each question alone, so that an error finds its request."""
         try:
             for job, record in zip(batch, self._answer(batch), strict=True):

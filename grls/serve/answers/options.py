@@ -75,9 +75,6 @@ class AnswerOptions:
             raise ConfigError(
                 f"{Option('answer.dsp.demonstrations')} needs the questions of a data set: leave it out."
             )
-        self._check_model()
-
-    def _check_model(self) -> None:
         if self.model is None:
             changed = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
             if changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
@@ -99,24 +98,19 @@ def docs_page(described: Mapping[str, Any]) -> str:
     ]
     for path, methods in described["paths"].items():
         for method, address in methods.items():
-            parts += _address(method, path, address, schemas)
+            parts.append(f"<section><h2><code>{escaped(method.upper())} {escaped(path)}</code></h2>")
+            parts.append(f"<p>{escaped(address.get('description', ''))}</p>")
+            for one in address.get("parameters", ()):
+                parts.append(f"<p>Parameter <code>{escaped(one['name'])}</code> ({escaped(one['in'])})</p>")
+            bodies = {"Request": address.get("requestBody", {})}
+            bodies |= {f"Response {status}": answer for status, answer in address["responses"].items()}
+            for what, body in bodies.items():
+                schema = body.get("content", {}).get("application/json", {}).get("schema", {})
+                if "$ref" in schema:
+                    parts += _fields(what, schema["$ref"].rpartition("/")[2], schemas)
+            codes = ", ".join(code for code in address["responses"] if code != "200")
+            parts.append(f"<p class=note>Errors: {escaped(codes) or 'none'}.</p></section>")
     return document("grls: addresses", _STYLE, "\n".join(parts))
-
-
-def _address(method: str, path: str, address: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:
-    yield f"<section><h2><code>{escaped(method.upper())} {escaped(path)}</code></h2>"
-    yield f"<p>{escaped(address.get('description', ''))}</p>"
-    for one in address.get("parameters", ()):
-        yield f"<p>Parameter <code>{escaped(one['name'])}</code> ({escaped(one['in'])})</p>"
-    body = address.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    if body is not None:
-        yield from _fields("Request", body["$ref"].rpartition("/")[2], schemas)
-    for status, answer in address["responses"].items():
-        schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
-        if "$ref" in schema:
-            yield from _fields(f"Response {status}", schema["$ref"].rpartition("/")[2], schemas)
-    codes = ", ".join(code for code in address["responses"] if code != "200")
-    yield f"<p class=note>Errors: {escaped(codes) or 'none'}.</p></section>"
 
 
 def _fields(what: str, name: str, schemas: Mapping[str, Any]) -> Iterator[str]:
@@ -150,17 +144,10 @@ _BOUNDS = {"minimum": "from", "maximum": "to", "maxLength": "of at most", "minLe
 
 # How a text gets into a page: the one place that escapes.
 #
-# Three rules hold for every page of the server: a text goes through :func:`escaped` into elements and
-# attributes (which are always quoted), data go through :func:`embedded` into a script element of type
-# ``application/json``, and no text becomes part of a style, a script or an address.
+# Two rules hold for every page of the server: a text goes through :func:`escaped` into elements and
+# attributes (which are always quoted), and no text becomes part of a style, a script or an address.
 
 
 def escaped(text: object) -> str:
     """A text for elements and quoted attributes, with visible control characters."""
     return escape(visible(str(text)), quote=True)
-
-
-def embedded(content: object) -> str:
-    """Data as JSON, which cannot end the script element that holds it."""
-    plain = json.dumps(content)
-    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -19,7 +19,7 @@ from grls.data.types import Hit
 from grls.errors import GrlsError
 from grls.explain.beams import no_beam
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
-from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.hops.options import HopOptions
 from grls.serve.bodies import (
     FoundBody,
     FoundHitBody,
@@ -35,7 +35,7 @@ from grls.serve.bodies import (
     StreamBody,
 )
 from grls.serve.problems import RefusalError, problem_for
-from grls.serve.served import Version, example_queries, fields_of
+from grls.serve.served import Version, example_queries
 from grls.serve.serving import asked, check_limit, check_queries, serving
 from grls.serve.waiting import late, outcome, public_error, while_there
 from grls.serve.worker import BatchKey, SearchJob, StreamJob
@@ -87,8 +87,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
     state = serving(request)
     check_queries([body.query], state.limits)
     version, retriever, allow = asked(state, body, body.hops)
-    hops = HopStream(version, state.limits.seconds)
-    hops.start(retriever, body.query, allow)
+    hops = HopStream(version, retriever, body.query, allow, state.limits.seconds)
     try:
         first = await while_there(request, hops.next(), state.limits.seconds)
     except BaseException:
@@ -101,25 +100,21 @@ class HopStream:
     """The way of hops from the thread of a retriever to a client.
 
     Args:
-        version: The retriever.
+        version: The version that is asked.
+        retriever: Its retriever, of the hops that are asked for.
+        query: The query.
+        allow: The filter of every hop.
         seconds: Time that all hops may take.
+
+    Raises:
+        QueueFullError: Too many requests wait.
     """
 
-    def __init__(self, version: Version, seconds: float):
+    def __init__(
+        self, version: Version, retriever: Retriever, query: str, allow: Filter | None, seconds: float
+    ):
         self._version, self._end, self._seconds = version, monotonic() + seconds, seconds
         self._queue: asyncio.Queue[StreamedHop | None] = asyncio.Queue()
-
-    def start(self, retriever: Retriever, query: str, allow: Filter | None) -> None:
-        """Let the hops wait for the retriever.
-
-        Args:
-            retriever: The retriever, of the hops that are asked for.
-            query: The query.
-            allow: The filter of every hop.
-
-        Raises:
-            QueueFullError: Too many requests wait.
-        """
         loop = asyncio.get_running_loop()
 
         def put(hop: object) -> None:
@@ -229,24 +224,23 @@ async def show_retrievers(request: Request) -> RetrieversBody:
     versions = [one.version for one in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
     limits = state.limits
-    sent = LimitsBody(
-        k=limits.k,
-        hops=limits.hops,
-        queries=limits.queries,
-        characters=limits.characters,
-        seconds=limits.seconds,
-    )
+    sent = LimitsBody(**{name: getattr(limits, name) for name in LimitsBody.model_fields})
     answers = [] if state.answering is None else list(state.answering.options.methods)
     return RetrieversBody(limits=sent, answers=answers, retrievers=described)
+
+
+_READ = 200
+"""Passages whose metadata are looked at for fields."""
 
 
 def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
     retriever = version.searcher.retriever
     description = retriever.describe()
-    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    wraps = isinstance(retriever, WrapsSingleSteps)
-    most = hops.count if wraps and hops.steps != "single" else None
-    steps = hops.steps if wraps else description.steps  # fused chains have hops that no option names
+    hops = OwnHopsBody(steps=description.steps, max=None)  # fused chains have hops that no option names
+    if isinstance(retriever, WrapsSingleSteps):
+        own: HopOptions = retriever.hops
+        hops = OwnHopsBody(steps=own.steps, max=None if own.steps == "single" else own.count)
+    metadata = retriever.corpus.metadata_of(range(min(_READ, len(retriever.corpus))))
     return RetrieverBody(
         retriever=version.name,
         version=version.number,
@@ -254,8 +248,8 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
         kind=single_steps(retriever).kind,
         name=description.name,
         scores=description.score_mode,
-        hops=OwnHopsBody(steps=steps, max=most),
+        hops=hops,
         no_beam=no_beam(retriever),
-        fields=fields_of(retriever.corpus),
+        fields=list(dict.fromkeys(field for values in metadata for field in values)),
         examples=list(examples or example_queries(version.searcher.folder)),
     )

@@ -34,6 +34,8 @@ from grls.serve.serving import Serving, serving
 
 _ASKED = (400, 401, 404, 408, 413, 422, 429, 503)
 """Errors of a request to a retriever."""
+_OF_ADMIN = (400, 401, 403, 404, 408, 413, 422, 503)
+"""Errors of a request of the administrator."""
 
 
 class _AnyId(PathConvertor):
@@ -55,20 +57,7 @@ def add_addresses(app: FastAPI) -> None:
         200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}
     }
     _post(app, "/v1/stream", answer_stream, *_ASKED, response_class=StreamingResponse, responses=streamed)
-    _post(
-        app,
-        "/admin/reload",
-        reload_version,
-        400,
-        401,
-        403,
-        404,
-        408,
-        413,
-        422,
-        503,
-        response_model=VersionBody,
-    )
+    _post(app, "/admin/reload", reload_version, *_OF_ADMIN, response_model=VersionBody)
     asked: dict[str, Any] = {"dependencies": [Depends(only_known_parameters)]}
     passage = {"response_model": PassageBody, "responses": problems(401, 404, 422, 429)}
     _get(app, "/v1/passages/{passage:any_id}", show_passage, **asked, **passage)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from grls.api.explaining import ExplainedPassage
-from grls.data.corpus import Corpus
-from grls.data.types import Passage, Query
+from grls.api.explaining import ExplainedQuery
+from grls.data.types import Query
 from grls.errors import ConfigError, Option
-from grls.explain.beams import BeamTrace, TracedStep, no_beam, trace_beam
-from grls.explain.text import TEXT_ALONE, Part
+from grls.explain.beams import BeamTrace, no_beam, trace_beam
+from grls.explain.text import TEXT_ALONE
 from grls.runs.results import find_passages
 from grls.serve.answers.answering import AnswerJob, AnswerKey, Record
-from grls.serve.answers.options import AnswerMethod
 from grls.serve.bodies import (
     AnswerBody,
     AnsweredBody,
@@ -37,13 +33,9 @@ from grls.serve.bodies import (
 )
 from grls.serve.problems import RefusalError
 from grls.serve.routes.search import json_score
-from grls.serve.served import Version
-from grls.serve.serving import Serving, asked, check_limit, check_queries, serving
+from grls.serve.serving import asked, check_limit, check_queries, serving
 from grls.serve.waiting import outcome
 from grls.serve.worker import CallJob
-
-if TYPE_CHECKING:
-    from grls.serve.answers.answering import Answering
 
 log = logging.getLogger(__name__)
 
@@ -59,57 +51,27 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
         raise RefusalError(422, reason)
     evidence = list(dict.fromkeys(body.evidence))
     job = CallJob(lambda: trace_beam(retriever, body.query, evidence, allow, body.k, body.most))
-    return _sent(version, await outcome(request, version, job, state.limits.seconds))
+    trace: BeamTrace = await outcome(request, version, job, state.limits.seconds)
+    steps = []
+    for step in trace.steps:
+        beams = [TracedBeamBody(**beam._asdict() | {"mass": _number(beam.mass)}) for beam in step.beams]
+        tokens = []
+        for token in step.tokens:
+            numbers = {name: _number(getattr(token, name)) for name in _LOGARITHMS}
+            tokens.append(TracedTokenBody(**token._asdict() | numbers | {"found": list(token.found)}))
+        steps.append(TracedStepBody(beams=beams, tokens=tokens, candidates=step.candidates))
+    results = [TracedResultBody(**hit._asdict() | {"score": json_score(hit.score)}) for hit in trace.results]
+    lists = {"evidence": list(trace.evidence), "steps": steps, "results": results}
+    return TracedBody(retriever=version.name, version=version.number, **trace._asdict() | lists)
 
 
-def _sent(version: Version, trace: BeamTrace) -> TracedBody:
-    results = [
-        TracedResultBody(id=one.id, title=one.title, text=one.text, score=json_score(one.score))
-        for one in trace.results
-    ]
-    return TracedBody(
-        retriever=version.name,
-        version=version.number,
-        evidence=list(trace.evidence),
-        mode=trace.mode,
-        beams=trace.beams,
-        k=trace.k,
-        early_stop=trace.early_stop,
-        vocabulary=trace.vocabulary,
-        passages=trace.passages,
-        done_bias=trace.done_bias,
-        rescored=trace.rescored,
-        steps=[_step(step) for step in trace.steps],
-        cut=trace.cut,
-        results=results,
-    )
+_LOGARITHMS = ("full", "constrained", "prior", "score")
+"""Numbers of a token that are sent as :func:`_number` writes them."""
 
 
-def _step(step: TracedStep) -> TracedStepBody:
-    beams = [
-        TracedBeamBody(parent=one.parent, allowed=one.allowed, mass=_number(one.mass)) for one in step.beams
-    ]
-    tokens = [
-        TracedTokenBody(
-            beam=one.beam,
-            token=one.token,
-            full=_number(one.full),
-            constrained=_number(one.constrained),
-            prior=None if one.prior is None else _number(one.prior),
-            score=_number(one.score),
-            passages=one.passages,
-            fate=one.fate,
-            unique=one.unique,
-            found=list(one.found),
-        )
-        for one in step.tokens
-    ]
-    return TracedStepBody(beams=beams, tokens=tokens, candidates=step.candidates)
-
-
-def _number(value: float) -> float | None:
-    """A number with as many digits as a picture needs."""
-    finite = json_score(value)
+def _number(value: float | None) -> float | None:
+    """A number with as many digits as a picture needs; None where there is none, or JSON has none for it."""
+    finite = None if value is None else json_score(value)
     return None if finite is None else round(finite, 6)
 
 
@@ -124,25 +86,23 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
     # A text alone may be the id of a query.
     query = Query(TEXT_ALONE, body.query, tuple(dict.fromkeys(body.gold)))
     job = CallJob(lambda: version.searcher.explain(query, depth=body.depth))
-    explained = await outcome(request, version, job, state.limits.seconds)
-    passages = [_standing(one) for one in explained]
+    explained: ExplainedQuery = await outcome(request, version, job, state.limits.seconds)
+    passages = [
+        StandingBody(
+            gold=passage.gold,
+            hop=passage.hop,
+            rank=passage.rank,
+            score=None if passage.score is None else json_score(passage.score),
+            above=list(passage.above),
+            report=str(passage),
+            parts=[
+                PartBody(kind=part.kind, rows=[list(row) for row in part.rows], marked=list(part.marks))
+                for part in passage.parts
+            ],
+        )
+        for passage in explained
+    ]
     return ExplainedBody(retriever=version.name, version=version.number, passages=passages)
-
-
-def _part(part: Part) -> PartBody:
-    return PartBody(kind=part.kind, rows=[list(row) for row in part.rows], marked=list(part.marks))
-
-
-def _standing(passage: ExplainedPassage) -> StandingBody:
-    return StandingBody(
-        gold=passage.gold,
-        hop=passage.hop,
-        rank=passage.rank,
-        score=None if passage.score is None else json_score(passage.score),
-        above=list(passage.above),
-        report=str(passage),
-        parts=[_part(one) for one in passage.parts],
-    )
 
 
 # ``POST /v1/answer``: a language model answers a question, with the passages that it quotes or reads.
@@ -151,33 +111,10 @@ def _standing(passage: ExplainedPassage) -> StandingBody:
 async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     """The answer of a language model, with the passages that it quotes or reads."""
     state = serving(request)
-    answering = _answering(state)
-    method = _method(body, answering)
-    _check(state, answering, body)
-    version, retriever, allow = asked(state, body, body.hops)
-    how = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)
-    job = AnswerJob(Query("question", body.query), "\n".join(body.history), how, answering.answer)
-    record = await outcome(request, version, job, state.limits.seconds, answering.worker)
-    _refuse_failed(record, method)
-    corpus = version.searcher.corpus
-    answered: AnsweredBody = await run_in_threadpool(_answered, how, record, corpus, state.limits.k)
-    return answered
-
-
-def _answering(state: Serving) -> Answering:
-    if state.answering is None:
+    answering, limits = state.answering, state.limits
+    if answering is None:
         text = f"this server has no language model: start it with {Option('answer.model')}, or send searches."
         raise RefusalError(404, text)
-    return state.answering
-
-
-def _method(body: AnswerBody, answering: Answering) -> AnswerMethod:
-    """The method of a request.
-
-    Raises:
-        RefusalError: The server does not answer by it.
-        ConfigError: The method does not take a field of the request.
-    """
     known = answering.options.methods
     method = body.method or known[0]
     if method not in known:
@@ -188,45 +125,41 @@ def _method(body: AnswerBody, answering: Answering) -> AnswerMethod:
                 raise ConfigError(f"{name}: riches quotes from the whole corpus; leave {name} out.")
     if body.history and method != "conversational":
         raise ConfigError("history: only the method conversational reads it; leave it out.")
-    return method
-
-
-def _check(state: Serving, answering: Answering, body: AnswerBody) -> None:
-    """Refuse what is above a limit.
-
-    Raises:
-        RefusalError: A limit is exceeded, or the question is empty.
-    """
-    check_queries([body.query], state.limits)
-    check_limit("k", body.k or 1, state.limits.k)
+    check_queries([body.query], limits)
+    check_limit("k", body.k or 1, limits.k)
     check_limit("max_new_tokens", body.max_new_tokens or 1, answering.options.tokens)
-    check_limit("history: the number of characters", sum(map(len, body.history)), state.limits.characters)
+    check_limit("history: the number of characters", sum(map(len, body.history)), limits.characters)
+    version, retriever, allow = asked(state, body, body.hops)
+    how = AnswerKey(method, version, retriever, allow, body.k or answering.options.k, body.max_new_tokens)
+    job = AnswerJob(Query("question", body.query), "\n".join(body.history), how, answering.answer)
+    record: Record = await outcome(request, version, job, limits.seconds, answering.worker)
+    if failed := record.get("failed"):
+        if "cost" not in record:  # a reader: the question is too long, or a stored key is of another text
+            raise RefusalError(422, f"nothing was written for the question: {failed}.")
+        cause = failed.partition(":")[0]  # the rest may quote the question
+        log.error("the language model failed: %s", cause)
+        raise RefusalError(
+            503,
+            f"the language model failed at this question (method {method}); the log of the server says why.",
+            {"Retry-After": "5"},
+        )
+    answered: AnsweredBody = await run_in_threadpool(_answered, how, record, limits.k)
+    return answered
 
 
-def _refuse_failed(record: Record, method: str) -> None:
-    """Refuse a question for which nothing was written.
-
-    Raises:
-        RefusalError: The question is too long for the model, or the model failed.
-    """
-    failed = record.get("failed")
-    if not failed:
-        return
-    if "cost" not in record:  # a reader: the question is too long, or a stored key is of another text
-        raise RefusalError(422, f"nothing was written for the question: {failed}.")
-    log.error("the language model failed: %s", failed.partition(":")[0])  # the rest may quote the question
-    text = f"the language model failed at this question (method {method}); the log of the server says why."
-    raise RefusalError(503, text, {"Retry-After": "5"})
-
-
-def _answered(how: AnswerKey, record: Record, corpus: Corpus, most: int) -> AnsweredBody:
+def _answered(how: AnswerKey, record: Record, most: int) -> AnsweredBody:
+    """The answer, as it is sent, with the texts of at most so many passages of a quote."""
     wanted = [quote["passages"][:most] for quote in record["quotes"]]
+    corpus = how.version.searcher.corpus
     texts = find_passages(corpus, (passage for passages in wanted for passage in passages))
     quotes = [
         QuoteBody(
             text=quote["text"],
             closed=quote["closed"],
-            sources=_sources([texts[passage] for passage in passages]),
+            sources=[
+                SourceBody(id=source.id, title=source.title, text=source.text)
+                for source in (texts[passage] for passage in passages)
+            ],
             further=len(quote["passages"]) - len(passages),
         )
         for quote, passages in zip(record["quotes"], wanted, strict=True)
@@ -245,7 +178,3 @@ def _answered(how: AnswerKey, record: Record, corpus: Corpus, most: int) -> Answ
         pieces=pieces,
         quotes=quotes,
     )
-
-
-def _sources(passages: Sequence[Passage]) -> list[SourceBody]:
-    return [SourceBody(id=one.id, title=one.title, text=one.text) for one in passages]

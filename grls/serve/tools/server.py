@@ -27,7 +27,7 @@ import grls
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.spec import read_spec
-from grls.serve.bodies import Body, Filtered, HopBody, HopsBody, PassageBody, QueryText, ResultBody
+from grls.serve.bodies import Body, Filtered, HopBody, HopsBody, PassageBody, QueryText
 from grls.serve.options import RequestLimits
 from grls.serve.problems import RefusalError, listed, plain_faults, problem_for
 from grls.serve.routes.search import HopStream, hop_body, no_passage, passages_of, result_body
@@ -166,11 +166,11 @@ async def _answer(
     except Exception as error:
         why = str(error) if isinstance(error, GrlsError) else "the log of the server says why."
         return f"the retrievers cannot be opened: {why}", True
-
     try:
         return (await answer_call(serving, call)).model_dump_json(exclude_none=True), False
     except Exception as error:
-        return error_text(error), True
+        response = problem_for(error, lambda field: field.removeprefix("hops."))  # as arguments of tools
+        return str(json.loads(bytes(response.body))["detail"]), True
 
 
 def _schema(call: type[Body]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class PassagesBody(Body):
     unknown: list[str] | None
 
 
-async def answer_call(serving: Serving, call: Body) -> Body:
+async def answer_call(serving: Serving, call: SearchCall | HopsCall | PassagesCall) -> Body:
     """What a tool finds.
 
     Args:
@@ -221,37 +221,26 @@ async def answer_call(serving: Serving, call: Body) -> Body:
     Raises:
         GrlsError: It cannot be done.
     """
-    match call:
-        case SearchCall():
-            return await _search(serving, call)
-        case HopsCall():
-            return await _hops(serving, call)
-        case PassagesCall():
-            return await _passages(serving, call)
-    raise AssertionError(call)
-
-
-def error_text(error: Exception) -> str:
-    """An error of a call as the server words it, with arguments of tools; unexpected ones are logged."""
-    response = problem_for(error, lambda field: field.removeprefix("hops."))
-    text: str = json.loads(bytes(response.body))["detail"]
-    return text
-
-
-async def _search(serving: Serving, call: SearchCall) -> ResultBody:
-    check_queries([call.query], serving.limits)
-    check_limit("k", call.k, serving.limits.k)
-    version, retriever, allow = asked(serving, call, None)
-    job = SearchJob([call.query], BatchKey(retriever, call.k, allow))
-    (hits,) = await outcome(None, version, job, serving.limits.seconds)
-    return result_body(call.query, hits, call.metadata)
-
-
-async def _hops(serving: Serving, call: HopsCall) -> HopChainBody:
-    check_queries([call.query], serving.limits)
+    limits = serving.limits
+    if isinstance(call, PassagesCall):
+        check_limit("ids: the number of ids", len(call.ids), limits.k)
+        version = serving.find(call.retriever).version
+        bodies = await passages_of(version, call.ids)
+        unknown = [name[:_LONGEST] for name, body in zip(call.ids, bodies, strict=True) if body is None]
+        passages = [body for body in bodies if body is not None]
+        if not passages:
+            refusal = no_passage(version)
+            raise RefusalError(refusal.status, f"{', '.join(map(repr, unknown[:3]))}: {refusal}")
+        return PassagesBody(passages=passages, unknown=unknown or None)
+    check_queries([call.query], limits)
+    if isinstance(call, SearchCall):
+        check_limit("k", call.k, limits.k)
+        version, retriever, allow = asked(serving, call, None)
+        job = SearchJob([call.query], BatchKey(retriever, call.k, allow))
+        (hits,) = await outcome(None, version, job, limits.seconds)
+        return result_body(call.query, hits, call.metadata)
     version, retriever, allow = asked(serving, call, call)
-    stream, hops = HopStream(version, serving.limits.seconds), list[HopBody]()
-    stream.start(retriever, call.query, allow)
+    stream, hops = HopStream(version, retriever, call.query, allow, limits.seconds), list[HopBody]()
     try:
         while (hop := await stream.next()) is not None:
             hops.append(hop_body(hop))
@@ -260,18 +249,6 @@ async def _hops(serving: Serving, call: HopsCall) -> HopChainBody:
     finally:
         stream.stop()
     return HopChainBody(query=call.query, hops=hops)
-
-
-async def _passages(serving: Serving, call: PassagesCall) -> PassagesBody:
-    check_limit("ids: the number of ids", len(call.ids), serving.limits.k)
-    version = serving.find(call.retriever).version
-    bodies = await passages_of(version, call.ids)
-    unknown = [name[:_LONGEST] for name, body in zip(call.ids, bodies, strict=True) if body is None]
-    passages = [body for body in bodies if body is not None]
-    if not passages:
-        refusal = no_passage(version)
-        raise RefusalError(refusal.status, f"{', '.join(map(repr, unknown[:3]))}: {refusal}")
-    return PassagesBody(passages=passages, unknown=unknown or None)
 
 
 # The arguments of the tools: bodies as those of HTTP, so that names, kinds and errors are the same.
@@ -302,5 +279,9 @@ class PassagesCall(Body):
     retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
 
 
-TOOLS: Mapping[str, type[Body]] = {"search": SearchCall, "hops": HopsCall, "passages": PassagesCall}
+TOOLS: Mapping[str, type[SearchCall | HopsCall | PassagesCall]] = {
+    "search": SearchCall,
+    "hops": HopsCall,
+    "passages": PassagesCall,
+}
 """Name -> the arguments of each tool."""
