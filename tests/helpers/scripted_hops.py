@@ -12,7 +12,7 @@ SCRIPTED = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcd
 
 
 class ScriptedHops:
-    """Finds what a table says, by the passages found so far; its scores are log-probabilities if not told otherwise.
+    """Finds what a table says, by the passages found so far; its scores are log-probabilities.
 
     Args:
         table: The ids so far, joined -> passage id or DONE -> its probability.
