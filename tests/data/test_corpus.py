@@ -183,6 +183,17 @@ def test_passages_from_python_that_no_corpus_could_hold_are_refused(passages, me
     raises(DataError, message, Corpus.from_passages, passages)
 
 
+def test_what_takes_long_to_find_is_kept_with_the_cache(tmp_path: Path, cache: Path) -> None:
+    folder = write_small(tmp_path / "data")
+    found = Corpus.read(folder).fingerprint
+    (facts,) = cache.rglob("facts.json")
+    facts.write_text(facts.read_text().replace(found, "kept"))
+    assert Corpus.read(folder).fingerprint == "kept"
+    for damage in ("", "[]", '{"sha256": "of another file", "fingerprint": "wrong"}'):
+        facts.write_text(damage)
+        assert Corpus.read(folder).fingerprint == found
+
+
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "gone", "no sums", "sums of another"])
 @pytest.mark.usefixtures("cache")
 def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path) -> None:

@@ -109,13 +109,10 @@ def test_what_differs_in_writing_alone_has_the_same_words(one: str, other: str) 
     assert plain_words(one) == plain_words(other)
 
 
-def test_accents_of_latin_letters_part_words() -> None:
+def test_accents_of_latin_letters_part_words_and_marks_belong_to_theirs() -> None:
     words = Analyzer("none").words
     assert words("CAFÉ cafe\u0301 Año") == ["café", "café", "año"]
     assert words("CAFE ano") == ["cafe", "ano"]
-
-
-def test_marks_belong_to_their_words() -> None:
     assert Analyzer().words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
     assert plain_words("Hindi: हिन्दी_भाषा!") == "hindi हिन्दी भाषा"
 
@@ -210,12 +207,6 @@ def test_stems_and_stop_words_are_those_of_the_language() -> None:
 def test_what_cannot_be_is_refused(given: Analyzer, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         given.of(passages("zorb"))
-
-
-def test_records_name_what_is_not_usual() -> None:
-    assert Analyzer().settings() == Analyzer("en").settings() == {}
-    assert Analyzer("zh").settings() == {"language": "zh"}
-    assert Analyzer("en", True, False).settings() == {"stem": True, "stop_words": False}
 
 
 def test_a_corpus_where_most_queries_find_nothing_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
