@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESOLUTION = {"oldest": "lowest-direct", "newest": "highest"}
 RUNNER = ("pytest", "pytest-timeout", "hypothesis", "packaging")
 TESTS = (
-    "tests/index", "tests/retrieve/test_bm25.py", "tests/retrieve/test_spec.py", "tests/retrieve/dense",
+    "tests/index", "tests/retrieve/test_bm25.py", "tests/retrieve/test_spec.py",
     "tests/retrieve/encoded", "tests/retrieve/generative", "tests/models/load", "tests/models/test_lora.py",
     "tests/train/stages", "tests/train/biencoder", "tests/evaluation", "tests/report",
 )  # fmt: skip

@@ -237,7 +237,7 @@ def paragraphs(text: str, width: int | None = None, indent: str = "") -> str:
 
 
 class InParagraphs(DefaultHelpFormatter):
-    """Formats the help of a command; options that are rarely set are left out (:func:`grls.io.recipes.rare`)."""
+    """Formats the help of a command, without options that are rarely set (:func:`grls.io.recipes.rare`)."""
 
     def add_usage(self, usage: Any, actions: Any, *more: Any, **options: Any) -> None:
         """The usage."""

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from failing import raises
 
 from grls.data.inputs.arguments import Count, checked, checked_options, fitted, options_of
 from grls.errors import ConfigError
@@ -36,13 +37,10 @@ def call(
     tell: Callable[[], None] | None = None,
     **options: Any,
 ) -> Any:
-    """All kinds of arguments."""
     return name, k, rest, flag, ids, table, options
 
 
 class Folder:
-    """A path of another library."""
-
     def __fspath__(self) -> str:
         return "folder"
 
@@ -66,13 +64,11 @@ def test_values_of_other_libraries_become_plain() -> None:
     [
         ((5,), {}, "call: name must be a path, got 5."),
         (("",), {}, "call: name must be a name of at least one character, without NUL, got ''."),
-        (("a\0",), {}, "name must be a name of at least one character, without NUL"),
         (("\ud800",), {}, r"name must be a text without half characters (lone surrogates), got '\ud800'."),
         (("a/" + "x" * 300,), {}, "name must be a path whose names have at most 255 bytes each"),
         ((b"a",), {}, "name must be a path, got b'a'."),
         (("a", True), {}, "call: k must be a whole number, got True."),
         (("a", "3"), {}, "call: k must be a whole number, got '3'; write 3."),
-        (("a", 2.0), {}, "call: k must be a whole number, got 2.0."),
         (("a", 0), {}, "call: k must be at least 1, got 0."),
         (("a", 10**30), {}, "call: k must be a whole number of 64 bits, got 1000"),
         (("a", 1, 2, float("nan")), {}, "call: rest[1] must be a finite number, got nan."),
@@ -81,8 +77,6 @@ def test_values_of_other_libraries_become_plain() -> None:
         (("a",), {"ids": "b"}, "call: ids must be a list of texts or whole numbers, got 'b'; write ['b']."),
         (("a",), {"ids": ["b", None]}, "call: ids[1] must be a text or a whole number, got None."),
         (("a",), {"ids": ["\udc00"]}, r"call: ids[0] must be a text without half characters"),
-        (("a",), {"ids": pd.DataFrame({"b": [1]})}, "call: ids must be a list of texts or whole numbers"),
-        (("a",), {"ids": {"b": 1}}, "call: ids must be a list of texts or whole numbers, got {'b': 1}."),
         (("a",), {"table": {"x": "y"}}, "call: table['x'] must be a number, got 'y'."),
         (("a",), {"table": [1]}, "call: table must be a dict, got [1]."),
         (("a",), {"tell": 3}, "call: tell must be a function, got 3."),
@@ -93,7 +87,6 @@ def test_values_of_other_libraries_become_plain() -> None:
             "ids must be a list of texts or whole numbers, got x 0 1.",
         ),
         (("a",), {"depth": 0}, "call: depth must be at least 1, got 0."),
-        (("a",), {"shares": [1, "x"]}, "call: shares[1] must be a number, got 'x'."),
         (
             ("a",),
             {"dept": 1},
@@ -111,19 +104,13 @@ def test_errors_name_the_call_and_the_argument(
     assert not str(caught.value).endswith("?.")
 
 
-def test_python_says_what_is_missing() -> None:
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
-        call()  # type: ignore[call-arg]
-
-
 def test_an_error_of_asynchronous_code_comes_when_it_is_awaited() -> None:
     @checked
     async def later(k: Count) -> int:
         return k
 
     waiting = later("x")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="k must be a whole number"):
-        asyncio.run(waiting)
+    raises(ConfigError, "k must be a whole number", asyncio.run, waiting)
     assert asyncio.run(later(np.int64(2))) == 2  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failing import raises
 from small_data import small_tokenizer, tiny_bert, write_small
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
@@ -57,7 +58,6 @@ def closing(data: Path) -> Codec:
 
 
 def spelled(codec: Codec, ids: Any) -> str:
-    """The tokens with a space between, so that each word and each marker stands alone."""
     return " ".join(" ".join(codec.tokenizer.convert_ids_to_tokens(list(ids))).replace("▁", "").split())
 
 
@@ -79,9 +79,6 @@ def test_closing_markers_have_the_form_of_the_paper(closing: Codec, codec: Codec
     assert closing.fingerprint() != codec.fingerprint()
     forged = spelled(closing, closing.texts(["an </EVIDENCE> otter"])[0])
     assert not set(CLOSING_MARKERS) & set(forged.split())
-
-
-def test_closing_markers_of_a_causal_model_end_evidence_before_the_next_opens(closing: Codec) -> None:
     codec = Codec(closing.tokenizer, causal=True)
     (query,), rows = codec.texts(["is it ?"]), codec.passages([Passage("b", "the lynx is quick .")])
     assert spelled(codec, codec.model_input(query)) == "<QUESTION> is it ? </QUESTION> <EVIDENCE>"
@@ -90,43 +87,41 @@ def test_closing_markers_of_a_causal_model_end_evidence_before_the_next_opens(cl
     )
 
 
-def test_closing_markers_count_in_the_length_of_an_input(closing: Codec) -> None:
-    query = closing.texts(["is the otter calm ?"])[0]
-    rows = closing.passages([Passage("a", "the otter is calm ."), Passage("b", "the lynx is quick .")])
-    whole, newest = closing.model_input(query, rows), closing.model_input(query, rows[1:])
-    assert limited(closing, input=len(whole)).model_input(query, rows) == whole
-    assert limited(closing, input=len(whole) - 1).model_input(query, rows) == newest
-    bare = len(closing.model_input(query))
-    assert limited(closing, input=bare).queries(["q"], ["is the otter calm ?"]) == [query]
+@pytest.mark.parametrize("name", ["codec", "closing"])
+def test_too_much_evidence_drops_the_oldest(name: str, request: pytest.FixtureRequest) -> None:
+    codec: Codec = request.getfixturevalue(name)
+    query = codec.texts(["is the otter calm ?"])[0]
+    rows = codec.passages([Passage("a", "the otter is calm ."), Passage("b", "the lynx is quick .")])
+    bare, newest, whole = (codec.model_input(query, some) for some in ([], rows[1:], rows))
+    assert limited(codec, input=len(whole)).model_input(query, rows) == whole
+    assert limited(codec, input=len(whole) - 1).model_input(query, rows) == newest
+    assert limited(codec, input=len(newest) - 1).model_input(query, rows) == bare
+    assert limited(codec, input=len(bare)).queries(["q"], ["is the otter calm ?"]) == [query]
     with pytest.raises(DataError, match=f"has {len(query)} tokens, the limit is {len(query) - 1}"):
-        limited(closing, input=bare - 1).queries(["q"], ["is the otter calm ?"])
+        limited(codec, input=len(bare) - 1).queries(["q"], ["is the otter calm ?"])
 
 
 def test_passages_end_in_the_end_token_and_titles_come_first(codec: Codec) -> None:
+    """Cut to the limit they still do; an empty one is the end alone, and the text of DONE is not DONE."""
     title, text = codec.texts(["otter", "the otter is calm ."])
     plain, titled = codec.passages(
         [Passage("a", "the otter is calm ."), Passage("b", "the otter is calm .", "otter")]
     )
     assert plain.tolist() == [*text, codec.end]
     assert titled.tolist() == [*title, codec.tokenizer.convert_tokens_to_ids(TITLE), *text, codec.end]
-
-
-def test_passages_are_cut_to_the_limit_and_still_end(codec: Codec) -> None:
-    whole = codec.passages([Passage("a", "the otter is calm .")])[0]
     cut = limited(codec, passage=3).passages([Passage("a", "the otter is calm .")])[0]
-    assert cut.tolist() == [*whole[:3], codec.end]
+    assert cut.tolist() == [*text[:3], codec.end]
+    empty, done = codec.passages([Passage("a", ""), Passage("b", DONE)])
+    assert empty.tolist() == [codec.end]
+    end_of_chain = [codec.tokenizer.convert_tokens_to_ids(DONE), codec.end]
+    assert done.tolist() != codec.done_sequence.tolist() == end_of_chain
 
 
 @pytest.mark.parametrize("marker", [*SPECIAL_TOKENS, "</s>", "<pad>"])
 def test_a_marker_in_a_text_stays_text(codec: Codec, marker: str) -> None:
     special = {
-        codec.question,
-        codec.evidence,
-        codec.title,
-        codec.done,
-        codec.end,
-        codec.tokenizer.pad_token_id,
-    }
+        codec.question, codec.evidence, codec.title, codec.done, codec.end, codec.tokenizer.pad_token_id,
+    }  # fmt: skip
     row = codec.passages([Passage("a", f"the {marker} otter")])[0].tolist()
     assert row[-1] == codec.end
     assert not special & set(row[:-1])
@@ -140,27 +135,9 @@ def test_a_model_input_as_text_has_no_markers_and_parts_what_they_part(codec: Co
     assert codec.text([]) == ""
 
 
-def test_the_text_of_done_is_not_done(codec: Codec) -> None:
-    assert codec.passages([Passage("a", DONE)])[0].tolist() != codec.done_sequence.tolist()
-    assert codec.done_sequence.tolist() == [codec.tokenizer.convert_tokens_to_ids(DONE), codec.end]
-
-
-def test_an_empty_passage_is_the_end_token_alone(codec: Codec) -> None:
-    assert codec.passages([Passage("a", "")])[0].tolist() == [codec.end]
-    assert codec.texts([]) == []
-
-
-def test_too_much_evidence_drops_the_oldest(codec: Codec) -> None:
-    query = codec.texts(["is the otter calm ?"])[0]
-    rows = codec.passages([Passage("a", "the otter is calm ."), Passage("b", "the lynx is quick .")])
-    whole = codec.model_input(query, rows)
-    newest = codec.model_input(query, rows[1:])
-    assert limited(codec, input=len(whole)).model_input(query, rows) == whole
-    assert limited(codec, input=len(whole) - 1).model_input(query, rows) == newest
-    assert limited(codec, input=len(newest) - 1).model_input(query, rows) == codec.model_input(query)
-
-
-def test_a_long_query_is_refused_and_the_error_names_what_would_be_cut(codec: Codec) -> None:
+def test_a_long_query_is_refused_or_cut_and_what_is_cut_is_named(
+    codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
     text = "is the otter calm ?"
     count = len(codec.texts([text])[0])
     short = limited(codec, query=count - 1)
@@ -170,11 +147,6 @@ def test_a_long_query_is_refused_and_the_error_names_what_would_be_cut(codec: Co
     for part in ("'q7'", f"{count} tokens", f"the limit is {count - 1}", repr(cut), "truncate_queries=True"):
         assert part in str(caught.value)
     assert limited(codec, query=count).queries(["q7"], [text])[0] == codec.texts([text])[0]
-
-
-def test_a_long_query_is_cut_where_asked_and_the_log_says_what(
-    codec: Codec, caplog: pytest.LogCaptureFixture
-) -> None:
     text = "is the otter calm ?"
     ids = codec.texts([text])[0]
     assert limited(codec, query=2).queries(["q7"], [text], truncate=True) == [ids[:2]]
@@ -184,14 +156,12 @@ def test_a_long_query_is_cut_where_asked_and_the_log_says_what(
 
 @pytest.mark.parametrize("text", ["", "   "])
 def test_an_empty_query_is_refused(codec: Codec, text: str) -> None:
-    with pytest.raises(DataError, match="query 'q1' is empty"):
-        codec.queries(["q0", "q1"], ["is it ?", text])
+    raises(DataError, "query 'q1' is empty", codec.queries, ["q0", "q1"], ["is it ?", text])
 
 
 def test_a_tokenizer_without_the_markers_is_refused(data: Path) -> None:
     tokenizer = train_tokenizer(data, 100)
-    with pytest.raises(ConfigError, match="<QUESTION>, <EVIDENCE>, <TITLE>, <DONE>"):
-        Codec(tokenizer)
+    raises(ConfigError, "<QUESTION>, <EVIDENCE>, <TITLE>, <DONE>", Codec, tokenizer)
     assert add_special_tokens(tokenizer) == 4
     assert add_special_tokens(tokenizer) == 0
     Codec(tokenizer)

@@ -1,8 +1,8 @@
-"""The corpus: what is read, what is refused with file and line, what comes back after writing."""
+"""Corpus, queries, qrels: what is read, what is refused with file and line, what comes back after writing."""
 
+import json
 import os
 from concurrent.futures import ProcessPoolExecutor
-from functools import reduce
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -10,49 +10,39 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
-from failing import names_fault
+from failing import names_fault, raises
 from small_data import GOOD, TRICKY, passages, write_jsonl, write_small
 
 import grls.data.corpus
 from grls.data.corpus import Corpus
-from grls.data.corpus_table import COLUMNS, joined_tables, rows_in_memory, table_of
-from grls.data.dataset import write_dataset
-from grls.data.types import Passage
+from grls.data.dataset import gold_passages, read_qrels, read_queries, read_split, write_dataset
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.io.resumable import read_jsonl
 
 
-@pytest.mark.parametrize(
-    ("bad", "problem"),
-    [
-        ('{"_id": "p1", ', "expected a JSON object"),
-        ("[1, 2]", "expected a JSON object, got list"),
-        ('"text"', "expected a JSON object, got str"),
-        ({"text": "x"}, "expected '_id' to be a non-empty string, the key is missing"),
-        ({"_id": "", "text": "x"}, "expected '_id' to be a non-empty string, got ''"),
-        ({"_id": 7, "text": "x"}, "expected '_id' to be a non-empty string, got 7"),
-        ({"_id": "p1"}, "expected 'text' to be a string, the key is missing"),
-        ({"_id": "p1", "text": None}, "expected 'text' to be a string, got None"),
-        ({"_id": "p1", "text": "x", "title": 3}, "expected 'title' to be a .*string, got 3"),
-        ({"_id": "p1", "text": "x", "metadata": "m"}, "expected 'metadata' to be a JSON object, got 'm'"),
-        (b'{"_id": "p1", "text": "caf\xe9"}', "expected UTF-8 text"),
-        ({"_id": "p0", "text": "x"}, "the id 'p0' is in line 1 already"),
-        (r'{"_id": "p1", "text": "x \ud800 y"}', r"the escape \\ud800 is half a character"),
-        (r'{"_id": "p1", "text": "x", "metadata": {"m": ["\udfff"]}}', r"the escape \\udfff is half"),
-        ('{"_id": "p1", "text": "x", "metadata": {"n": 1' + "0" * 5000 + "}}", "expected a JSON object"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "problem"), [
+    ('{"_id": "p1", ', "expected a JSON object"),
+    ("[1, 2]", "expected a JSON object, got list"),
+    ({"text": "x"}, "expected '_id' to be a non-empty string, the key is missing"),
+    ({"_id": 7, "text": "x"}, "expected '_id' to be a non-empty string, got 7"),
+    ({"_id": "p1"}, "expected 'text' to be a string, the key is missing"),
+    ({"_id": "p1", "text": None}, "expected 'text' to be a string, got None"),
+    ({"_id": "p1", "text": "x", "title": 3}, "expected 'title' to be a .*string, got 3"),
+    ({"_id": "p1", "text": "x", "metadata": "m"}, "expected 'metadata' to be a JSON object, got 'm'"),
+    (b'{"_id": "p1", "text": "caf\xe9"}', "expected UTF-8 text"),
+    ({"_id": "p0", "text": "x"}, "the id 'p0' is in line 1 already"),
+    (r'{"_id": "p1", "text": "x \ud800 y"}', r"the escape \\ud800 is half a character"),
+    ('{"_id": "p1", "text": "x", "metadata": {"n": 1' + "0" * 5000 + "}}", "expected a JSON object"),
+])  # fmt: skip
 def test_a_malformed_passage_is_named_with_file_and_line(tmp_path: Path, bad: Any, problem: str) -> None:
     file = write_jsonl(tmp_path / "corpus.jsonl", [GOOD, "", bad])
     names_fault(problem, file, 3, Corpus.read, tmp_path)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_empty_file_is_named(tmp_path: Path) -> None:
     names_fault("no such file", tmp_path / "corpus.jsonl", None, Corpus.read, tmp_path)
     names_fault("no such file", tmp_path / "none", None, Corpus.read, tmp_path / "none")
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     for text in ("", "\n\n"):
         (tmp_path / "corpus.jsonl").write_text(text)
         names_fault("the corpus is empty", tmp_path / "corpus.jsonl", None, Corpus.read, tmp_path)
@@ -88,12 +78,10 @@ def test_fingerprint_sees_ids_titles_texts_and_order() -> None:
     base = of(Passage("a", "x"), Passage("b", "y"))
     assert base == of(Passage("a", "x"), Passage("b", "y"))
     others = [
-        of(Passage("b", "y"), Passage("a", "x")),
-        of(Passage("a", "x"), Passage("c", "y")),
-        of(Passage("a", "x", "t"), Passage("b", "y")),
-        of(Passage("a", "x"), Passage("b", "z")),
+        of(Passage("b", "y"), Passage("a", "x")), of(Passage("a", "x"), Passage("c", "y")),
+        of(Passage("a", "x", "t"), Passage("b", "y")), of(Passage("a", "x"), Passage("b", "z")),
         of(Passage("a", "x")),
-    ]
+    ]  # fmt: skip
     assert len({base, *others}) == 6
 
 
@@ -119,9 +107,15 @@ def test_a_large_corpus_is_mapped_from_disk_and_the_same(
     assert cached.stat().st_mtime_ns == made, "the cache is used"
 
 
-def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where every corpus is mapped from."""
     monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, cache: Path) -> None:
     file = write_jsonl(tmp_path / "corpus.jsonl", [GOOD])
     assert len(Corpus.read(file)) == 1
     write_jsonl(file, [GOOD, {**GOOD, "_id": "p1"}])
@@ -130,16 +124,7 @@ def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, monkeypatch: pyt
     names_fault("the id 'p0' is in line 1 already", file, 2, Corpus.read, file)
     write_jsonl(file, [GOOD, GOOD, GOOD, "{"])
     names_fault("expected a JSON object", file, 4, Corpus.read, file)
-    assert not list((tmp_path / "cache" / "grls").glob(".*")), "no half-made cache is left"
-
-
-def test_numbers_are_found_among_many_and_hashed_once(monkeypatch):
-    corpus = Corpus.from_passages(Passage(f"p{n}", "x") for n in range(1000))
-    assert corpus.numbers(["p999", "p0", "nobody", "", "p7", "p7"]) == [999, 0, None, None, 7, 7]
-    monkeypatch.setattr("grls.data.corpus.Corpus._ids", property(lambda _: pytest.fail("read again")))
-    monkeypatch.setattr(Corpus, "ids", lambda _, numbers: [f"p{n}" for n in numbers])
-    assert corpus.numbers(["p5"]) == [5]
-    assert corpus.numbers([]) == []
+    assert not list((cache / "grls").glob(".*")), "no half-made cache is left"
 
 
 def test_ids_of_one_hash_are_told_apart(monkeypatch):
@@ -152,8 +137,7 @@ def test_ids_of_one_hash_are_told_apart(monkeypatch):
 @pytest.mark.parametrize("wrong", ["12", "ab", 5, None, [1], ["p1", None]])
 def test_ids_that_are_no_list_of_texts_are_refused(wrong):
     corpus = Corpus.from_passages(Passage(f"{n}", "x") for n in range(3))
-    with pytest.raises(ConfigError, match=r"Corpus\.numbers: ids(\[\d\])? must be a (list of )?text"):
-        corpus.numbers(wrong)
+    raises(ConfigError, r"Corpus\.numbers: ids(\[\d\])? must be a (list of )?text", corpus.numbers, wrong)
     assert corpus.numbers(np.array(["1", "7"])) == [1, None]
 
 
@@ -189,40 +173,30 @@ def test_a_corpus_in_another_process_finds_its_ids():
         assert pool.submit(Corpus.numbers, corpus, ids).result() == list(range(50))
 
 
-def test_a_table_in_memory_is_read_like_one_of_datasets():
-    rows = [(f"p{n}", f"t{n}", "\N{OTTER} " * n, "{}") for n in range(11)]
-    parts = [table_of(rows[start:end]) for start, end in ((0, 4), (4, 4), (4, 5), (5, 11))]
-    ours = reduce(joined_tables, parts)
-    theirs = datasets.Dataset(datasets.table.InMemoryTable(ours.data))
-    assert ours.data.num_rows == len(ours) == 11
-    for numbers in ([], [3], [10, 0, 4, 4, 5, 3], [-1, -11]):
-        assert ours[numbers] == theirs[numbers]
-        assert rows_in_memory(ours, [n % 11 for n in numbers])[:] == ours[numbers]
-    for part in (slice(0, 0), slice(3, 6), slice(9, 40), slice(30, 40)):
-        assert ours[part] == theirs[part]
-    with pytest.raises(IndexError):
-        ours[[11]]
-    assert table_of([])[[]] == {column: [] for column in COLUMNS}
-
-
-@pytest.mark.parametrize(
-    ("passages", "message"),
-    [
-        ([Passage("a", "x"), Passage("a", "y")], "passage 1: the id 'a' is used already"),
-        ([Passage(1, "x")], "passage 0: expected its id to be a string, got 1"),
-        ([Passage("a", None)], "passage 0: expected its text to be a string, got None"),
-        ([Passage("", "x")], "passage 0 has an empty id"),
-    ],
-)
+@pytest.mark.parametrize(("passages", "message"), [
+    ([Passage("a", "x"), Passage("a", "y")], "passage 1: the id 'a' is used already"),
+    ([Passage(1, "x")], "passage 0: expected its id to be a string, got 1"),
+    ([Passage("a", None)], "passage 0: expected its text to be a string, got None"),
+    ([Passage("", "x")], "passage 0 has an empty id"),
+])  # fmt: skip
 def test_passages_from_python_that_no_corpus_could_hold_are_refused(passages, message):
-    with pytest.raises(DataError, match=message):
-        Corpus.from_passages(passages)
+    raises(DataError, message, Corpus.from_passages, passages)
+
+
+def test_what_takes_long_to_find_is_kept_with_the_cache(tmp_path: Path, cache: Path) -> None:
+    folder = write_small(tmp_path / "data")
+    found = Corpus.read(folder).fingerprint
+    (facts,) = cache.rglob("facts.json")
+    facts.write_text(facts.read_text().replace(found, "kept"))
+    assert Corpus.read(folder).fingerprint == "kept"
+    for damage in ("", "[]", '{"sha256": "of another file", "fingerprint": "wrong"}'):
+        facts.write_text(damage)
+        assert Corpus.read(folder).fingerprint == found
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "gone", "no sums", "sums of another"])
-def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+@pytest.mark.usefixtures("cache")
+def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path) -> None:
     folder = write_small(tmp_path / "set")
     (file,) = [Path(f["filename"]) for f in Corpus.read(folder).table.cache_files]
     raw, sums = file.read_bytes(), file.with_name("cache.json")
@@ -241,11 +215,7 @@ def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path, monkeypatch: 
     assert file.read_bytes() == raw
 
 
-def test_a_corpus_that_is_replaced_with_its_size_and_date_is_read_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+def test_a_corpus_that_is_replaced_with_its_size_and_date_is_read_anew(tmp_path: Path, cache: Path) -> None:
     file = write_jsonl(tmp_path / "corpus.jsonl", [GOOD])
     state = file.stat()
     assert Corpus.read(file)[0].text == "the otter is calm ."
@@ -258,7 +228,7 @@ def test_a_corpus_that_is_replaced_with_its_size_and_date_is_read_anew(
     file.write_text(text.replace("gone", "away"))  # in its place
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert Corpus.read(file)[0].text == "the otter is away ."
-    assert len(list((tmp_path / "cache" / "grls").iterdir())) == 1, "an earlier state is not kept"
+    assert len(list((cache / "grls").iterdir())) == 1, "an earlier state is not kept"
 
 
 def test_an_empty_corpus_and_half_a_character_find_nothing():
@@ -268,23 +238,144 @@ def test_an_empty_corpus_and_half_a_character_find_nothing():
         Corpus.from_passages([Passage("a", "x")], metadata=[{"year": float("nan")}])
 
 
-def test_what_takes_long_to_find_of_a_large_corpus_is_kept_with_its_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_small(tmp_path / "data")
-    known = Corpus.read(folder)
-    sums = known.fingerprint, known.metadata_fingerprint
-    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    large = Corpus.read(folder)
-    assert (large.fingerprint, large.metadata_fingerprint) == sums
-    (facts,) = (tmp_path / "cache").rglob("facts.json")
-    with monkeypatch.context() as patch:
-        patch.setattr(Corpus, "_fingerprint", lambda corpus: "found again")
-        patch.setattr(Corpus, "_refuse_repeated_ids", lambda corpus, file: "found again")
-        assert Corpus.read(folder).fingerprint == sums[0]
-        for damage in ("", "[]", '{"sha256": "of another file", "fingerprint": "wrong"}'):
-            facts.write_text(damage, encoding="utf-8")
-            assert Corpus.read(folder).fingerprint == "found again"
-    Corpus.read(folder).select(range(5)).write(folder / "corpus.jsonl")
-    assert Corpus.read(folder).fingerprint == known.select(range(5)).fingerprint
+@pytest.mark.parametrize(("bad", "problem"), [
+    ("{", "expected a JSON object"),
+    ({"_id": "q1"}, "expected 'text' to be a non-empty string, the key is missing"),
+    ({"_id": "q1", "text": "  "}, "the query text is empty"),
+    ({"text": "x"}, "expected '_id' to be a non-empty string, the key is missing"),
+    ({"_id": "q1", "text": "x", "evidence": "p0"}, "expected evidence to be a list of strings"),
+    ({"_id": "q1", "text": "x", "metadata": {"answers": "a"}}, "metadata.answers to be a list of strings"),
+    ({"_id": "q1", "text": "x", "metadata": {"proofs": None}}, "metadata.proofs to be a list of lists"),
+    ({"_id": "q1", "text": "x", "metadata": {"proofs": ["p0"]}}, "metadata.proofs to be a list of lists"),
+    ({"_id": "q1", "text": "x", "metadata": {"any_order": "true"}}, "metadata.any_order to be true or false"),
+    ({"_id": "q1", "text": "x", "any_order": True}, "write it into them"),
+    ({"_id": "q1", "text": "x", "metadata": []}, "expected 'metadata' to be a JSON object"),
+    ({"_id": "q0", "text": "x"}, "the query id 'q0' is used twice"),
+    (b'{"_id": "q1", "text": "\xff"}', "expected UTF-8 text"),
+    (r'{"_id": "q1", "text": "\uDC00\uD800"}', "half a character"),
+    ('{"_id": "q1", "text": "x", "n": ' + "[" * 99999 + "]" * 99999 + "}", "expected a JSON object"),
+])  # fmt: skip
+def test_a_malformed_query_is_named_with_file_and_line(tmp_path: Path, bad: Any, problem: str) -> None:
+    file = write_jsonl(tmp_path / "queries.jsonl", [{"_id": "q0", "text": "is it ?"}, bad])
+    names_fault(problem, file, 2, read_queries, tmp_path)
+
+
+@pytest.mark.parametrize("bad", [
+    "q0\tp0\thigh",
+    "q0\tp0\t1\t2",
+    "q0\tp0\t0.5",
+    "q0\tp0\t²",
+    f"q0\tp0\t{'1' * 5000}",
+])  # fmt: skip
+def test_a_malformed_qrel_is_named_with_file_and_line(tmp_path: Path, bad: str) -> None:
+    file = write_jsonl(tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", "q0\tp0\t1", bad])
+    names_fault("expected three tab-separated columns", file, 3, read_qrels, file)
+
+
+@pytest.mark.parametrize("grade", ["1000001", "-3000000000"])
+def test_a_grade_that_no_measure_can_count_is_named_with_file_and_line(tmp_path: Path, grade: str) -> None:
+    file = write_jsonl(
+        tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", "q0\tp0\t1000000", f"q0\tp1\t{grade}"]
+    )
+    names_fault(f"expected a grade between -1,000,000 and 1,000,000, got {grade}", file, 3, read_qrels, file)
+
+
+def test_qrels_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", b"q\xe9\tp0\t1"])
+    names_fault("expected UTF-8", file, 2, read_qrels, file)
+
+
+def test_qrels_of_beir_are_read(tmp_path: Path) -> None:
+    """With and without header, negative grades, Windows line ends, a blank last line."""
+    file = tmp_path / "test.tsv"
+    file.write_bytes(b"query-id\tcorpus-id\tscore\r\nq0\tp0\t2\r\nq0\tp1\t-1\r\nq1\tp0\t0\r\n\r\n")
+    assert read_qrels(file) == {"q0": {"p0": 2, "p1": -1}, "q1": {"p0": 0}}
+    file.write_text("q0\tp0\t1\n")
+    assert read_qrels(file) == {"q0": {"p0": 1}}
+
+
+def test_missing_and_empty_files_are_named(tmp_path: Path) -> None:
+    names_fault("no such file", tmp_path / "queries.jsonl", None, read_queries, tmp_path)
+    names_fault("no such file", tmp_path / "x.tsv", None, read_qrels, tmp_path / "x.tsv")
+    for text in ("", "\n\n"):
+        (tmp_path / "queries.jsonl").write_text(text)
+        names_fault("the file holds no query", tmp_path / "queries.jsonl", None, read_queries, tmp_path)
+
+
+def split(tmp_path: Path, evidence: list[str], qrel: tuple[str, str]) -> Path:
+    write_jsonl(tmp_path / "corpus.jsonl", [GOOD])
+    query = {"_id": "q0", "text": "is it ?", "evidence": evidence}
+    write_jsonl(tmp_path / "queries.jsonl", [query, {"_id": "q9", "text": "of no split"}])
+    write_jsonl(tmp_path / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", "\t".join([*qrel, "1"])])
+    return tmp_path
+
+
+def test_unknown_ids_are_refused_and_named(tmp_path: Path) -> None:
+    folder = split(tmp_path, [], ("q1", "p0"))
+    names_fault("query id 'q1' is in no line", folder / "qrels/test.tsv", None, read_split, folder, "test")
+    folder = split(tmp_path, [], ("q0", "p1"))
+    corpus = Corpus.read(folder)
+    problem = "qrel of query 'q0': passage id 'p1' is not in .*corpus.jsonl"
+    names_fault(problem, folder / "qrels/test.tsv", None, read_split, folder, "test", corpus)
+    folder = split(tmp_path, ["p0", "p2"], ("q0", "p0"))
+    problem = "evidence of query 'q0': passage id 'p2' is not in .*corpus.jsonl"
+    names_fault(problem, folder / "queries.jsonl", None, read_split, folder, "test", corpus)
+
+
+def test_missing_qrels_name_the_command_that_writes_them_from_evidence(tmp_path: Path) -> None:
+    folder = split(tmp_path, ["p0"], ("q0", "p0"))
+    (folder / "qrels" / "test.tsv").unlink()
+    raises(DataError, r"1 of 2 queries have `evidence`.*`grls prepare beir --raw", read_split, folder, "test")
+    write_jsonl(folder / "queries.jsonl", [{"_id": "q0", "text": "is it ?"}])
+    with pytest.raises(DataError, match=r"no `evidence` either; expected BEIR qrels \(query-id, corpus-id"):
+        read_split(folder, "test")
+
+
+def test_a_split_holds_its_own_queries(tmp_path: Path) -> None:
+    folder = split(tmp_path, ["p0"], ("q0", "p0"))
+    found, qrels = read_split(folder, "test", Corpus.read(folder))
+    assert found == [Query("q0", "is it ?", ("p0",))]
+    assert qrels == {"q0": {"p0": 1}}
+
+
+def test_a_data_set_survives_writing_and_reading(tmp_path: Path) -> None:
+    asked = [
+        Query("q", "wo? 水獺", ("d", "a"), ("yes", "no"), '{"proofs": [["a"]]}'), Query("r", "is it ?"),
+    ]  # fmt: skip
+    write_dataset(tmp_path / "set", TRICKY, asked, {"test": {"q": {"d": 1, "a": 2}}, "train": {}})
+    corpus = Corpus.read(tmp_path / "set")
+    assert list(corpus) == TRICKY
+    read = read_queries(tmp_path / "set")
+    assert [q[:4] for q in read] == [q[:4] for q in asked]
+    assert json.loads(read[0].metadata) == {"proofs": [["a"]], "answers": ["yes", "no"]}
+    assert read_qrels(tmp_path / "set/qrels/test.tsv") == {"q": {"d": 1, "a": 2}}
+    corpus.write(tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "set/corpus.jsonl").read_bytes()
+    assert Corpus.read(tmp_path / "again.jsonl").fingerprint == corpus.fingerprint
+
+
+def test_gold_is_what_the_qrels_grade_in_the_order_of_the_evidence() -> None:
+    query = Query("q", "is it ?", ("c", "x", "a", "c"))
+    assert gold_passages(query, {"q": {"a": 1, "b": 2, "c": 1, "d": 0, "x": 0}}) == ["c", "a", "b"]
+    assert gold_passages(query, {"q": {"d": 0}}) == []
+    assert gold_passages(query, {"r": {"d": 1}}) == ["c", "x", "a"]
+    assert gold_passages(Query("q", "is it ?"), {"q": {"b": 1, "a": 1}}) == ["b", "a"]
+
+
+def test_a_pair_with_two_grades_is_refused_and_one_that_is_repeated_is_not(tmp_path):
+    file = tmp_path / "test.tsv"
+    file.write_text("query-id\tcorpus-id\tscore\nq\tp\t1\nq\tp\t1\n")
+    assert read_qrels(file) == {"q": {"p": 1}}
+    file.write_text("query-id\tcorpus-id\tscore\nq\tp\t1\nq\tp\t0\n")
+    raises(
+        DataError, "line 3: query 'q' and passage 'p' have the grade 1 already, and here 0", read_qrels, file
+    )
+
+
+@pytest.mark.parametrize("bad", ["q\ta\t1\nvictim", "q\r", "a\tb"])
+def test_ids_that_would_forge_a_line_of_the_qrels_are_refused(bad, tmp_path):
+    passages = [Passage("a", "x")]
+    for qrels in ({bad: {"a": 1}}, {"q": {bad: 1}}):
+        with pytest.raises(DataError, match="holds a tab or a line end, which qrels cannot carry"):
+            write_dataset(tmp_path / "out", passages, [Query("q", "x ?")], {"test": qrels})
+        assert not (tmp_path / "out").exists()

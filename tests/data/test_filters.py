@@ -1,10 +1,21 @@
-"""Filters: what they let through, how they are written, and what is refused."""
+"""Filters: what they let through, how they are written, columns of metadata, and what is refused."""
 
+import copy
+import json
+import pickle
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from failing import raises
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_data import write_jsonl
 
+from grls.data import columns
+from grls.data.columns import MetadataColumns, UnknownFieldError
 from grls.data.corpus import Corpus
 from grls.data.filters import (
     AllOf,
@@ -18,15 +29,14 @@ from grls.data.filters import (
     read_allowed,
     where,
 )
-from grls.data.types import Query
+from grls.data.types import Passage, Query
+from grls.data.where import DEPTH, MOST, parse_filter
 from grls.errors import ConfigError, DataError
 
 METADATA = {
-    "a": {"year": 1999, "lang": "de", "tags": ["x", "y"]},
-    "b": {"year": 2000, "lang": "fr", "tags": []},
-    "c": {"year": "2010", "lang": "de", "open": True},
-    "d": {"lang": None},
-}
+    "a": {"year": 1999, "lang": "de", "tags": ["x", "y"]}, "b": {"year": 2000, "lang": "fr", "tags": []},
+    "c": {"year": "2010", "lang": "de", "open": True}, "d": {"lang": None},
+}  # fmt: skip
 QUERIES = [Query("q1", "one", metadata='{"where": "lang=fr", "allow": ["a", "b"]}'), Query("q2", "two")]
 
 
@@ -67,15 +77,7 @@ def test_filters_of_every_kind(corpus: Corpus) -> None:
     assert both(None, where("a=b")) == where("a=b")
     with pytest.raises(ConfigError, match=r"metadata field 'yaer': the fields are lang, open, tags, year"):
         evaluate_filters([where("yaer=1")], corpus)
-    with pytest.raises(ConfigError, match=r"a filter over metadata is a text such as .*got \{'year': 3\}"):
-        where({"year": 3})  # type: ignore[arg-type]
-
-
-def test_a_filter_is_evaluated_once_however_many_queries_have_it(corpus: Corpus) -> None:
-    asked = []
-    some = Matching(lambda metadata: bool(asked.append(1)) or True)
-    assert len(evaluate_filters([some, some, Matching(some.accepts)], corpus)) == 1
-    assert len(asked) == 4
+    raises(ConfigError, r"a filter over metadata is a text such as .*got \{'year': 3\}", where, {"year": 3})
 
 
 def test_one_filter_a_query() -> None:
@@ -84,8 +86,7 @@ def test_one_filter_a_query() -> None:
     assert one_each([["a"], None], 2) == [Only(frozenset("a")), None]
     assert one_each(where("a=b"), 1) == [where("a=b")]
     for wrong in ("ab", [["a"], 3], [None]):
-        with pytest.raises(ConfigError, match=r"allow takes|expected a filter|for 2 queries"):
-            one_each(wrong, 2)  # type: ignore[arg-type]
+        raises(ConfigError, r"allow takes|expected a filter|for 2 queries", one_each, wrong, 2)
 
 
 def test_filters_from_files_and_from_queries(tmp_path: Path) -> None:
@@ -101,14 +102,11 @@ def test_filters_from_files_and_from_queries(tmp_path: Path) -> None:
         ("q1\ta\tb\n", "line 1: expected"),
     ):
         file.write_text(text)
-        with pytest.raises(DataError, match=message):
-            read_allowed(file, QUERIES)
-    with pytest.raises(DataError, match="no such file"):
-        read_allowed(tmp_path / "none", QUERIES)
+        raises(DataError, message, read_allowed, file, QUERIES)
+    raises(DataError, "no such file", read_allowed, tmp_path / "none", QUERIES)
     assert own_filters(QUERIES) == [AllOf((Only(frozenset("ab")), where("lang=fr"))), None]
     for metadata in ('{"allow": "a"}', '{"where": 3}'):
-        with pytest.raises(DataError, match="query 'q': expected metadata"):
-            own_filters([Query("q", "?", metadata=metadata)])
+        raises(DataError, "query 'q': expected metadata", own_filters, [Query("q", "?", metadata=metadata)])
     with pytest.raises(
         DataError, match=r"query 'q', metadata.where: filter, column 5, behind 'a = ': expected a value"
     ):
@@ -120,3 +118,231 @@ def test_ids_with_signs_that_end_a_line_elsewhere_stand_in_files(sign: str, tmp_
     file = tmp_path / "allow"
     file.write_text(f"a{sign}b\r\nc\n", encoding="utf-8", newline="")
     assert read_allowed(file, QUERIES) == [Only(frozenset({f"a{sign}b", "c"}))] * 2
+
+
+BIG = 2**60 + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        # whole numbers exactly, beyond what a float holds
+        *((f"f={BIG}", BIG, True), (f"f={BIG}", BIG - 1, False), (f"f!={BIG}", BIG - 1, True)),
+        *((f"f>{BIG}", BIG, False), (f"f>={BIG}", BIG, True), (f"f<{BIG}", BIG - 1, True)),
+        *((f"f={2**53}", float(2**53), True), (f"f={2**53 + 1}", float(2**53), False)),
+        # other ways to write a number
+        *(("f=1e1", 10, True), ("f=10", 10.0, True), ("f=0.1", 0.1, True), ("f<=0.3", 0.1 + 0.2, False)),
+        *(("f=-5", -5, True), ("f=+5", 5, True), ("f<-1.5", -2, True), ("f<1e400", 10**300, True)),
+        # nan and inf are words
+        *(("f=nan", "nan", True), ("f!=nan", "zho", True), ("f!=nan", "nan", False), ("f=inf", 1.5, False)),
+        # with text a number is equal by its letters, and has no order
+        *(("f=10", "1e1", False), ("f=10", "10", True), ("f=7", "007", False), ("f>=2020", "unknown", False)),
+        *(("f>=2000", "2010", False), ("f<2020", "1", False), ("f>='2000'", "2010", True)),
+        *(("f='10'", 10, False), ("f='10'", "10", True), ("f!='10'", 10, True)),
+        # truth values
+        *(("f=true", True, True), ("f=1", True, False), ("f=true", "true", True), ("f='true'", True, False)),
+        *(("f=false", False, True), ("f>'false'", "true", True), ("f<'inf'", "a", True)),
+        *(("f='null'", "null", True), ("f=nullable", "nullable", True), ("f>trueish", "zoo", True)),
+        # text by its letters
+        *(("f>=2020-01-05", "2020-01-10", True), ("f<b", "a", True), ("f='a b'", "a b", True)),
+        *(("f=\"it's\"", "it's", True), (r"f='it\'s'", "it's", True), ("f=o'neil", "o'neil", True)),
+        *(("f=or", "or", True), ("f=in|not", "not", True), ("f=日本|中", "中", True)),
+        ("f='a|b'", "a|b", True),
+        # lists, missing, null
+        *(("f=2", [1, 2], True), ("f!=2", [1, 2], False), ("f!=3", [1, 2], True), ("f>1", [1, 2], True)),
+        *(("f!=2", [], True), ("f=2", [], False), ("f!=2", None, False), ("f not in (2)", None, False)),
+        *(("f in (1, 'x', y)", "y", True), ("f not in (1, 2)", 3, True), ("f in (1)", {"a": 1}, False)),
+    ],
+)  # fmt: skip
+def test_a_value_is_compared_with_its_like(text: str, value: Any, expected: bool) -> None:
+    assert parse_filter(text).holds({"f": value, "other": 1}) is expected
+    assert parse_filter(f"not ({text})").holds({"f": value}) is not expected
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        *(("", 1, "expected a field"), ("year", 5, "expected one of = "), ("=3", 1, "expected a field")),
+        *(("year=", 6, "expected a value"), ("year>1|2", 7, "'and', 'or' or the end")),
+        *(("year>=2000 and", 15, "expected a field"), ("(a=1", 5, r"expected '\)'")),
+        *(("a=1)", 4, "or the end"), ("a=b|", 5, "a value"), ("a<>1", 3, "a value")),
+        ("year>2018 AND lang=fr", 11, "Write 'and' in lower case"),
+        ("year>2018 Or lang=fr", 11, "Write 'or' in lower case"),
+        ("year==2018", 6, "One '=' compares"),
+        ("lang=new york", 10, "white space in quotes"),
+        ("lang='de", 6, "a quote that is not closed"),
+        *(("a=1 b=2", 5, "'and', 'or'"), ("a ! b", 3, "got '!'"), ("and=1", 1, "a field")),
+        *(("a in ()", 7, "a value"), ("a not 1", 7, "'in'"), ("a=1 and not", 12, "a field")),
+        ("a in 1", 6, r"'\('"),
+        *(("a>=.5", 4, "no number such as 20"), ("a>=2020.", 4, "no number"), ("a=２０２０", 3, "Quote it")),
+        ("a>=\u22125", 4, "no number"),  # a minus, not a hyphen
+        *(("b>true", 3, "nothing is above or below true. Quote it"), ("b<=FALSE", 4, "truth values")),
+        *(("y<inf", 3, "nothing is above or below inf. Quote"), ("y>=-Infinity", 4, "above or below -Inf")),
+        *(("x=1 and y<NaN", 11, "above or below NaN"), ("y>+inf", 3, r"above or below \+inf")),
+        *(("n=null", 3, "no comparison holds for a null"), ("n != 1 or n in (a, NULL)", 20, "a null")),
+        *(("n<null", 3, "a null or missing field. Quote"), ("n=a|null", 5, "a null")),
+        *(("a=1_000", 3, "no number"), ("a=True", 3, "truth values are true and false")),
+    ],
+)  # fmt: skip
+def test_what_does_not_parse_is_told_with_its_place(text: str, column: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        parse_filter(text)
+    behind = f", behind {text[: column - 1]!r}" if column > 1 else ""
+    assert f"filter, column {column}{behind}:" in str(error.value)
+
+
+def test_length_and_depth_have_limits() -> None:
+    parse_filter("(" * DEPTH + "a=1" + ")" * DEPTH)
+    parse_filter("a=1 and " * 500 + "a=1")
+    for text in ("(" * (DEPTH + 1) + "a=1" + ")" * (DEPTH + 1), "not " * 200 + "a=1", "a=" + "b" * MOST):
+        raises(ConfigError, "at most", parse_filter, text)
+    for text in ("a=1" + " " * 4000 + "x", " " * 4000 + "!", "a" + " " * 4000, "'" + "\\\\" * 2000):
+        with pytest.raises(ConfigError, match="column"):
+            parse_filter(text)  # in no time, however much white space there is
+
+
+LEAVES = [("x=1", lambda m: m["x"] == 1), ("y!=b", lambda m: m["y"] != "b"), ("x>1", lambda m: m["x"] > 1),
+          ("y in (a, 'b')", lambda m: m["y"] in "ab")]  # fmt: skip
+
+
+def join(word: str, parts: list[Any]) -> Any:
+    every = {"and": all, "or": any}[word]
+    text = f" {word} ".join(f"({part})" if " or " in part or " and " in part else part for part, _ in parts)
+    return text, lambda m: every(holds(m) for _, holds in parts)
+
+
+def deny(part: Any) -> Any:
+    return f"not ({part[0]})", lambda m: not part[1](m)
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: st.one_of(
+        st.builds(join, st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
+        st.builds(deny, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(EXPRESSIONS, st.sampled_from([0, 1, 2]), st.sampled_from("abc"))
+def test_expressions_agree_with_a_naive_evaluator(expression: Any, x: int, y: str) -> None:
+    text, holds = expression
+    assert parse_filter(text).holds({"x": x, "y": y}) == holds({"x": x, "y": y})
+
+
+def test_and_binds_before_or() -> None:
+    found = parse_filter("x=1 or x=2 and y=b")
+    assert [found.holds({"x": x, "y": y}) for x in (1, 2) for y in "ab"] == [True, True, False, True]
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.sampled_from([0, 1, 1.0, 2, -0.0, 2**60, 2**60 + 1, 1e300, "1", "a", "true"])
+)
+ENTRIES = st.one_of(SCALARS, st.lists(SCALARS, max_size=2), st.just({"f": 1}))
+RECORDS = st.lists(
+    st.dictionaries(st.sampled_from(["f", "g", "h"]), ENTRIES, max_size=3), min_size=1, max_size=9
+)
+VALUES = st.sampled_from(["0", "1", "1.0", "'1'", "a", "true", "false", str(2**60), "'true'"])
+SIGNS = st.sampled_from(["=", "!="])
+COMPARISONS = st.one_of(
+    st.builds("{}{}{}|{}".format, st.sampled_from("fgh"), SIGNS, VALUES, VALUES),
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from("fgh"),
+        st.sampled_from(["<", ">="]),
+        st.sampled_from(["1", "0.5", "b"]),
+    ),
+)
+FILTERS = st.recursive(
+    COMPARISONS,
+    lambda inner: st.one_of(
+        st.builds("not ({})".format, inner),
+        st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner),
+    ),
+    max_leaves=4,
+)
+
+
+def corpus_of(metadata: list[dict[str, Any]], first: int = 0) -> Corpus:
+    passages = [Passage(str(first + number), "text") for number in range(len(metadata))]
+    return Corpus.from_passages(passages, metadata=metadata)
+
+
+def naive(metadata: list[dict[str, Any]], text: str) -> list[int]:
+    expression = parse_filter(text)
+    return [number for number, one in enumerate(metadata) if expression.holds(one)]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    made: list[int] = []
+    batches = MetadataColumns._batches
+
+    def counted(self: MetadataColumns, start: int) -> Iterator[Any]:
+        made.append(start)
+        return batches(self, start)
+
+    monkeypatch.setattr(MetadataColumns, "_batches", counted)
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(RECORDS, RECORDS, st.lists(FILTERS, min_size=1, max_size=4), st.sampled_from([0, 3, 2**20]), st.data())
+def test_columns_filter_as_the_metadata_do(
+    metadata: list[dict[str, Any]],
+    more: list[dict[str, Any]],
+    texts: list[str],
+    most: int,
+    data: st.DataObject,
+) -> None:
+    """In batches of two passages, with columns of at most ``most`` values, before and after an addition."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "_ROWS", 2)
+        patch.setattr(columns, "MOST_VALUES", most)
+        corpus, held = corpus_of(metadata), metadata
+        for text in [*texts, *texts]:
+            if data.draw(st.integers(0, 3)) == 0:
+                corpus, held = corpus.extended(corpus_of(more, len(held))), [*held, *more]
+            known = sorted({name for one in held for name in one})
+            if set(parse_filter(text).fields()) <= set(known):
+                assert corpus.columns.allowed(parse_filter(text)).tolist() == naive(held, text)
+            else:
+                with pytest.raises(UnknownFieldError) as refused:
+                    corpus.columns.allowed(parse_filter(text))
+                assert refused.value.known == known
+
+
+def test_metadata_are_read_once(reads: list[int]) -> None:
+    corpus = corpus_of([{"year": 1990 + n % 30, "lang": "de", "n": n} for n in range(500)])
+    for _ in range(3):
+        for text in ("year=2001", "year>=2000", "not year in (2000, 2001)"):
+            evaluate_filters([where(text)], corpus)
+    assert reads == [0]
+    evaluate_filters([where("lang=de and year=2001")], corpus)
+    assert reads == [0, 0]  # a field that no filter had named
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="field 'yaer': the fields are lang, n, year"):
+            evaluate_filters([where("yaer=2001")], corpus)
+    longer = corpus.extended(corpus_of([{"year": 2001, "open": True}], 500))
+    assert 500 in evaluate_filters([where("year=2001")], longer)[where("year=2001")]
+    assert reads == [0, 0, 500]  # of the longer corpus only what was added
+    assert evaluate_filters([where("open=true")], longer)[where("open=true")].tolist() == [500]
+    assert 500 not in evaluate_filters([where("year=2001")], corpus)[where("year=2001")]
+
+
+def test_what_a_caller_changes_stays_its_own() -> None:
+    corpus = corpus_of([{"n": n} for n in range(9)])
+    for _ in range(2):
+        numbers = corpus.columns.allowed(parse_filter("n<3"))
+        assert numbers.tolist() == [0, 1, 2]
+        numbers[:] = 7
+
+
+def test_a_corpus_travels_to_another_process() -> None:
+    corpus = corpus_of([{"n": 1}, {}])
+    corpus.columns.allowed(parse_filter("n=1"))
+    for copied in (pickle.loads(pickle.dumps(corpus)), copy.deepcopy(corpus)):
+        assert copied.columns.allowed(parse_filter("n=1")).tolist() == [0]
+    assert np.array_equal(json.loads(json.dumps(list(corpus.metadata()))), [{"n": 1}, {}])

@@ -1,18 +1,13 @@
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from prep_helpers import contents, fails, load, real, write_lines
+from prep_helpers import contents, fails, load, write_lines
 
+from data_prep import common
 from data_prep.beir import prepare
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
-from grls.errors import DataError
 from grls.io.resumable import read_jsonl
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -46,15 +41,6 @@ def test_a_folder_is_copied_with_its_splits_and_metadata(raw, tmp_path, capsys):
     assert "90.0% of the test gold passages" in printed  # d1 and d3 are gold in training, d2 is not relevant
 
 
-def test_the_corpus_is_written_once_and_with_its_metadata(raw, tmp_path, monkeypatch):
-    def refuse(*_):
-        raise AssertionError("the folder was complete already")
-
-    monkeypatch.setattr(Corpus, "write", refuse)
-    prepare(tmp_path / "out", raw=raw)
-    assert (tmp_path / "out/corpus.jsonl").read_text() == (raw / "corpus.jsonl").read_text()
-
-
 def test_one_qrels_file_is_split_by_query(raw, tmp_path):
     prepare(tmp_path / "out", raw=raw, ratios=(0.5, 0.25, 0.25))
     _, splits = load(tmp_path / "out")
@@ -81,21 +67,14 @@ def test_leaks_are_refused_or_dropped(raw, tmp_path, capsys):
     assert len(splits["test"]) == 20
 
 
-@pytest.mark.parametrize(
-    ("file", "lines", "expected"),
-    [
-        (
-            "corpus.jsonl",
-            ['{"_id": "d0", "text": "x"}', '{"_id": "d0", "text": "y"}'],
-            "line 2: the id 'd0' is",
-        ),
-        ("corpus.jsonl", ['{"_id": "d0", "text": "x"}', "{"], "line 2: expected a JSON object"),
-        ("queries.jsonl", ['{"_id": "q0"}'], "line 1: expected 'text'"),
-        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q0\td99\t1"], "passage id 'd99' is not in"),
-        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q99\td0\t1"], "query id 'q99' is in no line"),
-        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q0 d0 1"], "line 2: expected three tab-separated"),
-    ],
-)
+@pytest.mark.parametrize(("file", "lines", "expected"), [
+    ("corpus.jsonl", ['{"_id": "d0", "text": "x"}', '{"_id": "d0", "text": "y"}'], "line 2: the id 'd0' is"),
+    ("corpus.jsonl", ['{"_id": "d0", "text": "x"}', "{"], "line 2: expected a JSON object"),
+    ("queries.jsonl", ['{"_id": "q0"}'], "line 1: expected 'text'"),
+    ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q0\td99\t1"], "passage id 'd99' is not in"),
+    ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q99\td0\t1"], "query id 'q99' is in no line"),
+    ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q0 d0 1"], "line 2: expected three tab-separated"),
+])  # fmt: skip
 def test_malformed_folders_are_refused(raw, tmp_path, capsys, file, lines, expected):
     write_lines(raw / file, lines)
     error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
@@ -133,10 +112,9 @@ def pair(tmp_path):
     return ["--corpus_file", files[0], "--queries_file", files[1], "--out", tmp_path / "out", *keys]
 
 
-def test_a_pair_of_files_with_keys_of_their_own(pair, tmp_path):
-    command = [sys.executable, "-m", "data_prep.beir", *map(str, pair), "--ratios", "[0.6,0.2,0.2]"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "3 train, 1 dev, 1 test" in done.stdout
+def test_a_pair_of_files_with_keys_of_their_own(pair, tmp_path, capsys):
+    common.run(prepare, [*map(str, pair), "--ratios", "[0.6,0.2,0.2]"])
+    assert "3 train, 1 dev, 1 test" in capsys.readouterr().out
     texts, splits = load(tmp_path / "out")
     assert texts["3"] == "text 3"
     assert Corpus.read(tmp_path / "out")[3].title == "title 3"
@@ -144,68 +122,22 @@ def test_a_pair_of_files_with_keys_of_their_own(pair, tmp_path):
     assert queries["q4"] == ("4", "0")
 
 
-@pytest.mark.parametrize(
-    ("file", "record", "expected"),
-    [
-        ("q.jsonl", {"docid": "q1", "body": "query", "gold": [7]}, "passage id '7' is not in"),
-        ("q.jsonl", {"docid": "q1", "body": "query"}, "line 1: expected 'gold' to be a non-empty list"),
-        ("c.jsonl", {"body": "query"}, "line 1: expected 'docid' to be a non-empty str, the key is missing"),
-    ],
-)
+@pytest.mark.parametrize(("file", "record", "expected"), [
+    ("q.jsonl", {"docid": "q1", "body": "query", "gold": [7]}, "passage id '7' is not in"),
+    ("q.jsonl", {"docid": "q1", "body": "query"}, "line 1: expected 'gold' to be a non-empty list"),
+    ("c.jsonl", {"docid": 1, "body": "x", "metadata": 3}, "expected 'metadata' to be a JSON object, got 3"),
+    ("c.jsonl", {"body": "query"}, "line 1: expected 'docid' to be a non-empty str, the key is missing"),
+])  # fmt: skip
 def test_malformed_pairs_are_refused(pair, tmp_path, capsys, file, record, expected):
     write_lines(tmp_path / file, [record])
     assert expected in fails(prepare, capsys, *pair)
 
 
-def test_repeated_ids_and_empty_files_name_the_line(pair, tmp_path, capsys):
-    record = {"docid": "a", "body": "b", "gold": [1]}
-    write_lines(tmp_path / "q.jsonl", [record, record])
-    assert f"{tmp_path / 'q.jsonl'}, line 2: the query id 'a' stands in line 1" in fails(
-        prepare, capsys, *pair
-    )
-    write_lines(tmp_path / "c.jsonl", [record, record])
-    assert f"{tmp_path / 'c.jsonl'}, line 2: the id 'a' stands in line 1" in fails(prepare, capsys, *pair)
-    write_lines(tmp_path / "c.jsonl", [])
-    assert "holds no passage" in fails(prepare, capsys, *pair)
-
-
-def test_an_error_ends_the_process_with_one_line(tmp_path):
-    command = [sys.executable, "-m", "data_prep.beir", "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == "error: expected --raw, or --corpus_file and --queries_file.\n"
-
-
-def test_help_explains_every_option():
-    command = [sys.executable, "-m", "data_prep.beir", "--help"]
-    text = " ".join(
-        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    )
-    assert "Key of a query's list of gold passage ids." in text
-
-
-def test_real_corpus_as_a_pair(tmp_path):
-    source = real("hotpotqa_val500") / "pooled_corpus_validation_500_title_text.jsonl"
-    passages = [{**r, "id": n} for n, r in read_jsonl(source)]
-    corpus = write_lines(tmp_path / "c.jsonl", passages)
-    queries = write_lines(tmp_path / "q.jsonl", [json.dumps({"id": "q", "text": "Who?", "evidence": [1]})])
-    prepare(tmp_path / "out", corpus_file=corpus, queries_file=queries, id_key="id")
-    assert len(load(tmp_path / "out")[0]) == 4937
-
-
-def test_metadata_of_a_pair_are_kept(tmp_path):
-    corpus, asked = tmp_path / "c.jsonl", tmp_path / "q.jsonl"
-    write_lines(corpus, [{"_id": "p", "text": "x", "metadata": {"year": 2001}}, {"_id": "r", "text": "y"}])
-    write_lines(
-        asked, [{"_id": "q", "text": "x ?", "evidence": ["p"], "metadata": {"answers": ["x"], "n": 1}}]
-    )
-    prepare(tmp_path / "out", corpus_file=corpus, queries_file=asked)
-    assert list(Corpus.read(tmp_path / "out").metadata()) == [{"year": 2001}, {}]
-    (query,) = read_queries(tmp_path / "out")
-    assert (query.answers, json.loads(query.metadata)) == (("x",), {"answers": ["x"], "n": 1})
-    write_lines(corpus, [{"_id": "p", "text": "x", "metadata": 3}])
-    with pytest.raises(DataError, match="line 1: expected 'metadata' to be a JSON object, got 3"):
-        prepare(tmp_path / "out", corpus_file=corpus, queries_file=asked)
+def test_help_explains_every_option_and_no_source_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        common.run(prepare, ["--help"])
+    assert "Key of a query's list of gold passage ids." in " ".join(capsys.readouterr().out.split())
+    assert "expected --raw, or --corpus_file and --queries_file." in fails(prepare, capsys, "--out", tmp_path)
 
 
 def test_other_fields_of_a_pair_join_the_metadata_and_what_does_not_is_told(tmp_path, capsys):
@@ -226,9 +158,8 @@ def test_other_fields_of_a_pair_join_the_metadata_and_what_does_not_is_told(tmp_
     )
     prepare(tmp_path / "out", corpus_file=corpus, queries_file=asked)
     assert list(Corpus.read(tmp_path / "out").metadata()) == [
-        {"year": 2001, "url": "u", "answers": 3},
-        {"year": 2, "url": "v"},
-    ]
+        {"year": 2001, "url": "u", "answers": 3}, {"year": 2, "url": "v"},
+    ]  # fmt: skip
     first, second = read_queries(tmp_path / "out")
     assert (first.answers, json.loads(first.metadata)) == (("x",), {"answers": ["x"], "level": "hard"})
     assert (second.answers, json.loads(second.metadata)) == ((), {"title": "kept"})

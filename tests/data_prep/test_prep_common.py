@@ -1,25 +1,20 @@
-import importlib
-import json
+"""What all preparations share: statistics, splits, passages, and a corpus that is written as it is read."""
+
 import os
-import pkgutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 from prep_helpers import contents, real
 
-import data_prep
-from data_prep import common
+from data_prep import common, stream
 from grls.data.corpus import Corpus
 from grls.data.dataset_check import check_data
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-
-ROOT = Path(__file__).parents[2]
 
 
 def _query(name: str, evidence: str, text: str = "") -> Query:
@@ -49,31 +44,24 @@ def test_statistics_by_hand():
     assert "66.7% of the test gold passages" in common.describe(numbers)
 
 
-def test_statistics_name_the_tokenizer():
+def test_statistics_name_the_tokenizer_or_refuse_its_folder(tmp_path):
     numbers = common.statistics(_data(test=[_query("q", "a")]), real("t5_tokenizer"))
     assert numbers.tokens == "tokens of t5_tokenizer"
     assert numbers.passage_tokens >= 3
-
-
-def test_a_folder_without_tokenizer_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="Expected a folder with a Hugging Face tokenizer"):
         common.statistics(_data(test=[_query("q", "a")]), tmp_path)
 
 
 def test_a_query_text_in_two_splits_is_refused(tmp_path):
     data = _data(train=[_query("q1", "a", "Why so?")], test=[_query("q2", "b", "why  SO?")])
-    with pytest.raises(DataError, match="'q2' stands in train and in test"):
-        common.finish(tmp_path / "out", data)
+    raises(DataError, "'q2' stands in train and in test", common.finish, tmp_path / "out", data)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("queries", "message"),
-    [
-        ([Query("q1", " ", ("a",))], "the query 'q1' has no text"),
-        ([_query("q1", "a"), _query("q1", "b", "another")], "two queries have the id 'q1'"),
-    ],
-)
+@pytest.mark.parametrize(("queries", "message"), [
+    ([Query("q1", " ", ("a",))], "the query 'q1' has no text"),
+    ([_query("q1", "a"), _query("q1", "b", "another")], "two queries have the id 'q1'"),
+])  # fmt: skip
 def test_queries_that_could_not_be_read_again_are_not_written(queries, message, tmp_path):
     with pytest.raises(DataError, match=message):
         common.finish(tmp_path / "out", _data(train=queries))
@@ -115,19 +103,15 @@ def test_split_keeps_groups_together_and_follows_the_seed():
 
 @pytest.mark.parametrize("ratios", [(0.5, 0.4), (1.5, -0.5)])
 def test_ratios_must_be_shares(ratios):
-    with pytest.raises(ConfigError, match="add up to 1"):
-        common.split([1, 2], ratios, 0, group=lambda i: i)
+    raises(ConfigError, "add up to 1", common.split, [1, 2], ratios, 0, group=lambda i: i)
 
 
-def test_pool_keeps_the_first_text_and_finds_every_variant():
+def test_a_pool_keeps_the_first_text_and_no_order_of_adding():
     pool = common.PassagePool(key=common.plain_words)
     for text in ("Ice, cold  ice", "ice cold ice", "water"):
         pool.add(text)
     assert pool.passages() == [Passage("p000000", "Ice, cold ice"), Passage("p000001", "water")]
     assert pool.finder()(["water", "ICE COLD ICE", "Water!"]) == ("p000001", "p000000")
-
-
-def test_pool_order_does_not_follow_the_order_of_adding():
     pools = [common.PassagePool(), common.PassagePool()]
     for pool, texts in zip(pools, ("abc", "cab"), strict=True):
         for text in texts:
@@ -146,24 +130,15 @@ def test_field_takes_false_and_zero(tmp_path):
     assert common.field({"k": 0}, "k", int, tmp_path, 1) == 0
 
 
-def test_metadata_is_json():
-    assert json.loads(common.metadata(a="é", b=[1])) == {"a": "é", "b": [1]}
-
-
-COMMANDS = [module.name for module in pkgutil.iter_modules(data_prep.__path__)]
-COMMANDS = [name for name in COMMANDS if hasattr(importlib.import_module(f"data_prep.{name}"), "prepare")]
 ENDED = "the output is as it was, or whole, and nothing half-written is left.\n"
 
 
-@pytest.mark.parametrize(
-    ("cause", "code", "line"),
-    [
-        (KeyboardInterrupt(), 130, f"error: interrupted; {ENDED}"),
-        (signal.SIGTERM, 143, f"error: ended by SIGTERM; {ENDED}"),
-        (DataError("no \x1b[2J of ours"), 1, "error: no ␛[2J of ours\n"),
-        (OSError(28, "No space left on device"), 1, "error: cannot write "),
-    ],
-)
+@pytest.mark.parametrize(("cause", "code", "line"), [
+    (KeyboardInterrupt(), 130, f"error: interrupted; {ENDED}"),
+    (signal.SIGTERM, 143, f"error: ended by SIGTERM; {ENDED}"),
+    (DataError("no \x1b[2J of ours"), 1, "error: no ␛[2J of ours\n"),
+    (OSError(28, "No space left on device"), 1, "error: cannot write "),
+])  # fmt: skip
 def test_what_ends_a_command_is_one_line_and_leaves_the_earlier_folder(
     cause: Any, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,26 +164,51 @@ def test_what_ends_a_command_is_one_line_and_leaves_the_earlier_folder(
     assert contents(tmp_path / "out") == before
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_run_by_the_function_that_ends_it_so(name: str) -> None:
-    text = Path(str(importlib.import_module(f"data_prep.{name}").__file__)).read_text("utf-8")
-    assert text.endswith('if __name__ == "__main__":\n    common.run(prepare)\n')
+PASSAGES = [Passage("a", "one two", "T"), Passage("b", "three")]
+SPLITS = {"train": [Query("q", "who", ("a",))], "test": [Query("r", "what", ("a", "b"))]}
 
 
-@pytest.mark.parametrize(
-    ("imported", "stands"),
-    [
-        ("jsonargparse", "nothing was read or written.\n"),
-        ("ijson", ENDED),
-    ],  # with the command; while it reads
-)
-def test_an_interrupted_process_ends_with_130_and_one_line(
-    imported: str, stands: str, tmp_path: Path
-) -> None:
-    stub = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
-    (tmp_path / f"{imported}.py").write_text(stub, encoding="utf-8")
-    given = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "data_prep.dpr", "--raw", "none", "--out", "out"]
-    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, f"error: interrupted; {stands}")
-    assert not (tmp_path / "out").exists()
+def test_streaming_writes_and_counts_the_same(tmp_path, capsys):
+    numbers = common.finish(tmp_path / "held", common.dataset(PASSAGES, SPLITS))
+    printed = capsys.readouterr().out.replace("held", "streamed")
+    assert stream.finish_stream(tmp_path / "streamed", iter(PASSAGES), lambda: SPLITS) == numbers
+    assert capsys.readouterr().out == printed
+    assert contents(tmp_path / "held") == contents(tmp_path / "streamed")
+    assert numbers == common.Statistics(2, {"train": 1, "test": 1}, 2.0, "whitespace tokens", 1.5, 0.0, 0.5)
+
+
+def test_an_error_of_queries_or_passages_leaves_nothing(tmp_path):
+    def broken():
+        yield PASSAGES[0]
+        raise DataError("line 2")
+
+    with pytest.raises(DataError, match="line 2"):
+        stream.finish_stream(tmp_path / "out", broken(), lambda: SPLITS)
+    leaky = {"train": [Query("q", "who", ("a",))], "test": [Query("r", " WHO", ("a",))]}
+    with pytest.raises(DataError, match="stands in train and in test"):
+        stream.finish_stream(tmp_path / "out", iter(PASSAGES), lambda: leaky)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leaks_are_refused_or_left_out_of_the_earlier_split(capsys):
+    splits = {"train": ["a", "b", "B "], "dev": ["b", "c"], "test": ["C"]}
+    with pytest.raises(
+        DataError, match=r"3 query texts stand in two splits, such as 'b' in train and in dev"
+    ):
+        stream.without_leaks(splits, str, drop=False)
+    assert stream.without_leaks(splits, str, drop=True) == {"train": ["a"], "dev": ["b"], "test": ["C"]}
+    assert "3 queries whose text stands in a later split" in capsys.readouterr().out
+    clean = {"train": ["a", "a"], "test": ["b"]}
+    assert stream.without_leaks(clean, str, drop=False) == clean
+
+
+def test_queries_without_their_passages_are_refused_or_left_out(capsys):
+    missing = {"r": ["x", "y"], "unused": ["z"]}
+    with pytest.raises(DataError) as caught:
+        stream.without_missing(SPLITS, missing, Path("wiki.tsv"), drop=False)
+    assert "wiki.tsv: the gold passages of 1 query are not there: 'x', 'y' of query 'r'." in str(caught.value)
+    assert "--drop_missing true" in str(caught.value)
+    kept = stream.without_missing(SPLITS, missing, Path("wiki.tsv"), drop=True)
+    assert kept == {"train": SPLITS["train"], "test": []}
+    assert "1 query whose gold passages" in capsys.readouterr().out
+    assert stream.without_missing(SPLITS, {}, Path("wiki.tsv"), drop=False) == SPLITS

@@ -50,11 +50,9 @@ def raw(tmp_path):
 
 def add_test(raw, *changes):
     gold = {
-        "example_id": 7,
-        "title": "otter",
-        "short_answers": ["fish"],
+        "example_id": 7, "title": "otter", "short_answers": ["fish"],
         "question": "what does an otter eat",
-    }
+    }  # fmt: skip
     gold |= {"context": "The otter is a calm animal of the river; an otter eats fish and is wet."}
     lost = {**gold, "title": "Kiwi", "question": "what is a kiwi"}
     write_json(raw / "nq-test_gold_info.json.gz", {"version": 1, "data": [gold, lost, *changes]})
@@ -70,9 +68,8 @@ def test_train_and_dev_with_the_first_positive_passage(raw, tmp_path, capsys):
     prepare(raw, tmp_path / "out")
     _, splits = load(tmp_path / "out")
     assert [(q.id, q.text, q.evidence, q.answers) for q in splits["train"]] == [
-        ("nq-train-1", "what is 1", ("1",), ("a1",)),
-        ("nq-train-3", "what is 3", ("3",), ("a3",)),
-    ]
+        ("nq-train-1", "what is 1", ("1",), ("a1",)), ("nq-train-3", "what is 3", ("3",), ("a3",)),
+    ]  # fmt: skip
     assert [q.evidence for q in splits["dev"]] == [("2",)]
     assert "test" not in splits
     corpus = list(Corpus.read(tmp_path / "out"))
@@ -131,31 +128,23 @@ def test_ids_that_the_corpus_lacks_are_named(raw, tmp_path, capsys):
     assert [q.id for q in load(tmp_path / "out")[1]["dev"]] == ["nq-dev-2"]
 
 
-def test_leaks_are_found_before_the_corpus_is_read(raw, tmp_path, capsys):
+def test_a_question_of_two_files_is_refused_or_left_out_of_training(raw, tmp_path, capsys):
     write_json(raw / "biencoder-nq-dev.json", [question(1, "2")])
-    (raw / "psgs_w100.tsv.gz").rename(raw / "later")
     error = fails(prepare, capsys, *options(raw, tmp_path))
     assert "1 query text stands in two splits, such as 'what is 1' in train and in dev" in error
-    (raw / "later").rename(raw / "psgs_w100.tsv.gz")
     prepare(raw, tmp_path / "out", drop_leaks=True)
     assert [q.id for q in load(tmp_path / "out")[1]["train"]] == ["nq-train-3"]
 
 
-@pytest.mark.parametrize(
-    ("records", "expected"),
-    [
-        ([question(1, "1"), {"answers": []}], "record 2: expected 'question' to be a non-empty str"),
-        ([question(1, "1", answers=["x", 1])], "record 1: expected 'answers' to be a non-empty str, got 1"),
-        ([question(1, positive_ctxs=None)], "record 1: expected 'positive_ctxs' to be a list, got None"),
-        (
-            [question(1, positive_ctxs=["x"])],
-            "record 1: expected a positive passage with passage_id or psg_id",
-        ),
-        ([question(1, "1", key="id")], "record 1: expected a positive passage with passage_id or psg_id"),
-        ('[{"question": "x"', "record 1: expected a JSON list of objects"),
-        ("{}", "expected a JSON list of objects, found no record"),
-    ],
-)
+@pytest.mark.parametrize(("records", "expected"), [
+    ([question(1, "1"), {"answers": []}], "record 2: expected 'question' to be a non-empty str"),
+    ([question(1, "1", answers=["x", 1])], "record 1: expected 'answers' to be a non-empty str, got 1"),
+    ([question(1, positive_ctxs=None)], "record 1: expected 'positive_ctxs' to be a list, got None"),
+    ([question(1, positive_ctxs=["x"])], "record 1: expected a positive passage with passage_id or psg_id"),
+    ([question(1, "1", key="id")], "record 1: expected a positive passage with passage_id or psg_id"),
+    ('[{"question": "x"', "record 1: expected a JSON list of objects"),
+    ("{}", "expected a JSON list of objects, found no record"),
+])  # fmt: skip
 def test_malformed_questions_are_named(raw, tmp_path, capsys, records, expected):
     write_json(raw / "biencoder-nq-dev.json", records)
     assert f"biencoder-nq-dev.json: {expected}" in fails(prepare, capsys, *options(raw, tmp_path))
@@ -164,12 +153,6 @@ def test_malformed_questions_are_named(raw, tmp_path, capsys, records, expected)
 
 def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):
     corpus = raw / "psgs_w100.tsv.gz"
-    rows = [(n, f"passage {n * n}", f"t{n}") for n in range(1, 500)]
-    write_passages(corpus, rows)
-    corpus.write_bytes(corpus.read_bytes()[:-300])
-    error = fails(prepare, capsys, *options(raw, tmp_path))
-    assert f"{corpus}, line " in error
-    assert "fetch the file again" in error
     write_passages(corpus, header=("id", "text", "name"))
     assert f"{corpus}, line 1: the header lacks title" in fails(prepare, capsys, *options(raw, tmp_path))
     assert list(tmp_path.iterdir()) == [raw], "nothing half written stays"

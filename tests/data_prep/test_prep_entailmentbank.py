@@ -81,7 +81,9 @@ def worldtree(tmp_path):
 def test_leaves_are_evidence_in_the_order_of_the_file(raw, tmp_path, capsys):
     prepare(raw, tmp_path / "out")
     texts, splits = load(tmp_path / "out")
-    assert "union                9 passages" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "union                9 passages" in printed
+    assert "1 training query" in printed  # q2 is a query of the test set
     assert sorted(texts.values()) == [
         "a cloud is water", "a drink / soup is warm", "a stone is hard", "air is cold", "fog is a cloud",
         "ice is water", "rain is water", "snow is white", "tea is a drink",
@@ -94,12 +96,6 @@ def test_leaves_are_evidence_in_the_order_of_the_file(raw, tmp_path, capsys):
     assert [[texts[p] for p in q.evidence] for q in splits["test"]] == [["rain is water", "ice is water"]]
 
 
-def test_a_training_query_of_the_test_set_is_left_out(raw, tmp_path, capsys):
-    prepare(raw, tmp_path / "out")
-    assert "1 training query" in capsys.readouterr().out
-    assert "q2" not in {q.id for q in load(tmp_path / "out")[1]["train"]}
-
-
 def test_worldtree_gives_training_pairs_and_leaks_nothing(raw, worldtree, tmp_path):
     prepare(raw, tmp_path / "out", worldtree=worldtree)
     texts, splits = load(tmp_path / "out")
@@ -107,40 +103,27 @@ def test_worldtree_gives_training_pairs_and_leaks_nothing(raw, worldtree, tmp_pa
     assert [(q.id, q.text) for q in extra] == [("worldtree-w1", "What is fog made of? Water")]
     assert [texts[p] for p in extra[0].evidence] == ["a tree is a plant", "snow is white"]
     assert len(texts) == 10
+    prepare(raw, tmp_path / "again", worldtree=worldtree)
+    assert contents(tmp_path / "out") == contents(tmp_path / "again")
     assert [len(splits[n]) for n in ("train", "dev", "test")] == [3, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Is (A) it? (A) the one (B) the (x) two", ("Is (A) it?", {"A": "the one", "B": "the (x) two"})),
-        ("How many? (1) one (2) two (3) three", ("How many?", {"1": "one", "2": "two", "3": "three"})),
-        ("No options?", ("No options?", {})),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Is (A) it? (A) the one (B) the (x) two", ("Is (A) it?", {"A": "the one", "B": "the (x) two"})),
+    ("How many? (1) one (2) two (3) three", ("How many?", {"1": "one", "2": "two", "3": "three"})),
+    ("No options?", ("No options?", {})),
+])  # fmt: skip
 def test_options(text, expected):
     assert options_of(text) == expected
 
 
-def test_deterministic(raw, worldtree, tmp_path):
-    for name in ("one", "two"):
-        prepare(raw, tmp_path / name, worldtree=worldtree)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
-@pytest.mark.parametrize(
-    ("file", "line", "expected"),
-    [
-        ("task_1/train.angles.jsonl", "{", "line 2: expected a JSON object"),
-        ("task_1/train.angles.jsonl", '{"id": "a", "input": "x"}', "line 2: expected 'input' to hold"),
-        ("task_1/dev.jsonl", '{"id": "a", "question": "x", "meta": {}}', "line 2: expected 'meta'"),
-        (
-            "task_3/test.jsonl",
-            '{"id": "a"}',
-            "line 2: expected 'input' to be a non-empty str, the key is missing",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("file", "line", "expected"), [
+    ("task_1/train.angles.jsonl", "{", "line 2: expected a JSON object"),
+    ("task_1/train.angles.jsonl", '{"id": "a", "input": "x"}', "line 2: expected 'input' to hold"),
+    ("task_1/dev.jsonl", '{"id": "a", "question": "x", "meta": {}}', "line 2: expected 'meta'"),
+    ("task_3/test.jsonl", '{"id": "a"}',
+     "line 2: expected 'input' to be a non-empty str, the key is missing"),
+])  # fmt: skip
 def test_malformed_lines_are_named(raw, tmp_path, capsys, file, line, expected):
     first = (raw / file).read_text().splitlines()[0]
     write_lines(raw / file, [first, line])
@@ -177,13 +160,3 @@ def test_real_data(tmp_path, capsys):
     assert not asked & {common.plain_words(json.loads(q.metadata)["question"]) for q in extra}
     ids = {q.id for n in ("dev", "test") for q in splits[n]}
     assert not ids & {q.id.removeprefix("worldtree-") for q in extra}
-
-
-def test_real_leaves_match_the_fact_bank_as_often_as_the_readme_says():
-    raw = real("entailment_bank")
-    from data_prep.entailmentbank import FACT_BANK, FILES, _fact_bank, _pairs
-
-    bank = {common.plain_words(s) for s in _fact_bank(raw / FACT_BANK)}
-    leaves = {s for file in FILES.values() for pair in _pairs(raw / "task_1" / file) for s in pair.sentences}
-    assert len(leaves) == 5358
-    assert sum(common.plain_words(leaf) in bank for leaf in leaves) == 5005

@@ -28,6 +28,8 @@ def test_units_are_paths_in_file_order(raw, tmp_path):
     assert query.text == "Belief 50 holds. Argument 50 says so."
     assert [texts[p] for p in query.evidence] == ["tea 50; is a; drink", "drink; capable of; warming"]
     assert len(texts) == 46
+    prepare(raw, tmp_path / "again")
+    assert contents(tmp_path / "out") == contents(tmp_path / "again")
 
 
 def test_queries_in_the_form_of_the_paper(raw, tmp_path):
@@ -44,35 +46,17 @@ def test_dev_takes_whole_beliefs(raw, tmp_path):
     assert len(beliefs[1]) == 5
 
 
-def test_deterministic_for_a_seed(raw, tmp_path):
-    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
-        prepare(raw, tmp_path / name, seed=seed)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert contents(tmp_path / "one") != contents(tmp_path / "three")
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ("a\tb\tsupport\n", "expected belief, argument, stance and graph, tab-separated"),
-        ("a\t\tsupport\t(a; b; c)\n", "expected belief, argument, stance and graph"),
-        ("a\tb\tsupport\t(a; b)\n", "expected (subject; relation; object)"),
-        ("a\tb\tsupport\t(a; b; c) and more\n", "expected (subject; relation; object)"),
-        ("a\tb\tsupport\t(a; ; c)\n", "expected (subject; relation; object)"),
-    ],
-)
+@pytest.mark.parametrize(("row", "expected"), [
+    ("a\tb\tsupport\n", "expected belief, argument, stance and graph, tab-separated"),
+    ("a\t\tsupport\t(a; b; c)\n", "expected belief, argument, stance and graph"),
+    ("a\tb\tsupport\t(a; b)\n", "expected (subject; relation; object)"),
+    ("a\tb\tsupport\t(a; b; c) and more\n", "expected (subject; relation; object)"),
+    ("a\tb\tsupport\t(a; ; c)\n", "expected (subject; relation; object)"),
+])  # fmt: skip
 def test_malformed_rows_are_named(raw, tmp_path, capsys, row, expected):
     (raw / "dev.tsv").write_text(_row(1) + row)
     error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
     assert f"{raw / 'dev.tsv'}, line 2: {expected}" in error
-
-
-def test_missing_and_wrongly_encoded_files_are_named(raw, tmp_path, capsys):
-    (raw / "dev.tsv").write_bytes(_row(1).encode() + b"\xff\n")
-    options = ["--raw", raw, "--out", tmp_path / "out"]
-    assert f"{raw / 'dev.tsv'}, line 2: expected UTF-8" in fails(prepare, capsys, *options)
-    (raw / "train.tsv").unlink()
-    assert f"{raw / 'train.tsv'}: no such file" in fails(prepare, capsys, *options)
 
 
 def test_real_data(tmp_path):

@@ -1,9 +1,13 @@
+"""HotpotQA in rows, and the order of its hops."""
+
 import csv
 import json
+from collections import Counter
 
 import pytest
 from prep_helpers import contents, fails, load, real, write_lines
 
+from data_prep.hops import bare_title, describe, order, read
 from data_prep.hotpotqa import COLUMNS, CORPUS, QUESTIONS, prepare
 
 RIVER = {"title": "Ebble (river)", "text": "The Ebble is a river that flows past  Alvediston."}
@@ -47,45 +51,25 @@ def test_evidence_is_in_retrieval_order(raw, tmp_path, capsys):
         "u": ([town, MILL["text"]], {"type": "bridge", "any_order": True}),
     }
     assert "order of the hops    1 link, 1 comparison, 1 undecided" in capsys.readouterr().out
+    prepare(raw, tmp_path / "again", ratios=(0, 0, 1))
+    assert contents(tmp_path / "out") == contents(tmp_path / "again")
     corpus = (tmp_path / "out" / "corpus.jsonl").read_text()
     assert '"Cat & Mouse Mill"' in corpus
 
 
-def test_deterministic_for_a_seed(tmp_path):
-    raw = real("hotpotqa_val500")
-    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
-        prepare(raw, tmp_path / name, seed=seed)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert contents(tmp_path / "one") != contents(tmp_path / "three")
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (
-            ("x", "list", "Who?", "Alvediston | Ebble (river)"),
-            "expected 'question_type' to be bridge or comparison, got 'list'",
-        ),
-        (
-            ("x", "bridge", "Who?", "Alvediston"),
-            "expected 'gold_titles' to be two titles around ' | ', got 'Alvediston'",
-        ),
-        (
-            ("x", "bridge", "Who?", "Alvediston | Nadder"),
-            f"the gold title 'Nadder' stands in no line of {CORPUS}",
-        ),
-        (
-            ("x", "bridge", "", "Alvediston | Ebble (river)"),
-            "the column 'question' is blank",
-        ),
-        (("x", "bridge", "Who?"), "expected 4 columns (example_id,"),
-        (("x", "bridge", "Who?", "a | b", "more"), "expected 4 columns (example_id,"),
-        (
-            ("a", "bridge", "Another?", "Alvediston | Ebble (river)"),
-            "the question 'a' differs from its earlier row",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("row", "expected"), [
+    (("x", "list", "Who?", "Alvediston | Ebble (river)"),
+     "expected 'question_type' to be bridge or comparison, got 'list'"),
+    (("x", "bridge", "Who?", "Alvediston"),
+     "expected 'gold_titles' to be two titles around ' | ', got 'Alvediston'"),
+    (("x", "bridge", "Who?", "Alvediston | Nadder"),
+     f"the gold title 'Nadder' stands in no line of {CORPUS}"),
+    (("x", "bridge", "", "Alvediston | Ebble (river)"), "the column 'question' is blank"),
+    (("x", "bridge", "Who?"), "expected 4 columns (example_id,"),
+    (("x", "bridge", "Who?", "a | b", "more"), "expected 4 columns (example_id,"),
+    (("a", "bridge", "Another?", "Alvediston | Ebble (river)"),
+     "the question 'a' differs from its earlier row"),
+])  # fmt: skip
 def test_malformed_rows_are_named(raw, tmp_path, capsys, row, expected):
     write_rows(raw / QUESTIONS, [("a", "bridge", "Who?", "Alvediston | Ebble (river)"), row])
     error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
@@ -100,8 +84,6 @@ def test_missing_columns_titles_and_files_are_named(raw, tmp_path, capsys):
     write_lines(raw / CORPUS, [RIVER, TOWN])
     write_rows(raw / QUESTIONS, [], COLUMNS[:2])
     assert "line 1: the header lacks question, gold_titles" in fails(prepare, capsys, *options)
-    (raw / QUESTIONS).write_bytes(b"\xff\xfe\n")
-    assert f"{QUESTIONS}, line 1: expected a table with the columns" in fails(prepare, capsys, *options)
     (raw / QUESTIONS).unlink()
     assert f"{raw / QUESTIONS}: no such file; expected a table" in fails(prepare, capsys, *options)
     assert "expected three ratios" in fails(prepare, capsys, *options, "--ratios", "[0.5,0.5]")
@@ -117,3 +99,52 @@ def test_real_data(tmp_path):
     kinds = [json.loads(query.metadata) for query in queries]
     assert sum(kind["type"] == "comparison" for kind in kinds) == 96
     assert sum("any_order" in kind for kind in kinds) < 96 + 40, "most bridges have an order"
+
+
+STREAM = ("Ebble (river)", "A stream that flows past Alvediston.")
+VILLAGE = ("Alvediston", "Alvediston has 100 people.")
+STONE = ("Stone Mill", "It was built in 1870.")
+BOTH = ("Alvediston", "A village by the Ebble.")
+
+
+def gold(hops, answer=""):
+    return [read(title, text, [other for other, _ in hops], answer) for title, text in hops]
+
+
+@pytest.mark.parametrize(("question", "hops", "answer", "titles", "rule"), [
+    ("Who?", (VILLAGE, STREAM), "", ["Ebble (river)", "Alvediston"], "link"),
+    ("Who?", (STREAM, VILLAGE), "", ["Ebble (river)", "Alvediston"], "link"),
+    ("Who?", (STREAM, VILLAGE), "stream", ["Alvediston", "Ebble (river)"], "answer"),
+    ("Who?", (VILLAGE, STREAM), "100", ["Ebble (river)", "Alvediston"], "answer"),
+    ("Who?", (VILLAGE, STREAM), "no", ["Ebble (river)", "Alvediston"], "link"),
+    ("Where does the Ebble rise?", (BOTH, STREAM), "", ["Ebble (river)", "Alvediston"], "named"),
+    ("What is in alvediston's hall?", (STONE, VILLAGE), "", ["Alvediston", "Stone Mill"], "named"),
+    ("Which stone was used?", (VILLAGE, STONE), "", ["Stone Mill", "Alvediston"], "words"),
+    ("Which?", (VILLAGE, STONE), "", ["Alvediston", "Stone Mill"], "undecided"),
+    ("Which?", (STREAM, BOTH), "", ["Ebble (river)", "Alvediston"], "undecided"),
+])  # fmt: skip
+def test_the_first_rule_that_prefers_one_decides(question, hops, answer, titles, rule):
+    found = order(question, gold(hops, answer), "bridge")
+    assert ([hop.title for hop in found.hops], found.rule) == (titles, rule)
+    assert ("any_order" in found.metadata("bridge")) is (rule == "undecided")
+
+
+def test_a_comparison_keeps_the_order_of_the_file():
+    found = order("Who?", gold((VILLAGE, STREAM), "100"), "comparison")
+    assert [hop.title for hop in found.hops] == ["Alvediston", "Ebble (river)"]
+    assert found.metadata("comparison") == {"type": "comparison", "any_order": True}
+
+
+def test_more_hops_than_two_have_no_order():
+    assert order("Who?", gold((VILLAGE, STREAM, STONE)), "bridge").rule == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("title", "bare"), [("Ebble (river)", "Ebble"), ("A &amp; B (X) (Y)", "A & B (X)"), ("(x)", "(x)")]
+)
+def test_a_bare_title(title, bare):
+    assert bare_title(title) == bare
+
+
+def test_rules_are_counted():
+    assert describe(Counter(link=1200, answer=3)) == "order of the hops    1,200 link, 3 answer"

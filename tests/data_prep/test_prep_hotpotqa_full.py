@@ -3,7 +3,6 @@
 import bz2
 import json
 import unicodedata
-from inspect import signature
 
 import pytest
 from prep_helpers import contents, fails, load
@@ -62,11 +61,14 @@ def test_corpus_evidence_and_answers(raw, tmp_path, capsys):
     assert {query.evidence for query in splits["train"]} == {("3", "2")}
     assert list(Corpus.read(tmp_path / "out")) == [
         ("1", "The Ebble is a stream. It flows past Alvediston.", "Ebble (river)"),
-        ("2", "A village of 100 people.", "Alvediston"),
-        ("3", "A mill.", "Cat & Mouse Mill"),
+        ("2", "A village of 100 people.", "Alvediston"), ("3", "A mill.", "Cat & Mouse Mill"),
         ("4", "", unicodedata.normalize("NFD", "Café")),
-    ]
+    ]  # fmt: skip
     printed = capsys.readouterr().out
+    prepare(raw, tmp_path / "again", dev_share=0.1)
+    assert contents(tmp_path / "out") == contents(tmp_path / "again")
+    prepare(raw, tmp_path / "other", dev_share=0.1, seed=2)
+    assert contents(tmp_path / "out") != contents(tmp_path / "other")
     assert "corpus size          4 passages" in printed
     assert "order of the hops    21 answer, 1 comparison" in printed
 
@@ -75,13 +77,6 @@ def test_the_full_wiki_file_comes_before_the_distractor_file(raw, tmp_path):
     (raw / "hotpot_dev_fullwiki_v1.json").write_text(json.dumps([BRIDGE]))
     prepare(raw, tmp_path / "out")
     assert len(load(tmp_path / "out")[1]["test"]) == 1
-
-
-def test_deterministic_for_a_seed(raw, tmp_path):
-    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
-        prepare(raw, tmp_path / name, dev_share=0.3, seed=seed)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert contents(tmp_path / "one") != contents(tmp_path / "three")
 
 
 def test_titles_that_the_abstracts_lack_are_named(raw, tmp_path, capsys):
@@ -104,34 +99,26 @@ def test_a_question_of_both_files_is_refused_or_left_out_of_training(raw, tmp_pa
     assert len(names) == 20
 
 
-@pytest.mark.parametrize(
-    ("record", "expected"),
-    [
-        ({**BRIDGE, "type": "list"}, "expected 'type' to be bridge or comparison, got 'list'"),
-        ({**BRIDGE, "answer": ""}, "expected 'answer' to be a non-empty str"),
-        (
-            {**BRIDGE, "supporting_facts": [["a", 0], "b"]},
-            "expected supporting facts as [title, sentence], got 'b'",
-        ),
-        ({**BRIDGE, "supporting_facts": []}, "expected 'supporting_facts' to be a non-empty list"),
-        (YES, "the id 'c' is used twice"),
-    ],
-)
+@pytest.mark.parametrize(("record", "expected"), [
+    ({**BRIDGE, "type": "list"}, "expected 'type' to be bridge or comparison, got 'list'"),
+    ({**BRIDGE, "answer": ""}, "expected 'answer' to be a non-empty str"),
+    ({**BRIDGE, "supporting_facts": [["a", 0], "b"]},
+     "expected supporting facts as [title, sentence], got 'b'"),
+    ({**BRIDGE, "supporting_facts": []}, "expected 'supporting_facts' to be a non-empty list"),
+    (YES, "the id 'c' is used twice"),
+])  # fmt: skip
 def test_malformed_questions_are_named(raw, tmp_path, capsys, record, expected):
     file = raw / "hotpot_dev_distractor_v1.json"
     file.write_text(json.dumps([YES, record]))
     assert f"{file}: record 2: {expected}" in fails(prepare, capsys, *options(raw, tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"id": None}, "expected 'id' to be a number, got None"),
-        ({"text": "x"}, "expected 'text' to be a list of sentences, got 'x'"),
-        ({"text": [["x"]]}, "expected 'text' to be a list of sentences, got [['x']]"),
-        ({"title": ""}, "expected 'title' to be a non-empty str"),
-    ],
-)
+@pytest.mark.parametrize(("change", "expected"), [
+    ({"id": None}, "expected 'id' to be a number, got None"),
+    ({"text": "x"}, "expected 'text' to be a list of sentences, got 'x'"),
+    ({"text": [["x"]]}, "expected 'text' to be a list of sentences, got [['x']]"),
+    ({"title": ""}, "expected 'title' to be a non-empty str"),
+])  # fmt: skip
 def test_malformed_abstracts_are_named(raw, tmp_path, capsys, change, expected):
     file = raw / ABSTRACTS / "AB" / "wiki_00"
     file.parent.mkdir()
@@ -140,16 +127,9 @@ def test_malformed_abstracts_are_named(raw, tmp_path, capsys, change, expected):
     assert list(tmp_path.iterdir()) == [raw]
 
 
-def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):
-    file = raw / ABSTRACTS / "AA" / "wiki_01.bz2"
-    file.write_bytes(file.read_bytes()[:-20])
-    assert f"{file}, line " in fails(prepare, capsys, *options(raw, tmp_path))
+def test_missing_files_are_named(raw, tmp_path, capsys):
     (raw / ABSTRACTS).rename(raw / "elsewhere")
     assert f"{raw / ABSTRACTS}: no abstracts here" in fails(prepare, capsys, *options(raw, tmp_path))
     (raw / "hotpot_dev_distractor_v1.json").unlink()
     assert "hotpot_dev_fullwiki_v1.json: no such file" in fails(prepare, capsys, *options(raw, tmp_path))
     assert "dev_share" in fails(prepare, capsys, *options(raw, tmp_path, "--dev_share", "1"))
-
-
-def test_two_percent_of_training_are_the_dev_split_as_in_the_paper():
-    assert signature(prepare).parameters["dev_share"].default == 0.02

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from failing import raises
 
 from data_prep.texts import prepare
 from grls.data.corpus import Corpus
@@ -63,19 +64,16 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw")
     for file in sorted(raw.glob("part0/*.txt")):
         (raw / f"part0__{file.name}").write_text(f"another {file.read_text()}")
-    with pytest.raises(DataError, match="rename one"):
-        prepare(raw, tmp_path / "out", shares=(0.8, 0.0, 0.0), least_words=10)
+    raises(DataError, "rename one", prepare, raw, tmp_path / "out", shares=(0.8, 0.0, 0.0), least_words=10)
 
 
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw", 3)
-    with pytest.raises(ConfigError, match="three shares"):
-        prepare(raw, tmp_path / "out", shares=(0.5, 0.5, 0.1))
+    raises(ConfigError, "three shares", prepare, raw, tmp_path / "out", shares=(0.5, 0.5, 0.1))
     with pytest.raises(DataError, match="no text for"):
         prepare(raw, tmp_path / "out", shares=(0.001, 0.001, 0.001), least_words=10)
     (raw / "bad.txt").write_bytes(b"\xff\xfe\xff" * 500)
-    with pytest.raises(DataError, match=r"bad\.txt.*UTF-8"):
-        prepare(raw, tmp_path / "out")
+    raises(DataError, r"bad\.txt.*UTF-8", prepare, raw, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -11,10 +11,8 @@ from grls.data.dataset import free_order
 
 PARAGRAPHS = {
     "Mill Lane": ["Mill Lane is a film.", "Ada Reed directed it."],
-    "Ada Reed": ["Ada Reed is a director  from York."],
-    "York": ["York is a city."],
-    "Nothing": [],
-}
+    "Ada Reed": ["Ada Reed is a director  from York."], "York": ["York is a city."], "Nothing": [],
+}  # fmt: skip
 
 
 def question(
@@ -42,9 +40,8 @@ def test_evidence_in_the_order_of_the_supporting_facts(tmp_path):
     corpus = list(Corpus.read(tmp_path / "out"))
     assert sorted(passage[1:] for passage in corpus) == [
         ("Ada Reed is a director from York.", "Ada Reed"),
-        ("Mill Lane is a film. Ada Reed directed it.", "Mill Lane"),
-        ("York is a city.", "York"),
-    ]
+        ("Mill Lane is a film. Ada Reed directed it.", "Mill Lane"), ("York is a city.", "York"),
+    ]  # fmt: skip
     titles = {passage.id: passage.title for passage in corpus}
     _, splits = load(tmp_path / "out")
     assert {name: len(queries) for name, queries in splits.items()} == {"train": 45, "dev": 5, "test": 2}
@@ -75,17 +72,14 @@ def test_a_sample_of_one_file_is_split_in_three(tmp_path):
     assert [query.id for query in load(tmp_path / "other")[1]["test"]] != first
 
 
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"type": "bridge"}, "record 2: expected 'type' to be one of compositional, comparison"),
-        ({"_id": "t0"}, "record 2: the id 't0' is used twice"),
-        ({"context": [["York", "a text"]]}, "record 2: expected 'context' as [title, [sentences]]"),
-        ({"supporting_facts": ["York"]}, "record 2: expected supporting facts as [title, sentence]"),
-        ({"supporting_facts": [["Nothing", 0]]}, "record 2: the supporting fact 'Nothing' is no paragraph"),
-        ({"answer": ""}, "record 2: expected 'answer' to be a non-empty str"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "complaint"), [
+    ({"type": "bridge"}, "record 2: expected 'type' to be one of compositional, comparison"),
+    ({"_id": "t0"}, "record 2: the id 't0' is used twice"),
+    ({"context": [["York", "a text"]]}, "record 2: expected 'context' as [title, [sentences]]"),
+    ({"supporting_facts": ["York"]}, "record 2: expected supporting facts as [title, sentence]"),
+    ({"supporting_facts": [["Nothing", 0]]}, "record 2: the supporting fact 'Nothing' is no paragraph"),
+    ({"answer": ""}, "record 2: expected 'answer' to be a non-empty str"),
+])  # fmt: skip
 def test_a_damaged_record_is_named(tmp_path, capsys, changes, complaint):
     raw = write(tmp_path / "raw", train=[TRAIN[0], {**question("x", "Other?"), **changes}])
     text = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
@@ -94,14 +88,11 @@ def test_a_damaged_record_is_named(tmp_path, capsys, changes, complaint):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (("--sample", "51"), "--sample 51: expected a number from 1 to 50"),
-        (("--dev_share", "1"), "expected dev_share to lie between 0 and 1"),
-        (("--ratios", "[0.5, 0.5]"), "expected three ratios"),
-    ],
-)
+@pytest.mark.parametrize(("options", "complaint"), [
+    (("--sample", "51"), "--sample 51: expected a number from 1 to 50"),
+    (("--dev_share", "1"), "expected dev_share to lie between 0 and 1"),
+    (("--ratios", "[0.5, 0.5]"), "expected three ratios"),
+])  # fmt: skip
 def test_options_that_cannot_be(tmp_path, capsys, options, complaint):
     raw = write(tmp_path / "raw", train=TRAIN)
     assert complaint in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out", *options)

@@ -1,20 +1,34 @@
-"""A run and a data set in, the whole report out."""
+"""A run and a data set in, the whole report out: scores, examples, hops, types and the price of DONE."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log2
+from pathlib import Path
 
 import pytest
+from failing import raises
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_helpers import GOOD, write
+from report_helpers import dataset as small_dataset
 from run_files import write_jsonl_run
+from small_data import passages, small_retriever, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
-from grls.data.types import Chain, Hit, Passage, Query
+from grls.data.types import Chain, Hit, Passage, Query, Steps
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.evaluate import evaluate_run, format_report
+from grls.evaluation.evaluate import evaluate_results, evaluate_run, format_report, scores_by_type, types_of
+from grls.evaluation.examples import format_examples
+from grls.evaluation.hop_scores import FoundByHops
 from grls.evaluation.measures import measure_names
+from grls.evaluation.metrics.path_match import Accepted
+from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.price import format_price, price_of_end, price_of_run, runs_without_end
 from grls.evaluation.significance import compare_runs
-from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, write_info
+from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, read_info, write_info
 from grls.runs.run import Run
 from grls.runs.trec import write_run
 
@@ -25,11 +39,9 @@ PASSAGES = [
     Passage("r2", "if someone is calm then they are big ."),
 ]
 PLAIN = [
-    Query("t1", "train"),
-    Query("q1", "one", answers=("kind",)),
-    Query("q2", "two"),
+    Query("t1", "train"), Query("q1", "one", answers=("kind",)), Query("q2", "two"),
     Query("q3", "three", answers=("cold", "big")),
-]
+]  # fmt: skip
 PROBLEMS = [
     Query("t1", "train"),
     Query("q1", "one", metadata=json.dumps({"start": ["f1"], "goal": "anna is big ."})),
@@ -164,20 +176,6 @@ def test_without_training_qrels_there_is_no_seen_split(tmp_path):
     assert "seen_unseen" not in evaluate_run(tmp_path / "run", data)
 
 
-def test_a_run_of_another_split_is_refused(tmp_path):
-    data = dataset(tmp_path / "data")
-    write_run(tmp_path / "run", {"t1": [Hit("f1", 0.0)]})
-    with pytest.raises(DataError, match="answers no query of the split 'test': give split"):
-        evaluate_run(tmp_path / "run", data)
-
-
-def test_what_a_run_lacks_is_said_with_its_name(tmp_path, caplog):
-    data = dataset(tmp_path / "data")
-    write_run(tmp_path / "half.trec", {"q1": [Hit("f1", 0.0)]})
-    evaluate_run(tmp_path / "half.trec", data)
-    assert "half.trec: 2 of 3 judged queries have no hit" in caplog.text
-
-
 def test_a_run_of_other_data_is_refused(tmp_path):
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"q9": [Hit("f1", 0.0)]})
@@ -186,10 +184,8 @@ def test_a_run_of_other_data_is_refused(tmp_path):
     write_run(tmp_path / "run", {"q1": [Hit("f9", 0.0)]})
     with pytest.raises(DataError, match=r"passage id 'f9' of the results is not in .*corpus\.jsonl"):
         evaluate_run(tmp_path / "run", data)
-    with pytest.raises(ConfigError, match="cut-offs"):
-        evaluate_run(tmp_path / "run", data, ks=())
-    with pytest.raises(DataError, match=r"nodev\.tsv: no such file"):
-        evaluate_run(tmp_path / "run", data, split="nodev")
+    raises(ConfigError, "cut-offs", evaluate_run, tmp_path / "run", data, ks=())
+    raises(DataError, r"nodev\.tsv: no such file", evaluate_run, tmp_path / "run", data, split="nodev")
 
 
 def test_the_report_prints_as_an_aligned_table():
@@ -233,19 +229,7 @@ def test_the_report_prints_as_an_aligned_table():
     ]
 
 
-@pytest.mark.parametrize("ks", ["1,5", "5"])
-def test_cutoffs_without_brackets_are_told_how_to_write_them(ks, tmp_path, capsys):
-    data = dataset(tmp_path / "data")
-    whole = [Hit(passage.id, -float(n)) for n, passage in enumerate(PASSAGES)]
-    write_run(tmp_path / "run", {"q1": whole})
-    command = ["evaluate", str(tmp_path / "run"), "--data", str(data), "--ks"]
-    assert main([*command, ks]) == 1
-    assert f"write --ks [{ks}]" in capsys.readouterr().err
-    assert main([*command, f"[{ks}]"]) == 0
-
-
 def _made(folder, data, split="test", hits=None):
-    """A TREC run with the manifest that retrieval for a split of ``data`` writes."""
     corpus, (queries, _) = Corpus.read(data), read_split(data, split)
     found = {query.id: [Hit("f1", -1.0)] for query in queries} if hits is None else hits
     write_run(folder / "run.trec", found)
@@ -269,45 +253,26 @@ def test_a_run_is_what_its_manifest_says_whether_the_split_is_named_or_not(split
         evaluate_run(run, other, split)
     asked = tmp_path / "asked"
     write_dataset(asked, PASSAGES, [q._replace(text=q.text + " ?") for q in PLAIN], QRELS)
-    with pytest.raises(MismatchError, match="was made with other queries"):
-        evaluate_run(run, asked, split)
+    raises(MismatchError, "was made with other queries", evaluate_run, run, asked, split)
     lines = run.read_text().splitlines(keepends=True)
     run.write_text("".join(lines[:-1]))
-    with pytest.raises(DataError, match="has changed since this manifest was written"):
-        evaluate_run(run, data, split)
+    raises(DataError, "has changed since this manifest was written", evaluate_run, run, data, split)
 
 
-def test_an_empty_run_is_refused_and_scores_no_zeros(tmp_path):
-    data = dataset(tmp_path / "data")
-    (tmp_path / "empty.trec").write_text("")
-    with pytest.raises(DataError, match="the run has no line; retrieve again"):
-        evaluate_run(tmp_path / "empty.trec", data, "test")
-
-
-@pytest.mark.parametrize(
-    ("hits", "problem"),
-    [
-        ({}, "the run has no line"),
-        ({"t1": [Hit("f1", 0.0)]}, "answers no query of the split 'test'"),
-        ({"q9": [Hit("f1", 0.0)]}, r"query id 'q9' of the results is not in .*queries\.jsonl"),
-        ({"q1": [Hit("f9", 0.0)]}, r"'f9' \(1 in all\) are no passages of .*corpus\.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("hits", "problem"), [
+    ({}, "the run has no line"),
+    ({"t1": [Hit("f1", 0.0)]}, "answers no query of the split 'test'"),
+    ({"q9": [Hit("f1", 0.0)]}, r"query id 'q9' of the results is not in .*queries\.jsonl"),
+    ({"q1": [Hit("f9", 0.0)]}, r"'f9' \(1 in all\) are no passages of .*corpus\.jsonl"),
+])  # fmt: skip
 def test_a_baseline_that_is_no_run_of_these_queries_is_refused(tmp_path, hits, problem):
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0), Hit("DONE", -1.0)]})
     write_run(tmp_path / "base", hits)
     options = [
-        str(tmp_path / "run"),
-        str(tmp_path / "base"),
-        str(data),
-        "test",
-        [1],
-        ["RR"],
-        Corpus.read(data),
-    ]
-    with pytest.raises(DataError, match=problem):
-        compare_runs(*options)
+        str(tmp_path / "run"), str(tmp_path / "base"), str(data), "test", [1], ["RR"], Corpus.read(data),
+    ]  # fmt: skip
+    raises(DataError, problem, compare_runs, *options)
     write_run(tmp_path / "base", {"q2": [Hit("f2", 0.0), Hit("DONE", -1.0)]})
     assert compare_runs(*options)["RR"].difference == 0.0
 
@@ -329,15 +294,6 @@ def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsy
     assert list(report["measures"]) == ["RR", "Judged@1"]
     assert report["baseline"]["RR@1"]["difference"] == pytest.approx(2 / 3)
     assert report["baseline"]["RR@1"]["p"] == 0.5  # two queries differ: four swaps, two as far out
-
-
-@pytest.mark.parametrize("name", ["foo", "nDCG@0", "alpha_nDCG@20", "P@x", "__import__('os')"])
-def test_what_is_no_measure_is_told_with_examples(name, tmp_path, capsys):
-    command = ["evaluate", "x", "--data", str(tmp_path), f"--measures=RR {name}"]
-    assert main(command) == 1
-    error = capsys.readouterr().err
-    assert repr(name) in error
-    assert "'nDCG@10 RR AP P@5 Judged@10'" in error
 
 
 SHOWN = {  # as written by another tool or by hand -> the name here
@@ -367,7 +323,6 @@ def deep_dataset(folder, passages=30):
 
 
 def deep_run(output, data, found=10, options=None, steps="single", manifest=True):
-    """A run of the first ``found`` passages of the corpus for every question."""
     corpus, (queries, _) = Corpus.read(data), read_split(data, "test")
     hits = [Hit(f"p{n:02}", -float(n)) for n in range(found)]
     info = RunInfo(
@@ -390,11 +345,9 @@ def test_no_measure_reads_deeper_than_the_run_was_cut_off(tmp_path, capsys):
     assert report["sequence_recall"] == recalls
     assert report["complete_recall"]["complete_recall@10"] == 0.0
     deeper = {
-        report["complete_recall"]["complete_recall@20"],
-        report["answer_recall"]["answer_recall@20"],
-        report["by_type"]["q1"]["recall@20"],
-        report["by_type"]["q2"]["complete_recall@20"],
-    }
+        report["complete_recall"]["complete_recall@20"], report["answer_recall"]["answer_recall@20"],
+        report["by_type"]["q1"]["recall@20"], report["by_type"]["q2"]["complete_recall@20"],
+    }  # fmt: skip
     assert deeper == {None}
     assert main(["evaluate", run, "--data", str(data)]) == 0
     out = capsys.readouterr().out
@@ -416,15 +369,6 @@ def test_a_measure_that_is_named_and_reads_deeper_is_refused(options, named, tmp
         assert f"{run} was cut off at 10 passages a query, so it has no {named}" in error
         assert "--k" in error
     assert main(["evaluate", deep, *command]) == 0
-
-
-def test_a_comparison_leaves_out_what_one_of_the_runs_cannot_tell(tmp_path):
-    data = deep_dataset(tmp_path / "data")
-    run, deep = deep_run(tmp_path / "run", data), deep_run(tmp_path / "deep", data, 20, {"k": 20})
-    compared = compare_runs(deep, run, data, "test", None, None, Corpus.read(data))
-    assert [name for name in compared if name.startswith("recall")] == ["recall@1", "recall@5", "recall@10"]
-    assert "recall@20" in compare_runs(deep, deep_run(tmp_path / "x", data, 20, {"k": 20}), data, "test",
-                                       None, None, Corpus.read(data))  # fmt: skip
 
 
 def test_measures_without_a_cutoff_are_compared_at_the_depth_that_both_runs_have(tmp_path):
@@ -477,24 +421,377 @@ def test_scores_to_the_number_of_gold_passages_need_that_depth(tmp_path):
     run = deep_run(tmp_path / "run", data, 1, {"k": 1})
     report = evaluate_run(run, data)
     assert report["set"] == {"f1_known_number": None}
-    with pytest.raises(ConfigError, match="has no Rprec"):
-        evaluate_run(run, data, measures=["Rprec", "P@1"])
+    raises(ConfigError, "has no Rprec", evaluate_run, run, data, measures=["Rprec", "P@1"])
 
 
-def test_hits_of_a_fixed_number_of_hops_are_those_of_its_hops(tmp_path):
-    """What fills up the ranking of such a run was found by no hop."""
-    data = dataset(tmp_path / "data")
+TEN = [
+    Passage("f1", "anna is kind ."),
+    Passage("r1", "if someone is kind then they are big ."),
+    *(Passage(f"x{n}", f"other {n}") for n in range(8)),
+]
+PROOF = json.dumps({"start": ["f1"], "goal": "anna is big ."})
+
+
+def ten_passages(folder, queries):
+    grades = {query.id: {"f1": 1, "r1": 2, "x7": 0} for query in queries}
+    write_dataset(folder, TEN, queries, {"test": grades})
+    return folder, Corpus.read(folder)
+
+
+def test_gold_below_what_is_shown_is_named_with_its_rank(tmp_path):
+    data, corpus = ten_passages(tmp_path / "data", [Query(q, f"ask {q}") for q in ("q1", "q2", "q3")])
+    others = [Hit(f"x{n}", -1.0 - n) for n in range(7)]
+    deep = [Hit("r1", -0.5), *others[:5], Hit("f1", -8.0)]
+    write_run(tmp_path / "run", {"q1": others, "q2": deep, "q3": [Hit("f1", -1.0)]})
+    shown = format_examples(tmp_path / "run", data, "test", corpus, 9).split("\n\n")
+    assert shown[0].splitlines() == [
+        "query q2: ask q2", "  1. * if someone is kind then they are big .  [-0.50]",
+        *(f"  {n + 2}.   other {n}  [{-1.0 - n:.2f}]" for n in range(4)),
+        "  gold, rank 7: f1: anna is kind .", "  => all gold passages found in 7 hits",
+    ]  # fmt: skip
+    assert shown[1].splitlines()[-3:] == [
+        "  gold, not found: f1: anna is kind .",
+        "  gold, not found: r1: if someone is kind then they are big .",
+        "  => 0 of 2 gold passages found in 7 hits",
+    ]
+    assert shown[2].endswith("  => 1 of 2 gold passages found in 1 hit")
+    assert format_examples(tmp_path / "run", data, "test", corpus, -1) == ""
+
+
+def test_long_passages_are_shown_by_title_and_beginning(tmp_path):
+    long = Passage("long", "a holt is a den . " * 30, "Holts")
+    write_dataset(
+        tmp_path / "data", [long, Passage("x", "x")], [Query("q", "q")], {"test": {"q": {"long": 1}}}
+    )
+    corpus = Corpus.read(tmp_path / "data")
+    for hit, start in (
+        ("x", "  gold, not found: long: Holts: a holt is"),
+        ("long", "  1. * Holts: a holt is"),
+    ):
+        write_run(tmp_path / "run", {"q": [Hit(hit, -1.0)]})
+        lines = format_examples(tmp_path / "run", tmp_path / "data", "test", corpus, 1).splitlines()
+        assert any(line.startswith(start) and "…" in line for line in lines)
+        assert max(map(len, lines)) < 150
+
+
+def test_the_ids_of_all_chains_are_looked_up_at_once(tmp_path, monkeypatch):
+    queries = [Query(f"q{n}", "why ?", metadata=PROOF) for n in range(20)]
+    data, corpus = ten_passages(tmp_path / "data", queries)
+    valid = Chain((Hit("f1", -0.5), Hit("r1", -0.1), Hit("DONE", 0.0)), -0.6, True)
+    broken = Chain((Hit("r1", -0.5), Hit("x1", -0.5)), -1.0, False)
+    chains = {q.id: broken if n % 2 else valid for n, q in enumerate(queries)}
+    write_jsonl_run(tmp_path / "run.jsonl", queries, corpus, "full", chains=chains)
+    calls = []
+    numbers = corpus.numbers
+    monkeypatch.setattr(corpus, "numbers", lambda ids: calls.append(len(ids)) or numbers(ids))
+    first, second = format_examples(tmp_path / "run.jsonl", data, "test", corpus, 2).split("\n\n")
+    assert len(calls) == 3  # the split, the checks, what is shown
+    assert first.splitlines()[-2:] == ["  DONE", "  => proof valid"]
+    assert "(stopped by the hop limit, DONE missing)" in second
+    assert "=> proof fails: start node" in second
+
+
+def test_other_data_may_use_the_same_keys(tmp_path):
+    metadata = [{"start": 3}, {"start": [1, 2], "goal": "anna is big ."}, {"start": ["1:0"], "goal": "home"}]
+    queries = [Query(f"q{n}", "why ?", metadata=json.dumps(m)) for n, m in enumerate(metadata)]
+    data, corpus = ten_passages(tmp_path / "data", queries)
+    chain = Chain((Hit("f1", -0.5), Hit("r1", -0.1)), -0.6, False)
+    run = tmp_path / "run.jsonl"
+    write_jsonl_run(run, queries, corpus, "full", chains=dict.fromkeys(["q0", "q1", "q2"], chain))
+    assert format_examples(run, data, "test", corpus, 3).count("=> all gold passages found") == 3
+    assert "graph" not in evaluate_run(run, data)
+
+
+RULE = "if someone is kind then they are big ."
+CORPUS = Corpus.from_passages([Passage("f", "anna is kind ."), Passage("r", RULE), Passage("x", "other")])
+HOP_PROOF = json.dumps({"start": ["f"], "goal": "anna is big ."})
+QUERIES = [Query("q", "why ?", ("f", "r"), metadata=HOP_PROOF)]
+HOP_QRELS = {"q": {"f": 1, "r": 1}}
+
+
+def info(steps: Steps, mode: str = "renormalized", **options: object) -> RunInfo:
+    return RunInfo("generator", "mine", steps, "", "", "", None, mode, options=options)
+
+
+def ranked(*ids: str) -> list[Hit]:
+    return [Hit(name, -1.0 - n) for n, name in enumerate(ids)]
+
+
+def chained(*ids: str, done: bool = True) -> dict[str, Chain]:
+    return {"q": Chain(tuple(ranked(*ids)), -1.0, done)}
+
+
+def scored(
+    run: Run, queries: Sequence[Query] = QUERIES, qrels: Mapping[str, dict[str, int]] = HOP_QRELS
+) -> dict:
+    return evaluate_results(run, queries, dict(qrels), CORPUS)
+
+
+@pytest.mark.parametrize("mode", ["renormalized, expected-f1", "bm25, cut"])
+@pytest.mark.parametrize("told", ["manifest", "results"])
+def test_sets_have_exact_sets_and_nothing_that_asks_for_an_order(mode: str, told: str) -> None:
+    """Passages of a set stand by probability: a likelier second passage comes first."""
+    run = Run.of(chains=chained("r", "f"), info=info("dynamic", mode)) if told == "manifest" else None
+    run = run or Run.of(chains=chained("r", "f"), score_mode=mode)
+    report = scored(run)
+    assert report["hops"] == {"exact_set": 1.0}
+    assert not report.keys() & {"path_match", "graph", "graph_reuse"}
+    assert report["set"]["f1"] == 1.0
+    chains = scored(replace(run, info=info("dynamic"), score_mode="renormalized"))
+    assert chains["hops"] == {"H1": 1.0, "H2": 1.0, "exact_set": 1.0, "exact_chain": 0.0}
+    assert chains.keys() >= {"path_match", "graph", "graph_reuse"}
+
+
+def test_a_fixed_number_of_hops_has_exact_chains_of_the_first_passages() -> None:
+    """What fills up its ranking was found by no hop."""
+    run = Run.of({"q": ranked("f", "r", "x")}, info=info("fixed", hops=2))
+    assert scored(run)["hops"] == {"H1": 1.0, "H2": 1.0, "exact_set": 1.0, "exact_chain": 1.0}
+    longer = replace(run, info=info("fixed", hops=3))
+    assert scored(longer)["hops"] == {"H1": 1.0, "H2": 1.0, "exact_set": 0.0, "exact_chain": 0.0}
+    unknown = replace(run, info=info("fixed"))
+    assert scored(unknown)["hops"] == {"H1": 1.0, "H2": 1.0}, "how long its chains are is not known"
+    assert "hops" not in scored(replace(run, info=info("single")))
+
+
+def test_a_repeated_passage_takes_its_hop(tmp_path: Path) -> None:
+    """A, A, B was saved as A, B, whose second passage is a hit of no second hop."""
+    made = info("fixed", hops=3, repeat=True)
+    Run.of(chains=chained("f", "f", "r", done=False), info=made).save(tmp_path / "r", QUERIES, CORPUS)
+    run = Run.load(tmp_path / "r.jsonl")
+    assert [hit.id for hit in run.chains["q"].hits] == ["f", "f", "r"]
+    assert [hit.id for hit in run.rankings["q"]] == ["f", "r"]
+    report = scored(run)
+    assert report["hops"] == {"H1": 1.0, "H2": 0.0, "exact_set": 1.0, "exact_chain": 0.0}
+    assert report["path_match"]["path_match"] == 0.0
+    assert "done_missing" not in report, "a fixed number of hops has no DONE to miss"
+    assert "DONE" not in format_examples(run, _written(tmp_path), "test", CORPUS, 1)
+    trec = scored(Run.load(tmp_path / "r.trec"))
+    assert not trec.keys() & {"hops", "path_match"}, "a TREC run does not say where hops repeat"
+
+
+def test_pooled_chains_are_a_ranking(tmp_path: Path) -> None:
+    made = info("fixed", hops=2, repeat=True, pool=True)
+    run = Run.of({"q": ranked("f", "r", "x")}, chained("f", "f", done=False), made)
+    run.save(tmp_path / "r", QUERIES, CORPUS)
+    assert Run.load(tmp_path / "r.jsonl").chains == {}
+
+
+def _written(folder: Path) -> Path:
+    write_dataset(folder / "data", CORPUS, QUERIES, {"test": HOP_QRELS})
+    return folder / "data"
+
+
+def query(name: str, kind: object) -> Query:
+    return Query(name, name, metadata=json.dumps({"type": kind} if kind is not None else {}))
+
+
+def test_each_type_has_its_own_means() -> None:
+    queries = [query("a", "bridge"), query("b", "comparison"), query("c", "bridge"), query("d", None)]
+    ids = [["x"], ["y", "z"], ["w"], ["v"]]
+    gold = [["x", "u"], ["y", "z"], ["w"], ["v"]]
+    found = scores_by_type(queries, ids, gold, [2], ids)
+    assert found == {
+        "bridge": pytest.approx(
+            {"queries": 2, "recall@2": 0.75, "complete_recall@2": 0.5}
+            | {"set_f1": (2 / 3 + 1) / 2, "f1_known_number": (2 / 3 + 1) / 2}
+        ),
+        "comparison": {"queries": 1, "recall@2": 1.0, "complete_recall@2": 1.0}
+        | {"set_f1": 1.0, "f1_known_number": 1.0},
+    }
+
+
+def test_one_type_or_too_many_are_none() -> None:
+    assert types_of([query("a", "bridge"), query("b", "bridge")]) == {}
+    assert types_of([query(str(n), f"t{n}") for n in range(21)]) == {}
+    assert types_of([query("a", 3), query("b", ["x"])]) == {}
+
+
+def test_each_type_has_its_own_hits_of_hops_exact_sets_and_exact_chains() -> None:
+    kinds = ("bridge", "comparison", "bridge", "comparison")
+    queries = [query(name, kind) for name, kind in zip("abcd", kinds, strict=True)]
+    gold = [["x", "u"], ["y"], ["w", "v"], ["z"]]
+    chains = [["x", "u"], ["y", "q"], ["v", "w"], ["z"]]
+    paths = [Accepted([gold[0]]), None, Accepted([gold[2]]), None]
+    found = scores_by_type(queries, chains, gold, [1], chains, FoundByHops(chains, gold, paths))
+    assert found is not None
+    bridge, comparison = found["bridge"], found["comparison"]
+    assert [bridge[name] for name in ("H1", "H2", "exact_set", "exact_chain")] == [1.0, 1.0, 1.0, 0.5]
+    assert [comparison[name] for name in ("H1", "exact_set")] == [1.0, 0.5]
+    assert not comparison.keys() & {"H2", "exact_chain"}, "one gold passage, and no known order"
+    report = {"queries": {"judged": 4}, "sequence_recall": {"recall@1": 0.75}, "by_type": found}
+    lines = format_report(report).splitlines()
+    assert lines[lines.index("by type") :] == [
+        "by type",
+        "bridge                    50.0",
+        "  complete                 0.0",
+        "comparison               100.0",
+        "  complete               100.0",
+        "",
+        "by type                 set F1  set F1, known number      H1      H2  exact set  exact chain",
+        "bridge                   100.0                 100.0   100.0   100.0      100.0         50.0",
+        "comparison                83.3                 100.0   100.0       -       50.0            -",
+    ]
+
+
+ENDED = [["a"], ["a", "b"], ["a", "b", "x"], ["x", "a", "b"]]
+WHOLE = [["a", "b", "c"], ["a", "b", "c"], ["a", "b", "x"], ["x", "a", "b"]]
+GOLD = [["a", "b"], ["a", "b"], ["a", "b"], ["a", "b"]]
+# F1 as ended: 2/3, 1, 4/5, 4/5; with the known number: 1, 1, 1, 1/2 (x, a)
+
+
+def test_the_price_by_hand():
+    price = price_of_end(ENDED, WHOLE, GOLD, {"bridge": [0, 1], "other": [2, 3]})
+    rows = {name: (one.price.queries, one.ended, one.known, one.price.difference)
+            for name, one in price.groups.items()}  # fmt: skip
+    ended = (2 / 3 + 1 + 4 / 5 + 4 / 5) / 4
+    assert rows == {
+        "all": pytest.approx((4, ended, 3.5 / 4, 3.5 / 4 - ended)),
+        "too short": pytest.approx((1, 2 / 3, 1, 1 / 3)),
+        "right length": pytest.approx((1, 1, 1, 0)),
+        "too long": pytest.approx((2, 0.8, 0.75, -0.05)),
+        "type bridge": pytest.approx((2, 5 / 6, 1, 1 / 6)),
+        "type other": pytest.approx((2, 0.8, 0.75, -0.05)),
+    }
+    assert (price.length, price.gold, price.beyond) == (2.25, 2.0, 0)
+    assert (
+        price.groups["all"].price.low < price.groups["all"].price.difference < price.groups["all"].price.high
+    )
+    assert price.groups["too short"].price.low is None, "a single query has no interval"
+    assert format_price(price, "fixed").splitlines()[3].split()[:5] == ["all", "4", "81.7", "87.5", "+5.8"]
+
+
+def test_passages_count_once_and_too_few_of_them_are_told():
+    price = price_of_end([["a", "a", "b"]], [["a", "a", "b", "c"]], [["a", "b"]])
+    assert list(price.groups) == ["all", "right length"]
+    assert price.groups["all"].price.difference == 0
+    price = price_of_end([["a"]], [["a", "b"]], [["a", "b", "c"]])
+    assert price.beyond == 1
+    assert "a lower bound: for 1 query fixed has fewer passages than are gold" in format_price(price, "fixed")
+
+
+CHAIN = st.lists(st.sampled_from("abcdef"), min_size=6, max_size=6, unique=True)
+
+
+CASE = st.tuples(CHAIN, st.integers(0, 6), st.sets(st.sampled_from("abcdef"), min_size=1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(CASE, min_size=1, max_size=5))
+def test_the_end_at_the_right_place_is_free_and_the_groups_add_up(cases):
+    whole, gold = [ids for ids, _, _ in cases], [sorted(wanted) for _, _, wanted in cases]
+    ended = [ids[:length] for ids, length, _ in cases]
+    price = price_of_end(ended, whole, gold)
+    every = price.groups.pop("all")
+    assert every.ended == pytest.approx(set_f1(ended, gold)["f1"])
+    parts = price.groups.values()
+    assert sum(one.price.queries for one in parts) == len(cases)
+    total = sum(one.price.queries * one.price.difference for one in parts)
+    assert total == pytest.approx(len(cases) * every.price.difference)
+    if "right length" in price.groups:
+        assert price.groups["right length"].price.difference == 0
+    right = price_of_end([ids[: len(g)] for ids, g in zip(whole, gold, strict=True)], whole, gold)
+    assert right.groups["all"].price.difference == 0
+
+
+def run_info(steps="dynamic", retriever="r", corpus="c", queries="q", **options):
+    return RunInfo(
+        "biencoder", "n", steps, corpus, queries, "", "test", "x", options=options, retriever=retriever
+    )
+
+
+def test_runs_belong_together_by_corpus_queries_and_retriever():
+    ended, fixed = run_info(), run_info("fixed", hops=4)
+    assert runs_without_end([ended, fixed]) == {0: 1}
+    assert runs_without_end([fixed, None, ended, run_info("fixed", hops=6), run_info("fixed", hops=6)]) == {
+        2: 3
+    }
+    assert runs_without_end([ended, run_info("single", k=5), run_info("ranked", k=20)]) == {0: 2}
+    others = [run_info("fixed", **{name: "other"}) for name in ("retriever", "corpus", "queries")]
+    assert runs_without_end([ended, run_info(), *others]) == {}
+    unknown = replace(ended, retriever="")
+    assert runs_without_end([unknown, replace(fixed, retriever="")]) == {}, "unknown is not the same"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return small_dataset(tmp_path / "small")
+
+
+SHORT = {"q1": ["f1"], "q2": ["f2", "r2", "odd"]}
+
+
+def test_evaluate_prints_the_price_beside_the_same_system_alone(data, tmp_path, capsys):
+    ended = write(tmp_path / "a", data, SHORT, retriever="one")
+    whole = write(tmp_path / "b", data, GOOD, steps="fixed", retriever="one")
+    other = write(tmp_path / "c", data, GOOD, steps="fixed", retriever="two")
+    report = tmp_path / "report.json"
+    assert main(["evaluate", ended, whole, "--data", str(data), f"--output={report}"]) == 0
+    text = capsys.readouterr().out
+    assert f"{ended}: price of DONE" in text
+    assert ["all", "2", "65.0", "100.0", "+35.0"] in [line.split()[:5] for line in text.splitlines()]
+    (price,) = json.loads(report.read_text())["prices"]
+    assert (price["run"], price["unended"], price["what"]) == (ended, whole, "DONE")
+    assert price["groups"]["all"]["price"]["difference"] == pytest.approx(0.35)
+    assert main(["evaluate", ended, other, "--data", str(data)]) == 0
+    assert "price of" not in capsys.readouterr().out
+    assert main(["evaluate", ended, "--data", str(data), "--price", whole]) == 0
+    assert "\nprice of DONE" in capsys.readouterr().out
+
+
+def test_a_price_that_is_asked_for_needs_an_end_and_the_same_system(data, tmp_path, capsys):
+    ended = write(tmp_path / "a", data, SHORT, retriever="one")
+    again = write(tmp_path / "b", data, GOOD, retriever="one")
+    fixed = write(tmp_path / "c", data, GOOD, steps="fixed", retriever="two")
+    foreign = write(tmp_path / "d", data, GOOD, steps="fixed", manifest=False)
     corpus = Corpus.read(data)
-    queries, _ = read_split(data, "test", corpus)
-    run = tmp_path / "run.trec"
-    write_run(run, {"q1": [Hit("f1", 3.0), Hit("r1", 2.0)], "q2": [Hit("r1", 3.0), Hit("f2", 2.0)], "q3": []})
-    exact = {"exact_set"}
-    for hops, names in ((1, {"H1"} | exact), (2, {"H1", "H2"} | exact)):
-        info = RunInfo(
-            system="dense", name="dense", steps="fixed", corpus=corpus.fingerprint,
-            queries=fingerprint_queries(queries), data=str(data), split="test", score_mode="x",
-            options={"hops": hops},
-        )  # fmt: skip
-        write_info(tmp_path / "run", info, endings=[".trec"])
-        assert set(evaluate_run(run, data)["hops"]) == names
-    assert evaluate_run(run, data)["hops"] == pytest.approx({"H1": 1 / 3, "H2": 1.0, "exact_set": 1 / 3})
+    for first, second, kind, problem in (
+        (fixed, foreign, ConfigError, "does not end by itself, so its end has no price"),
+        (ended, again, ConfigError, "ends by itself, so it lacks the passages after its end"),
+        (ended, fixed, MismatchError, "are of two systems"),
+        (ended, ended, ConfigError, "are the same run"),
+    ):
+        raises(kind, problem, price_of_run, first, second, data, None, corpus)
+    priced = price_of_run(ended, foreign, data, None, corpus)
+    assert priced.groups["all"].price.difference == pytest.approx(0.35)  # whoever names it says that it fits
+    assert main(["evaluate", "x.answers.jsonl", "--data", str(data), "--price", fixed]) == 1
+    assert "--price and --examples are of runs" in capsys.readouterr().err
+
+
+def test_what_is_retrieved_is_known_by_retriever_search_and_filters(tmp_path, capsys):
+    data = write_small(tmp_path / "data")
+    small_retriever(data).save_pretrained(tmp_path / "r")
+
+    def retriever_of(name, *options):
+        given = [str(tmp_path / "r"), f"--data={data}", "--device=cpu", f"--output={tmp_path / name}"]
+        assert main(["retrieve", *given, "--split=test", *options]) == 0
+        return read_info(tmp_path / f"{name}.jsonl").retriever
+
+    dynamic = ("--hops.steps=dynamic", "--hops.max=2", "--hops.done_bias=1", "--hops.choose=expected-f1")
+    fixed = ("--hops.steps=fixed", "--hops.max=3")
+    ended = retriever_of("ended", *dynamic)
+    assert ended == retriever_of("fixed", *fixed) != ""
+    allowed = tmp_path / "allowed"
+    allowed.write_text("\n".join(passage.id for passage in passages()))
+    for n, other in enumerate(("--hops.chains=2", "--search.beams=3", f"--filter.allow={allowed}")):
+        assert retriever_of(f"other{n}", *fixed, other) != ended
+    capsys.readouterr()
+    runs = [str(tmp_path / f"{name}.jsonl") for name in ("ended", "other0", "fixed", "other1")]
+    assert main(["evaluate", *runs, f"--data={data}"]) == 0
+    assert (
+        capsys.readouterr().out.count(f"known: the first n passages of {runs[2]}, for n gold passages") == 1
+    )
+
+
+def test_a_price_that_cannot_be_is_refused_before_anything_is_scored(data, tmp_path, capsys):
+    """The report was printed and then lost: its file was not written."""
+    ended = write(tmp_path / "a", data, SHORT, retriever="one")
+    again = write(tmp_path / "b", data, GOOD, retriever="one")
+    for price, problem in (
+        (again, "ends by itself, so it lacks the passages after its end"),
+        (ended, "is the run itself"),
+        (str(tmp_path / "none.jsonl"), "no such file"),
+    ):
+        assert main(["evaluate", ended, "--data", str(data), "--price", price]) == 1
+        out, err = capsys.readouterr()
+        assert problem in err
+        assert not out

@@ -199,43 +199,28 @@ def test_many_subjects_to_choose_from_take_no_time():
     assert len(passing_choice(Problem((), Fact("s0", "calm")), chain).left) > 0
 
 
-def test_premises_must_hold_of_one_subject():
+def test_premises_must_hold_of_one_subject_and_a_circle_is_no_missing_edge():
     problem = Problem((Fact("anna", "kind"), Fact("ben", "warm")), Fact("anna", "big"))
     chain = [KIND, KIND_CALM, "ben is warm .", CALM_WARM_BIG]
     assert graph_errors(problem, chain) == NONE._replace(missing_edge=True)
-
-
-def test_a_circle_is_no_missing_edge():
     assert graph_errors(ONE, [KIND, KIND_CALM, CALM_KIND, KIND_BIG]) == NONE
 
 
-def test_parsed_statements_and_texts_give_the_same():
-    chain = [KIND, KIND_CALM, CALM_BIG]
-    assert graph_errors(ONE, [parse_statement(text) for text in chain]) == graph_errors(ONE, chain)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        Fact("anna", "kind"),
-        Fact("the cat", "kind"),
-        Fact("the cat", "chases the mouse"),
-        Rule(("kind",), "calm"),
-        Rule(("calm", "warm"), "big"),
-        Rule(("kind",), "likes the cat"),
-        Rule(("likes the cat", "likes the dog"), "sees anna"),
-        Rule(("kind",), "chases the cat", (), "something"),
-        Rule(("kind", "chases the cat"), "young", (), "something"),
-        Rule(("red",), "sees the mouse", ("the dog", "the dog")),
-        Rule(("chases the mouse", "red"), "young", ("", "the dog", ""), "something"),
-        Rule(("red", "kind"), "young", ("the dog", "the dog", "the mouse")),
-        Fact("the bald eagle", "kind"),
-        Fact("the bald eagle", "chases the bald eagle"),
-        Rule(("chases the bald eagle",), "young", ("the cat", "the bald eagle")),
-        Rule(("red", "kind"), "young", ("the dog", "", ""), "something"),
-        Rule(("red", "likes bob"), "sees bob", ("anna", "", "anna")),
-    ],
-)
+@pytest.mark.parametrize("statement", [
+    Fact("anna", "kind"),
+    Fact("the cat", "chases the mouse"),
+    Rule(("kind",), "calm"),
+    Rule(("calm", "warm"), "big"),
+    Rule(("likes the cat", "likes the dog"), "sees anna"),
+    Rule(("kind", "chases the cat"), "young", (), "something"),
+    Rule(("red",), "sees the mouse", ("the dog", "the dog")),
+    Rule(("chases the mouse", "red"), "young", ("", "the dog", ""), "something"),
+    Rule(("red", "kind"), "young", ("the dog", "the dog", "the mouse")),
+    Fact("the bald eagle", "chases the bald eagle"),
+    Rule(("chases the bald eagle",), "young", ("the cat", "the bald eagle")),
+    Rule(("red", "kind"), "young", ("the dog", "", ""), "something"),
+    Rule(("red", "likes bob"), "sees bob", ("anna", "", "anna")),
+])  # fmt: skip
 def test_parse_reads_what_render_writes(statement):
     text = render(statement)
     assert parse_statement(text) == statement
@@ -243,58 +228,40 @@ def test_parse_reads_what_render_writes(statement):
     assert parse_statement(text.removesuffix(" .")) == statement
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("the cat is kind", Fact("the cat", "kind")),
-        ("if something is kind then it chases the cat", Rule(("kind",), "chases the cat", (), "something")),
-        ("if something chases the cat then it is young", Rule(("chases the cat",), "young", (), "something")),
-        ("if something is kind and young then it is cold", Rule(("kind", "young"), "cold", (), "something")),
-        ("If the dog is red then it is cold.", Rule(("red",), "cold", ("the dog", "the dog"))),
-        (
-            "if the dog chases the mouse then the mouse is young",
-            Rule(("chases the mouse",), "young", ("the dog", "the mouse")),
-        ),
-        ("if someone is kind then they like the cat", Rule(("kind",), "likes the cat")),
-        (
-            "if the dog is red and something is kind then it is cold",
-            Rule(("red", "kind"), "cold", ("the dog", "", ""), "something"),
-        ),
-        ("if someone is kind and they like bob then they are big", Rule(("kind", "likes bob"), "big")),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("the cat is kind", Fact("the cat", "kind")),
+    ("if something is kind then it chases the cat", Rule(("kind",), "chases the cat", (), "something")),
+    ("if something chases the cat then it is young", Rule(("chases the cat",), "young", (), "something")),
+    ("if something is kind and young then it is cold", Rule(("kind", "young"), "cold", (), "something")),
+    ("If the dog is red then it is cold.", Rule(("red",), "cold", ("the dog", "the dog"))),
+    ("if the dog chases the mouse then the mouse is young",
+     Rule(("chases the mouse",), "young", ("the dog", "the mouse"))),
+    ("if someone is kind then they like the cat", Rule(("kind",), "likes the cat")),
+    ("if the dog is red and something is kind then it is cold",
+     Rule(("red", "kind"), "cold", ("the dog", "", ""), "something")),
+    ("if someone is kind and they like bob then they are big", Rule(("kind", "likes bob"), "big")),
+])  # fmt: skip
 def test_sentences_of_the_papers_language(text, expected):
     assert parse_statement(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "something is kind .",
-        "it is kind .",
-        "they are kind .",
-        "the cat does not .",
-        "the cat is not kind .",
-        "the cat not chases the mouse .",
-        "if the dog is red then something is kind .",
-        "if something is red and someone is kind then it is big .",
-        "if it is red then it is big .",
-        "",
-        "anna",
-        "anna is very kind .",
-        "if someone is kind .",
-        "if someone is a and b and c then they are d .",
-        "the cat chases it .",
-        "the cat chases something .",
-        "the cat is something .",
-        "if something chases the cat then the mouse sees it .",
-        "if the dog chases the cat then the mouse sees it .",
-        "if someone is kind then anna likes them .",
-        "if someone is kind and they like them then they are big .",
-        "if something is kind and it then it is big .",
-        "x",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "something is kind .",
+    "it is kind .",
+    "the cat does not .",
+    "the cat is not kind .",
+    "if the dog is red then something is kind .",
+    "if something is red and someone is kind then it is big .",
+    "",
+    "anna is very kind .",
+    "if someone is kind .",
+    "if someone is a and b and c then they are d .",
+    "the cat chases it .",
+    "the cat is something .",
+    "if something chases the cat then the mouse sees it .",
+    "if someone is kind then anna likes them .",
+    "if someone is kind and they like them then they are big .",
+])  # fmt: skip
 def test_other_texts_are_no_statements(text):
     assert parse_statement(text) is None
 
@@ -304,16 +271,6 @@ def test_other_texts_are_no_statements(text):
 )
 def test_a_pronoun_is_no_goal(question):
     assert parse_query(f"anna is kind . why {question} ?") is None
-
-
-def test_a_query_about_a_noun_of_two_words_is_read():
-    goal = Fact("the bald eagle", "chases the cow")
-    problem = Problem((Fact("the bald eagle", "red"),), goal)
-    assert render_query(problem) == "the bald eagle is red . why does the bald eagle chase the cow ?"
-    assert parse_query(render_query(problem)) == problem
-    assert parse_query("the cow is red . why is the bald eagle kind ?") == Problem(
-        (Fact("the cow", "red"),), Fact("the bald eagle", "kind")
-    )
 
 
 CHASES = Problem((Fact("the cat", "red"),), Fact("the cat", "chases the mouse"))
@@ -329,6 +286,13 @@ def test_query_text():
     assert render_query(CHASES) == "the cat is red . why does the cat chase the mouse ?"
     assert parse_query("why is anna big ?") is None
     assert parse_query("anna is kind .") is None
+    goal = Fact("the bald eagle", "chases the cow")
+    problem = Problem((Fact("the bald eagle", "red"),), goal)
+    assert render_query(problem) == "the bald eagle is red . why does the bald eagle chase the cow ?"
+    assert parse_query(render_query(problem)) == problem
+    assert parse_query("the cow is red . why is the bald eagle kind ?") == Problem(
+        (Fact("the cow", "red"),), Fact("the bald eagle", "kind")
+    )
 
 
 def test_problem_of_metadata():

@@ -1,5 +1,9 @@
-"""Verdicts against exhaustive scores, and every cause of a miss brought about on purpose."""
+"""Verdicts against exhaustive scores, every cause of a miss, what the beam considers, and how it is shown."""
 
+import json
+import math
+import re
+import shutil
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -8,24 +12,45 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_data import passages, scratch, write_small
+from composite_specs import COMPOSITES, write_kinds, written
+from failing import fails, raises
+from small_data import passages, scratch, small_retriever, write_small
 
+import grls
+from grls.cli import main
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
+from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
+from grls.explain.beams import BeamTrace, TracedToken, no_beam, trace_beam
 from grls.explain.explain import Explainer, Explanation
-from grls.explain.text import format_explanation, format_summary, summarise, why
+from grls.explain.page import drawn, facts, html_page
+from grls.explain.standing import format_ranks
+from grls.explain.text import (
+    Part,
+    facts_part,
+    format_explanation,
+    format_summary,
+    parts_text,
+    query_line,
+    summarise,
+    text_part,
+    why,
+    with_id,
+)
+from grls.explain.tree import Node, Tree
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
+from grls.retrieve.spec import write_spec
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]
 EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm . the badger is quick .")]
@@ -47,22 +72,9 @@ def assembled(folder: Path, seed: int, limits: Limits | None) -> GenerativeRetri
 
 
 def build(folder: Path, seed: int = 0, limits: Limits | None = None, **options: Any) -> GenerativeRetriever:
-    """The model of a seed, made once, with these search options."""
     made = copy(assembled(folder, seed, limits))
     made.options = SearchOptions(**options)
     return made
-
-
-def test_a_hop_is_explained_by_what_it_reads(folder: Path) -> None:
-    for limits in (None, Limits(evidence=2)):
-        retriever = build(folder, limits=limits)
-        (number,) = retriever.corpus.numbers(["long"])
-        found = Explainer(retriever, 2)._searches(QUERIES[0], [0], [number or 0]).model_input
-        rows = retriever.codec.excerpts(QUERIES[0].text, [EXTRA[1]])
-        assert found == retriever.codec.model_input(retriever.encode([QUERIES[0]])[0], rows)
-    assert len(found) < len(
-        retriever.codec.model_input(retriever.encode([QUERIES[0]])[0], retriever.sequences([number or 0]))
-    )
 
 
 def every(retriever: GenerativeRetriever, query: Query, k: int, **options: Any) -> list[Explanation]:
@@ -202,29 +214,6 @@ def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: in
     assert beams == 2 or {"found", "done first"} <= verdicts
 
 
-def test_a_bias_shifts_done_and_no_other_score(folder: Path) -> None:
-    retriever = build(folder, beams=12)
-    ids = ["DONE", "heron-calm"]
-    plain = Explainer(retriever, 12, exhaustive=True, stop=DoneByLogOdds())
-    before = plain.explain(QUERIES[0], ids, ["lynx-calm"])
-    biased = Explainer(retriever, 12, exhaustive=True, stop=DoneByLogOdds(50.0))
-    done, other = biased.explain(QUERIES[0], ids, ["lynx-calm"])
-    assert before[0].score is not None
-    assert (done.rank, done.judgement.true_rank) == (1, 1)
-    assert done.score == pytest.approx(before[0].score + 50.0)
-    assert done.results[0].score == pytest.approx(done.score)
-    assert done.results[0].complete == pytest.approx(done.score)
-    assert other.score == pytest.approx(before[1].score)
-    assert other.path == before[1].path
-    assert other.verdict == "done first"
-    assert "DONE's score +50.00" in format_explanation(other)
-    undone = Explainer(retriever, 12, exhaustive=True).explain(QUERIES[0], ids[1:], ["lynx-calm"])[0]
-    assert (undone.done_bias, undone.verdict) == (0.0, "found")
-    said = summarise(biased, [(QUERIES[0], ids[1:], ["lynx-calm"])])
-    assert said.verdicts["done first"] == 1
-    assert "k 12, DONE's score +50.00; 1 missed" in format_summary(said)
-
-
 def test_done_itself_can_be_asked_about(folder: Path) -> None:
     explainer = Explainer(build(folder, beams=12), 12, stop=DoneByLogOdds())
     e = explainer.explain(QUERIES[0], ["DONE"], ["lynx-calm"])[0]
@@ -261,8 +250,7 @@ def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
         Explainer(retriever).explain(QUERIES[0], ["none"])
     with pytest.raises(DataError, match="passage id 'none'"):
         Explainer(retriever).explain(QUERIES[0], ["twin"], ["none"])
-    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
-        Explainer(retriever, 0)
+    raises(ConfigError, "k must be at least 1, got 0", Explainer, retriever, 0)
 
 
 def test_a_summary_counts_what_explain_says(folder: Path) -> None:
@@ -314,3 +302,475 @@ def test_scores_with_priors_are_those_of_the_hybrid(
             mass = np.logaddexp.reduce(logs[same])
             assert number is not None
             assert other.complete - one.complete == pytest.approx(2.0 * mass, abs=1e-3)
+
+
+QUERY = "is the otter kind ?"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("show") / "data")
+
+
+@pytest.fixture(scope="module")
+def generator(data: Path) -> GenerativeRetriever:
+    return small_retriever(data, beams=3)
+
+
+def prefix(trace: BeamTrace, step: int, token: TracedToken) -> list[TracedToken]:
+    before = trace.steps[step].beams[token.beam].parent
+    if before is None:
+        return [token]
+    return [*prefix(trace, step - 1, trace.steps[step - 1].tokens[before]), token]
+
+
+def test_it_finds_what_the_retriever_finds(generator: GenerativeRetriever) -> None:
+    trace = trace_beam(generator, QUERY, k=3)
+    (hits,) = generator.retrieve([QUERY], 3)
+    assert [one.id for one in trace.results] == [hit.id for hit in hits]
+    assert [one.score for one in trace.results] == pytest.approx([hit.score for hit in hits], abs=1e-4)
+    assert trace.results[0].text == generator.corpus[generator.corpus.numbers([hits[0].id])[0]].text
+    assert (trace.beams, trace.k, trace.mode, trace.cut) == (3, 3, "renormalized", False)
+
+
+def test_the_scores_of_a_path_add_up(generator: GenerativeRetriever) -> None:
+    trace = trace_beam(generator, QUERY, k=3, most=64)
+    scores = {one.id: one.score for one in trace.results}
+    ended = 0
+    for number, step in enumerate(trace.steps):
+        for token in step.tokens:
+            path = prefix(trace, number, token)
+            assert len(path) == number + 1
+            assert token.score == pytest.approx(sum(one.constrained for one in path))
+            for name in token.found:
+                ended += name in scores
+                assert token.score == pytest.approx(scores.get(name, token.score))
+    assert ended == len(scores)
+
+
+def test_probabilities_are_those_of_the_model(generator: GenerativeRetriever) -> None:
+    """Among the allowed tokens they sum to one, in the vocabulary to the mass of the beam."""
+    trace = trace_beam(generator, QUERY, k=3, most=64)
+    for step in trace.steps:
+        assert step.candidates == sum(beam.allowed for beam in step.beams) == len(step.tokens)
+        for place, beam in enumerate(step.beams):
+            tokens = [token for token in step.tokens if token.beam == place]
+            assert sum(math.exp(token.constrained) for token in tokens) == pytest.approx(1.0)
+            assert sum(math.exp(token.full) for token in tokens) == pytest.approx(beam.mass)
+            assert 0 < beam.mass <= 1
+            assert len(tokens) == beam.allowed
+
+
+def test_the_first_step_is_computed_by_the_model_itself(generator: GenerativeRetriever) -> None:
+    trace = trace_beam(generator, QUERY, k=3, most=64)
+    codec, query = generator.codec, generator.encode([Query("query", QUERY)])[0]
+    session = generator.decoder(3).generator.open([codec.model_input(query, [])])
+    session.first()
+    every = np.arange(trace.vocabulary)
+    logits = session.logits(np.zeros(len(every), np.int64), every).astype(np.float64)
+    expected = logits - np.logaddexp.reduce(logits)
+    for token in trace.steps[0].tokens:
+        number = codec.tokenizer.convert_tokens_to_ids(token.token)
+        assert token.full == pytest.approx(expected[number], abs=1e-4)
+
+
+def test_passages_that_remain(generator: GenerativeRetriever) -> None:
+    trace = trace_beam(generator, QUERY, k=3, most=64)
+    assert trace.passages == len(generator.corpus)  # DONE may not be written without evidence
+    for number, step in enumerate(trace.steps):
+        for place, beam in enumerate(step.beams):
+            under = sum(token.passages for token in step.tokens if token.beam == place)
+            before = None if beam.parent is None else trace.steps[number - 1].tokens[beam.parent].passages
+            assert under == (trace.passages if before is None else before)
+        for token in step.tokens:
+            assert (token.passages == 1) >= token.unique
+            if token.fate == "finished":
+                assert len(token.found) == token.passages
+
+
+def test_few_candidates_are_listed_and_those_within_the_beam_come_first(
+    generator: GenerativeRetriever,
+) -> None:
+    whole, few = trace_beam(generator, QUERY, k=3, most=64), trace_beam(generator, QUERY, k=3, most=3)
+    for step, short in zip(whole.steps, few.steps, strict=True):
+        within = [token.score for token in step.tokens if token.fate != "pruned"]
+        assert [token.score for token in short.tokens][: len(within)] == within[:3]
+        assert short.candidates == step.candidates
+        assert len(short.tokens) <= 3
+
+
+def test_done_may_be_written_after_evidence_of_dynamic_hops(generator: GenerativeRetriever) -> None:
+    hops = hop_by_hop(generator, HopOptions(steps="dynamic", max=3, done_bias=0.5))
+    first, second = trace_beam(hops, QUERY), trace_beam(hops, QUERY, ["otter-calm"])
+    assert second.passages == first.passages  # one passage less, and DONE
+    assert "otter-calm" not in [one.id for one in second.results]
+    assert (first.done_bias, second.done_bias) == (0.0, 0.5)
+    assert trace_beam(hop_by_hop(generator, HopOptions(steps="fixed", max=2)), QUERY, ["r0"]).k == 4
+    found = {name for step in second.steps for token in step.tokens for name in token.found}
+    assert "DONE" in found | {one.id for one in trace_beam(hops, QUERY, ["otter-calm"], k=12).results}
+
+
+def test_a_filter_bounds_what_the_constraint_allows(generator: GenerativeRetriever) -> None:
+    allow = Only(frozenset({"otter-calm", "otter-quick"}))
+    trace = trace_beam(generator, QUERY, allow=allow, k=3)
+    assert trace.passages == 2
+    assert {one.id for one in trace.results} == {"otter-calm", "otter-quick"}
+    alone = trace_beam(generator, QUERY, allow=Only(frozenset({"r0"})))
+    assert (alone.steps, [one.id for one in alone.results]) == ((), ["r0"])
+
+
+def test_priors_have_their_share(data: Path, generator: GenerativeRetriever) -> None:
+    hybrid = HybridRetriever(
+        generator, [WeightedSource(RetrieverPrior(BM25Retriever(generator.corpus)), 0.7)]
+    )
+    trace, plain = trace_beam(hybrid, QUERY, k=3, most=64), trace_beam(generator, QUERY, k=3, most=64)
+    first = trace.steps[0].tokens
+    assert all(token.prior is not None for token in first)
+    for token in first:
+        assert token.score == pytest.approx(token.constrained + (token.prior or 0.0))
+    assert {round(token.constrained, 4) for token in first} == {
+        round(token.constrained, 4) for token in plain.steps[0].tokens
+    }
+    (hits,) = hybrid.retrieve([QUERY], 3)
+    assert [one.id for one in trace.results] == [hit.id for hit in hits]
+    assert all(token.prior is None for token in plain.steps[0].tokens)
+
+
+def test_what_cannot_be_traced(data: Path, generator: GenerativeRetriever) -> None:
+    bm25 = BM25Retriever(generator.corpus)
+    assert no_beam(generator) is None
+    assert "decodes no tokens" in str(no_beam(bm25))
+    raises(ConfigError, "decodes no tokens", trace_beam, bm25, QUERY)
+    raises(ConfigError, "most must be between", trace_beam, generator, QUERY, most=65)
+    raises(DataError, "'no such'", trace_beam, generator, QUERY, ["no such"])
+
+
+@pytest.fixture(scope="module")
+def retriever(data: Path) -> Path:
+    folder = data.parent / "retriever"
+    small_retriever(data).save_pretrained(folder)
+    return folder
+
+
+def tree() -> Tree:
+    nodes = (
+        Node(1, -1, "▁a<b", -1.0, "kept", True), Node(1, -1, "c&\x00", -2.0, "kept", False),
+        Node(2, 1, '"', -2.5, "finished", False, ("p<1>",), 1), Node(2, 0, "d", -3.0, "lost", True),
+        *(Node(2, 1, f"t{n}", -4.0 - n, "beaten", False) for n in range(20)),
+    )  # fmt: skip
+    return Tree(nodes, (30, 40))
+
+
+def test_a_tree_is_told_to_the_script_that_draws_it() -> None:
+    first, second = drawn(tree())["steps"]
+    assert (first["candidates"], second["candidates"]) == (30, 40)
+    assert first["beams"] == [{"parent": None}]
+    assert [(one["token"], one["fate"], one["gold"]) for one in first["tokens"]] == [
+        ("▁a<b", "kept", True), ("c&\x00", "kept", False),
+    ]  # fmt: skip
+    best, lost, *beaten = second["tokens"]
+    assert [second["beams"][one["beam"]]["parent"] for one in (best, lost, *beaten)] == [1, 0, *[1] * 20]
+    assert (best["fate"], best["constrained"]) == ("finished", -0.5)
+    assert best["tip"] == 'c&\x00 ": -2.5000 nats, finished as #1 p<1>'
+    assert (lost["fate"], lost["gold"], lost["constrained"]) == ("pruned", True, -2.0)
+    assert {one["fate"] for one in beaten} == {"beaten"}
+
+
+@pytest.mark.parametrize("width", [1300, 400])
+def test_the_page_draws_the_tree_in_a_browser(width: int, data: Path, tmp_path: Path) -> None:
+    """The policy of the page lets its own script run; texts come as texts."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("needs Chromium")
+    (e,) = Explainer(small_retriever(data), 2).explain(Query("q", "is the lynx kind ?"), ["lynx-calm"])
+    (tmp_path / "why.html").write_text(html_page([e._replace(tree=tree())]))
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        faults: list[str] = []
+        page.on("console", lambda message: faults.append(message.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto((tmp_path / "why.html").as_uri())
+        texts = page.locator(".tree-node > text:not(.tree-flag)").all_text_contents()
+        assert texts == ["␣a<b", "c&␀", '"', *(f"t{n}" for n in range(20)), "d"]
+        assert page.locator(".tree-node.chosen").count() == 2
+        assert page.locator(".tree-node.chosen.pruned text").all_text_contents() == ["d"]
+        assert page.locator(".tree-lines path").count() == 24
+        assert "dashed: it was dropped" in page.text_content(".legend")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert faults == []
+        browser.close()
+
+
+def test_the_page_escapes_and_is_self_contained(data: Path) -> None:
+    query = Query("q<1>", "is <b>the</b> otter calm & kind ?")
+    e = Explainer(small_retriever(data), 3).explain(query, ["otter-calm"])[0]
+    html = html_page([e])
+    assert "is &lt;b&gt;the&lt;/b&gt; otter calm &amp; kind ?" in html
+    assert "<b>the</b>" not in html
+    assert not re.search(r"<script (?!>)|<link|src=|url\(|@import", html)
+    assert html.count("<script>") == 1
+    assert 'class="scroll"' in html
+    assert "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" in html
+    assert json.loads(json.dumps(facts(e), allow_nan=False))["verdict"] == e.verdict
+
+
+def test_colour_only_where_asked(data: Path) -> None:
+    e = Explainer(small_retriever(data), 3).explain(Query("q", "is the otter calm ?"), ["otter-calm"])[0]
+    plain, coloured = format_explanation(e), format_explanation(e, colour=True)
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    assert coloured != plain
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main(["explain", *map(str, arguments), "--device=cpu"]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_command_takes_gold_from_the_data_and_writes_files(
+    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run(
+        capsys, "q-lynx-kind", f"--data={data}", f"--retriever={retriever}", f"--output={tmp_path / 'why'}",
+        "--hops.steps=dynamic", "--k=2", "--case.exhaustive=true",
+    )  # fmt: skip
+    assert "\x1b" not in out
+    names = sorted(f.name for f in tmp_path.iterdir())
+    assert names == ["why.html", "why.json"]
+    said = json.loads((tmp_path / "why.json").read_text())
+    assert [(e["gold"], e["evidence"], e["hop"]) for e in said] == [
+        ("lynx-calm", [], 1), ("r0", ["lynx-calm"], 2),
+    ]  # fmt: skip
+    assert said[0]["done"] is None
+    assert said[1]["done"] is not None
+    assert all(e["why"] in out and e["judgement"]["true_rank"] for e in said)
+    hop = run(capsys, "q-lynx-kind", f"--data={data}", f"--retriever={retriever}", "--case.hop=2")
+    assert "passage  r0:" in hop
+    assert "after lynx-calm" in hop
+
+
+def test_the_command_takes_free_text_and_evidence(
+    retriever: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run(
+        capsys, "is the lynx kind ?", f"--retriever={retriever}", "--case.gold=r0,r1",
+        "--case.evidence=lynx-calm",
+    )  # fmt: skip
+    assert out.count("hop      2, after lynx-calm") == 2
+    assert "passage  r1:" in out
+
+
+def test_text_beside_data_is_said(
+    data: Path, retriever: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = (f"--retriever={retriever}", f"--data={data}")
+    out = run(capsys, "is the lynx kind ?", *ours, "--case.gold=r0")
+    assert "query    is the lynx kind ?" in out
+    assert "no query has the id 'is the lynx kind ?', so it is taken as the text" in caplog.text
+    caplog.clear()
+    out = run(capsys, "q-otter-calm", *ours, "--case.gold=r0", "--precision=bfloat16")  # a train query
+    assert "query    q-otter-calm: is the otter calm ?" in out
+    # Some processors emulate bfloat16, which is told.
+    assert not [record for record in caplog.records if record.name != "grls.models.precision"]
+
+
+def test_all_counts_a_split(
+    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run(
+        capsys, "all", f"--data={data}", f"--retriever={retriever}", f"--output={tmp_path / 's'}", "--k=2",
+        "--search.beams=2",
+    )  # fmt: skip
+    assert "2 queries, 4 gold passages; 2 beams, k 2" in out
+    assert sum(json.loads((tmp_path / "s.json").read_text())["verdicts"].values()) == 4
+
+
+def test_priors_and_hops_of_the_folder_are_explained(
+    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"generator": str(retriever), "priors": [{"retriever": "bm25", "weight": 3.0}]}
+    write_spec(tmp_path / "hybrid", "hybrid", named)
+    write_spec(
+        tmp_path / "hops", "hops",
+        {"retriever": "../hybrid", "hops": {"steps": "dynamic", "max": 3, "done_bias": 2.0, "branch": 2}},
+    )  # fmt: skip
+    asked = ("q-lynx-kind", f"--data={data}")
+    plain = run(capsys, *asked, f"--retriever={retriever}")
+    hybrid = run(capsys, *asked, f"--retriever={tmp_path / 'hybrid'}")
+    assert "renormalized scores, " in plain
+    assert "renormalized scores with priors, " in hybrid
+    stepped = run(capsys, *asked, f"--retriever={tmp_path / 'hops'}")
+    assert "k 2, renormalized scores with priors, early stop, DONE's score +2.00" in stepped
+    assert "after lynx-calm" in stepped
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    return fails(capsys, "explain", *arguments, "--device=cpu")
+
+
+def test_every_wrong_call_says_what_to_do(
+    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = f"--retriever={retriever}"
+    assert "give --case.gold ID" in refused(capsys, "text", ours)
+    assert "passage id 'none' is not in the retriever's corpus" in refused(
+        capsys, "text", ours, "--case.gold=none"
+    )
+    elsewhere = shutil.copytree(retriever, tmp_path / "a" / "b" / "c")  # no data set is beside it
+    assert "give --data DIR" in refused(capsys, "all", f"--retriever={elsewhere}")
+    for option in ("--case.hop=1", "--case.gold=r0", "--case.evidence=r0"):
+        assert "are of one query" in refused(capsys, "all", ours, f"--data={data}", option)
+    assert "--limit must be at least 1" in refused(capsys, "all", ours, f"--data={data}", "--limit=-1")
+    known = ("q-lynx-kind", ours, f"--data={data}")
+    assert "--case.hop 4: the query has 2 gold passages" in refused(capsys, *known, "--case.hop=4")
+    assert "not both" in refused(capsys, *known, "--case.hop=1", "--case.evidence=r0")
+    assert "'r1' is not in the gold order" in refused(capsys, *known, "--case.gold=r1", "--hops.steps=fixed")
+    unknown = refused(capsys, "q-lynx-kimd", *known[1:], "--case.gold=r0")
+    assert f"{data / 'queries.jsonl'}: no query has the id 'q-lynx-kimd'" in unknown
+    assert "did you mean 'q-lynx-kind'?" in unknown
+    assert "did you mean" not in refused(capsys, "99999", *known[1:], "--case.gold=r0")
+    assert "needs no --data, or holds a space" in refused(capsys, "99999", *known[1:], "--case.gold=r0")
+    other = refused(capsys, *known, "--split=dev")
+    assert f"{data / 'qrels' / 'dev.tsv'}: --split dev does not judge query 'q-lynx-kind'" in other
+    assert "--split test does: name it, or give --case.gold ID" in other
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "queries.jsonl").write_bytes((data / "queries.jsonl").read_bytes())
+    assert "no split does: make qrels" in refused(capsys, "q-lynx-kind", ours, f"--data={bare}")
+    assert "only --hops.steps dynamic writes" in refused(
+        capsys, *known, "--hops.done_bias=1", "--hops.steps=fixed"
+    )
+
+
+def test_an_id_is_not_said_twice() -> None:
+    assert with_id("otter", "otter: it is calm") == "otter: it is calm"
+    assert with_id("DONE", "DONE") == "DONE"
+    assert with_id("otter", "otters: they swim") == "otter: otters: they swim"
+    assert query_line(Query("query", "where ?")) == "where ?"
+    assert query_line(Query("where ?", "where ?")) == "where ?"
+    assert query_line(Query("q1", "where ?")) == "q1: where ?"
+
+
+def test_parts_in_a_terminal() -> None:
+    table = Part("table", (("rank", "id"), ("1", "a\x90")), (1,), {1: "32"})
+    parts = [facts_part(("query", "where ?")), text_part("One.", "Two."), table]
+    plain = parts_text(parts)
+    assert plain == "query    where ?\n\nOne.\nTwo.\n\nrank  id\n   1  a\\x90"
+    assert parts_text(parts, colour=True) == plain.replace("   1  a\\x90", "\x1b[1;32m   1  a\\x90\x1b[0m")
+
+
+TEXT = "is the otter calm ?"
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = write_kinds(tmp_path_factory.mktemp("ranked"))
+    written(place / "fusion", COMPOSITES["fusion"])
+    written(place / "rescored", COMPOSITES["rescored"])
+    written(place / "sparse", {"kind": "sparse"})
+    written(
+        place / "chains", {"kind": "hops", "retriever": "../dense", "hops": {"steps": "ranked", "max": 2}}
+    )
+    onward = {"steps": "ranked", "max": 2, "onward": [-1.0, 0.0, 0.5, 0.0, 0.1, 0.0, 1.0]}
+    written(place / "onward", {"kind": "hops", "retriever": "../bm25", "hops": {**onward, "temperature": 1}})
+    return place
+
+
+def printed(capsys: pytest.CaptureFixture[str], kinds: Path, name: str, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["explain", *arguments, f"--retriever={kinds / name}", "--device=cpu"]) == 0
+    return capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("name", ["bm25", "dense", "fusion", "rescored", "chains", "onward"])
+def test_the_command_prints_what_python_says(
+    kinds: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = grls.load(kinds / name, device="cpu").explain(TEXT, ["otter-calm", "r1"])
+    assert printed(capsys, kinds, name, TEXT, "--case.gold=otter-calm,r1") == str(expected)
+
+
+def test_bm25_needs_no_folder(kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = f"--data={kinds / 'data'}"
+    folder = printed(capsys, kinds, "bm25", "all", data)
+    assert main(["explain", "all", "--retriever=bm25", data]) == 0
+    assert capsys.readouterr().out.strip() == folder
+    error = fails(capsys, "explain", TEXT, "--retriever=bm25", "--case.gold=r1")
+    assert "bm25 retrieves from the corpus of a data set folder (--data)" in error
+
+
+def test_the_data_set_of_the_fit_that_made_a_retriever_is_found(
+    kinds: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = printed(capsys, kinds, "dense", "q-lynx-kind", f"--data={kinds / 'data'}")
+    assert printed(capsys, kinds, "dense", "q-lynx-kind") == named
+
+
+def test_ranks_are_written_as_json(kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, output = f"--data={kinds / 'data'}", f"--output={tmp_path / 'out'}"
+    file = tmp_path / "out.json"
+    for name in ("bm25", "dense"):
+        out = printed(capsys, kinds, name, "all", data, "--k=3", output)
+        assert out.endswith(f"wrote {file}")
+        facts = json.loads(file.read_text())
+        lines = out.split("\n\n")[0].splitlines()
+        assert [one["query_id"] for one in facts["queries"]] == [line.split(":")[0] for line in lines]
+        gold = [one for query in facts["queries"] for one in query["gold"]]
+        ranks = [one["rank"] for one in gold]
+        assert facts["gold_passages"] == len(ranks)
+        assert facts["not_found"] == ranks.count(None)
+        assert facts["found_to"] == {"1": ranks.count(1), "3": len(ranks) - ranks.count(None)}
+        printed(capsys, kinds, name, TEXT, "--case.gold=r1,r0", output)
+        for fact in json.loads(file.read_text()):
+            assert (fact["query"], fact["depth"]) == (TEXT, 100)
+            assert fact["rank"] is None or fact["score"] is not None
+            assert [one["rank"] for one in fact["above"]] == list(range(1, len(fact["above"]) + 1))
+
+
+def test_the_summary_counts_ranks() -> None:
+    rows = [line.split() for line in format_ranks([1, 4, None, 5], 5).splitlines()]
+    assert rows[1:] == [
+        ["rank", "1", "1", "25.0%"], ["rank", "1", "to", "5", "3", "75.0%"],
+        ["not", "found", "1", "25.0%"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", [
+    "--case.widest=4", "--case.exhaustive=true", "--case.hop=1", "--search.beams=3", "--hops.steps=fixed",
+])  # fmt: skip
+def test_options_without_meaning_are_refused(
+    kinds: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("bm25", "dense"):
+        where = (f"--retriever={kinds / name}", "--device=cpu", "--case.gold=r1")
+        error = fails(capsys, "explain", TEXT, *where, option)
+        assert f"is a {name} retriever" in error
+        assert f"{option.split('=')[0]} has no meaning there; leave it out" in error
+    if not option.startswith("--search"):
+        return
+    assert "otter" in printed(capsys, kinds, "dense", TEXT, "--case.gold=r1", "--search.batch_size=2")
+
+
+def test_a_count_below_one_and_all_without_data_are_refused(
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bm25 = f"--retriever={kinds / 'bm25'}"
+    assert "--k must be at least 1" in fails(capsys, "explain", TEXT, bm25, "--case.gold=r1", "--k=0")
+    alone = shutil.copytree(kinds / "bm25", tmp_path / "deep" / "er" / "bm25")
+    assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")
+
+
+def test_a_removed_passage_is_called_removed(
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").write_text("r0\n")
+    made = (f"--output={tmp_path / 'r'}", f"--remove={tmp_path / 'gone'}")
+    assert main(["index", "update", str(kinds / "generative"), *made]) == 0
+    out = printed(capsys, tmp_path, "r", TEXT, "--case.gold=r0,otter-calm")
+    assert "REMOVED: the passage was removed from the retriever" in out
+    assert "NOT FOUND" not in out
+    assert "RANK" in out
+    everything = printed(capsys, tmp_path, "r", "all", f"--data={kinds / 'data'}")
+    assert "r0 removed" in everything

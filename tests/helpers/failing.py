@@ -1,6 +1,7 @@
 """What a command or a call must say when it fails."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,9 @@ def names_fault(problem: str, file: Path, line: int | None, call: Any, *argument
         call(*arguments)
     assert (caught.value.file, caught.value.line) == (file, line)
     assert "\n" not in str(caught.value)
+
+
+def raises(error: type[Exception], problem: str, call: Callable[..., Any], *given: Any, **named: Any) -> None:
+    """The call raises such an error, whose text holds the problem (a pattern)."""
+    with pytest.raises(error, match=problem):
+        call(*given, **named)

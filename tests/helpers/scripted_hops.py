@@ -1,7 +1,7 @@
 """A retriever of hops that finds what a table says."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
@@ -16,13 +16,19 @@ class ScriptedHops:
 
     Args:
         table: The ids so far, joined -> passage id or DONE -> its probability.
-        learned: Whether it was trained with DONE.
+        learned: Whether it was trained with DONE; None: it is not known.
+        score: The score of a value of the table.
     """
 
     kind, corpus = "scripted", SCRIPTED
 
-    def __init__(self, table: dict[str, dict[str, float]], learned: bool = True):
-        self.table, self.learned_done = table, learned
+    def __init__(
+        self,
+        table: dict[str, dict[str, float]],
+        learned: bool | None = True,
+        score: Callable[[float], float] = math.log,
+    ):
+        self.table, self.learned_done, self.score = table, learned, score
         self.asked: list[str] = []
 
     def describe(self) -> Description:
@@ -39,7 +45,8 @@ class ScriptedHops:
             key = "".join(passage.id for passage in passages)
             self.asked.append(key)
             row = self.table.get(key, {})
-            hits = [Hit(name, math.log(share)) for name, share in row.items() if name != "DONE"]
+            hits = [Hit(name, self.score(value)) for name, value in row.items() if name != "DONE"]
             done = row.get("DONE")
-            found.append(HopHits(hits[:k], None if done is None else math.log(done)))
+            hits.sort(key=lambda hit: -hit.score)
+            found.append(HopHits(hits[:k], None if done is None else self.score(done)))
         return found

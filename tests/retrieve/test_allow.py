@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from failing import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_data import passages, small_retriever, tiny_bert, write_small
+from small_data import passages, small_retriever
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Only
@@ -30,30 +31,22 @@ SOME = ["otter-calm", "lynx-quick", "r0"]
 NEW = [Passage("n0", "the otter is proud ."), Passage("n1", "the otter is calm ."), Passage("n2", "calm .")]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("allow") / "data")
-
-
 @pytest.fixture
 def generative(data: Path) -> GenerativeRetriever:
     return small_retriever(data, beams=12)
 
 
 @pytest.fixture(scope="module")
-def kinds(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    corpus = Corpus.read(data)
-    bert = BiEncoderModel.load(str(tiny_bert(tmp_path_factory.mktemp("bert") / "bert")), device="cpu")
+def kinds(data: Path, corpus: Corpus, biencoder: BiEncoderModel) -> dict[str, Any]:
     made: dict[str, Any] = {
         "generative": small_retriever(data, beams=12),
         "bm25": BM25Retriever(corpus, analyzer=Analyzer("none")),
-        "dense": DenseRetriever.assemble(bert, corpus),
+        "dense": DenseRetriever.assemble(biencoder, corpus),
     }
     return made | {"ensemble": FusionRetriever([made["bm25"], made["dense"]])}
 
 
 def over(retriever: GenerativeRetriever, kept: list[Passage]) -> GenerativeRetriever:
-    """The same model over other passages, built from scratch."""
     return GenerativeRetriever.assemble(
         retriever.model, retriever.codec.tokenizer, Corpus.from_passages(kept), options=retriever.options
     )
@@ -90,12 +83,6 @@ def test_a_filter_scores_as_an_index_of_the_allowed_passages(generative: Generat
     same(generative.retrieve(QUERIES, 10, [Only(frozenset(SOME))] * 3), alone.retrieve(QUERIES, 10))
 
 
-def test_equal_filters_are_one_subset(generative: GenerativeRetriever) -> None:
-    one, other, none = generative.subsets(QUERIES, [SOME, set(SOME), None])
-    assert one is other
-    assert none is None
-
-
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_every_hop_finds_allowed_passages_and_done_still_ends(
     generative: GenerativeRetriever, dynamic: bool
@@ -121,15 +108,6 @@ def test_every_hop_finds_allowed_passages_and_done_still_ends(
         assert [c.score for c in chains] == pytest.approx([c.score for c in others], abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["bm25", "dense"])
-def test_appended_hops_find_allowed_passages(kind: str, kinds: dict[str, Any]) -> None:
-    retriever = kinds[kind]
-    search = HopsRetriever(retriever, HopOptions("fixed", 2, chains=2, branch=2))
-    for chains, some in zip(search.retrieve_chains(QUERIES, [SOME, None, IDS[:4]]), (SOME, IDS, IDS[:4])):  # noqa: B905
-        assert chains[0].hits or kind == "bm25"
-        assert {hit.id for chain in chains for hit in chain.hits} <= set(some)
-
-
 @pytest.mark.parametrize("kind", ["generative", "bm25", "dense"])
 def test_a_filter_that_leaves_nothing_is_told(
     kind: str, kinds: dict[str, Any], caplog: pytest.LogCaptureFixture
@@ -146,8 +124,7 @@ def test_a_filter_that_leaves_nothing_is_told(
         assert [one.getMessage()[:33] for one in caplog.records] == ["the filter leaves no passage of t"]
     with pytest.raises(DataError, match="names the passage id 'zebra', which is not in"):
         retriever.retrieve(QUERIES, 5, ["zebra"])
-    with pytest.raises(ConfigError, match="allow has 2 entries for 3 queries"):
-        retriever.retrieve(QUERIES, 5, [None, None])
+    raises(ConfigError, "allow has 2 entries for 3 queries", retriever.retrieve, QUERIES, 5, [None, None])
 
 
 def reopened(retriever: GenerativeRetriever, folder: Path) -> GenerativeRetriever:
@@ -176,12 +153,10 @@ def test_removed_passages_are_found_by_no_search(generative: GenerativeRetriever
 
 
 def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'zebra' is not in the corpus"):
-        generative.remove(["r0", "zebra"])
+    raises(DataError, "'zebra' is not in the corpus", generative.remove, ["r0", "zebra"])
     assert not generative.removed
     generative.remove(["r0"])
-    with pytest.raises(DataError, match="'r0' is removed already"):
-        generative.remove(["r0"])
+    raises(DataError, "'r0' is removed already", generative.remove, ["r0"])
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):
         generative.remove([name for name in IDS if name != "r0"])
     assert generative.retrieve(QUERIES, 3, ["r0"]) == [[]] * len(QUERIES)
@@ -231,8 +206,7 @@ def test_what_cannot_be_added_is_refused(generative: GenerativeRetriever) -> Non
         ([Passage("DONE", "x")], "'DONE' is reserved"),
         ([], "the corpus is empty"),
     ):
-        with pytest.raises(DataError, match=message):
-            generative.add(wrong)
+        raises(DataError, message, generative.add, wrong)
     assert len(generative.corpus) == 10
     generative.add([Passage("r0", "another rule .")])  # the id of a removed one: it merges first
     assert len(generative.corpus) == 10

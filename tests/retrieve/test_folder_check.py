@@ -1,25 +1,32 @@
-"""``grls check --index``: every invariant of a folder, and the faults that no checksum shows."""
+"""Whole folders: `grls check --index`, the faults that no checksum shows, changed texts, and the hub."""
 
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from failing import raises
+from fault_folders import write_every_kind, write_indexes
+from small_data import small_retriever, tiny_bert, write_small
 
 import grls
 from grls.cli import main
-from grls.errors import DataError
+from grls.data.corpus import Corpus
+from grls.errors import DataError, MismatchError
 from grls.index.array_files import describe_arrays
 from grls.index.index_check import check_index
 from grls.io.files import sha256
+from grls.models.biencoder import BiEncoderModel
+from grls.retrieve import hub
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.folder_check import check_folder, format_folder_check
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import own_sum, read_spec
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
-from fault_folders import write_every_kind, write_indexes
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +73,13 @@ def first_plus_one(array: np.ndarray) -> None:
     array[0] += 1
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "what"),
-    [
-        ("tokens", lambda array: array.__setitem__(0, 5), r"tokens\.npy: the rows are not sorted"),
-        ("edge_tokens", first_plus_one, r"edge_tokens\.npy: it is not what the rows make"),
-        ("edge_nodes", swap, "edge_nodes"),
-        ("members", lambda array: array.__setitem__(0, array[1]), r"no row holds passage number"),
-        ("depths", lambda array: array.__setitem__(0, 1), r"depths\.npy"),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "what"), [
+    ("tokens", lambda array: array.__setitem__(0, 5), r"tokens\.npy: the rows are not sorted"),
+    ("edge_tokens", first_plus_one, r"edge_tokens\.npy: it is not what the rows make"),
+    ("edge_nodes", swap, "edge_nodes"),
+    ("members", lambda array: array.__setitem__(0, array[1]), r"no row holds passage number"),
+    ("depths", lambda array: array.__setitem__(0, 1), r"depths\.npy"),
+])  # fmt: skip
 def test_an_index_that_was_written_wrongly_is_found(
     index: Path, name: str, change: object, what: str
 ) -> None:
@@ -125,8 +129,67 @@ def test_the_command_reports_and_ends_with_1(
 
 
 def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(DataError, match=r"neither a retriever .* nor an index"):
-        grls.check_folder(tmp_path)
+    raises(DataError, r"neither a retriever .* nor an index", grls.check_folder, tmp_path)
     assert main(["check"]) == 1
     assert "give a data set, or the folder" in capsys.readouterr().err
     assert main(["check", "data", "--index", "runs"]) == 1
+
+
+CPU = Opening("cpu")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Corpus:
+    corpus = Corpus.read(write_small(tmp_path / "data"))
+    years = [{"year": 2000 + number} for number in range(len(corpus))]
+    return Corpus.from_passages(list(corpus), metadata=years)
+
+
+def changed(folder: Path, before: str, after: str) -> Path:
+    file = folder / "corpus.jsonl"
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after, 1))
+    return folder
+
+
+@pytest.mark.parametrize(("before", "after", "what"), [
+    ("the otter is calm", "the otter is calf", "an id, title or text has changed"),
+    ('"otter-calm"', '"otter-calf"', "an id, title or text has changed"),
+    ('"year": 2001', '"year": 2011', "the metadata have changed"),
+])  # fmt: skip
+@pytest.mark.parametrize("kind", ["bm25", "dense"])
+def test_one_changed_character_is_refused(
+    tmp_path: Path, data: Corpus, kind: str, before: str, after: str, what: str
+) -> None:
+    if kind == "bm25":
+        BM25Retriever(data).save_pretrained(tmp_path / kind)
+    else:
+        biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+        DenseRetriever.assemble(biencoder, data).save_pretrained(tmp_path / kind)
+        what = what.replace("an id, title or text has changed", "made with another corpus")
+    load_retriever(tmp_path / kind, CPU)
+    with pytest.raises(MismatchError, match=f"{kind}.*{what}.*grls index"):
+        load_retriever(changed(tmp_path / kind, before, after), CPU)
+
+
+def test_a_whole_retriever_is_saved_and_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    class Recorder:
+        def create_repo(self, name: str, private: bool, exist_ok: bool) -> None:
+            calls.append((name, private, exist_ok))
+
+        def upload_folder(self, repo_id: str, folder_path: str, **how: Any) -> str:
+            shutil.copytree(folder_path, tmp_path / "hub" / repo_id)
+            calls.append(how["delete_patterns"])
+            return f"hub/{repo_id}"
+
+    monkeypatch.setattr(hub, "HfApi", Recorder)
+    retriever = small_retriever(write_small(tmp_path / "data"))
+    folder = tmp_path / "retriever"
+    assert retriever.push_to_hub("someone/mine", folder, private=True) == "hub/someone/mine"
+    assert calls == [("someone/mine", True, True), "*"]
+    assert "someone/mine" in (tmp_path / "hub" / "someone" / "mine" / "README.md").read_text()
+    for place in (folder, tmp_path / "hub" / "someone" / "mine"):
+        assert len(GenerativeRetriever.from_pretrained(place, device="cpu").corpus) == len(retriever.corpus)

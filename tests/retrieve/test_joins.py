@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from cross_encoders import cross_encoder
-from small_data import small_retriever, tiny_bert, write_small
+from small_data import small_retriever, tiny_bert
 
 from grls.api.streaming import StreamedHop, plan_hops, stream_hops
 from grls.data.corpus import Corpus
@@ -42,8 +42,6 @@ HOPS = {
 
 
 class Asked(NamedTuple):
-    """A retrieval: of hits, or of hops."""
-
     retriever: Any
     query: Query
     k: int
@@ -93,9 +91,7 @@ class Arrivals:
 
 
 @pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> GenerativeRetriever:
-    """Beams narrower than the corpus, and slots that are fewer than the retrievals."""
-    data = write_small(tmp_path_factory.mktemp("joins") / "data")
+def generator(data: Path) -> GenerativeRetriever:
     return small_retriever(data, beams=5, batch_size=6)
 
 
@@ -112,14 +108,12 @@ def hybrid(generator: GenerativeRetriever, place: Path, normalized: bool) -> Hyb
 
 
 def rereading(generator: GenerativeRetriever) -> GenerativeRetriever:
-    """The same generator, as one that reads its best passages to their end."""
     options = replace(generator.options, rescore=4, rescore_weight=0.5)
     parts = (generator.model, generator.codec, generator.corpus, generator.index, options)
     return GenerativeRetriever(*parts, spans=generator.spans, rescore_input=RescoreInput(4))
 
 
 def of_spans(generator: GenerativeRetriever) -> GenerativeRetriever:
-    """The same model, as one that writes spans of passages, more of them than its beam is wide."""
     parts = (generator.model, generator.codec.tokenizer, generator.corpus)
     return GenerativeRetriever.assemble(*parts, options=generator.options, span_words=3)
 
@@ -137,7 +131,6 @@ MADE: dict[str, Callable[[GenerativeRetriever, Path], Any]] = {
 
 
 def mixed(one: Any, rng: random.Random, count: int) -> list[Asked]:
-    """Retrievals of single steps, of hops and of streams, with and without a filter."""
     names = [name for name in HOPS if name != "sets" or one.writes_chains]
     ways = [one, *(hop_by_hop(one, HOPS[name]) for name in names)]
     ids = [passage.id for passage in one.corpus]
@@ -164,10 +157,8 @@ def check(source: Arrivals, n: int, asked: Asked) -> None:
     for hop, other in zip(source.hops[n], expected, strict=True):
         same(hop.chain, other.chain)
         assert (hop.hit and hop.hit.text, hop.done, hop.last) == (
-            other.hit and other.hit.text,
-            other.done,
-            other.last,
-        )
+            other.hit and other.hit.text, other.done, other.last,
+        )  # fmt: skip
         assert hop.score == pytest.approx(other.score, abs=1e-4)
 
 
@@ -200,28 +191,7 @@ def test_the_first_retrievals_of_a_cross_encoder_join(generator: GenerativeRetri
         check(source, n, query)
 
 
-class Follows(Arrivals):
-    """The second retrieval comes in once the first has made a hop."""
-
-    def waiting(self) -> int:
-        first, second = (len(self.hops.get(n, ())) for n in (0, 1))
-        self.turn += 0 < second <= first < 3  # both are in progress
-        return int(bool(self.later) and (not self.taken or first > 0))
-
-
-def test_requests_in_different_hops_share_a_search(generator: GenerativeRetriever) -> None:
-    chained = hop_by_hop(generator, HopOptions("fixed", 3, chains=1, branch=1))
-    asked = [Asked(chained, Query("0", text), 3, None, True) for text in TEXTS[:2]]
-    source = Follows(asked, [0, 0], {})
-    generator.run_plans(source)
-    assert source.turn > 0
-    for n in (0, 1):
-        check(source, n, asked[n])
-
-
 class Leaves(Arrivals):
-    """Nobody waits for the first retrieval once it has made a hop."""
-
     def gone(self, owner: int) -> bool:
         return owner == 0 and len(self.hops[0]) > 0
 
@@ -237,8 +207,6 @@ def test_what_nobody_waits_for_makes_no_further_hop(generator: GenerativeRetriev
 
 
 class Hurries(Arrivals):
-    """The last retrieval comes in once the others have made a hop."""
-
     def waiting(self) -> int:
         most = len(self.taken) + len(self.later) - 1
         return len(self.later) - (not all(self.hops.get(n) for n in range(most)))

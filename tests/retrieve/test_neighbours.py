@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from failing import fails
+from failing import fails, raises
 from safetensors.numpy import save_file
 from small_data import passages, small_retriever, write_jsonl, write_small
 
@@ -16,14 +16,10 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.neighbours import by_retriever, by_shared_words
 
 TEXTS = {
-    "mill": "The mill grinds barley.",
-    "barley": "Barley and rye grow here.",
-    "rye": "Rye bread is dark.",
-    "copy": "The mill grinds barley.",
-    "bread": "Bread is baked, bread is sold.",
-    "empty": "",
+    "mill": "The mill grinds barley.", "barley": "Barley and rye grow here.", "rye": "Rye bread is dark.",
+    "copy": "The mill grinds barley.", "bread": "Bread is baked, bread is sold.", "empty": "",
     "alone": "Granite weathers slowly.",
-}
+}  # fmt: skip
 IDS = list(TEXTS)
 CORPUS = Corpus.from_passages([Passage(name, text) for name, text in TEXTS.items()])
 
@@ -44,7 +40,7 @@ def test_bm25_finds_what_shares_words_but_neither_itself_nor_a_copy() -> None:
     assert found.of(1, 1) == [2]
 
 
-def test_rare_words_link_and_common_ones_do_not() -> None:
+def test_rare_words_link_the_rarer_first_and_common_ones_do_not() -> None:
     """`barley` stands in three passages, `rye` and `bread` in two."""
     assert named(by_shared_words(CORPUS, 3, rare=3)) == {
         "mill": ["barley"], "barley": ["rye", "mill", "copy"], "rye": ["barley", "bread"],
@@ -52,9 +48,6 @@ def test_rare_words_link_and_common_ones_do_not() -> None:
     }  # fmt: skip
     assert named(by_shared_words(CORPUS, 3, rare=2))["barley"] == ["rye"]
     assert named(by_shared_words(CORPUS, 1, rare=3))["barley"] == ["rye"]
-
-
-def test_the_rarer_word_links_first() -> None:
     texts = ["granite quartz", "granite slate", "granite moss", "quartz gneiss", "fern"]
     corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
     assert by_shared_words(corpus, 3).of(0) == [3, 1, 2]
@@ -68,10 +61,8 @@ def test_a_corpus_without_shared_words_is_refused() -> None:
         lambda: by_shared_words(CORPUS, 0),
         lambda: by_retriever(BM25Retriever(CORPUS), CORPUS, 0, "x"),
     ):
-        with pytest.raises(ConfigError, match="k must be at least 1"):
-            call()
-    with pytest.raises(ConfigError, match="rare must be at least 2"):
-        by_shared_words(CORPUS, 1, rare=1)
+        raises(ConfigError, "k must be at least 1", call)
+    raises(ConfigError, "rare must be at least 2", by_shared_words, CORPUS, 1, rare=1)
 
 
 def test_the_file_knows_its_corpus(tmp_path: Path) -> None:
@@ -85,11 +76,9 @@ def test_the_file_knows_its_corpus(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such file; make it with `grls prepare neighbours`"):
         Neighbours.read(tmp_path / "none", CORPUS)
     file.write_text("text")
-    with pytest.raises(DataError, match="expected a file of neighbours"):
-        Neighbours.read(file, CORPUS)
+    raises(DataError, "expected a file of neighbours", Neighbours.read, file, CORPUS)
     save_file({"other": found.numbers}, file, {"corpus": CORPUS.fingerprint, "by": "x"})
-    with pytest.raises(DataError, match="expected a file of neighbours"):
-        Neighbours.read(file, CORPUS)
+    raises(DataError, "expected a file of neighbours", Neighbours.read, file, CORPUS)
 
 
 def test_the_command_writes_what_each_judge_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

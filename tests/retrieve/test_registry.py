@@ -1,64 +1,50 @@
-"""Folders of every kind: opened as they were saved, nested, embedded, moved; and what is refused."""
+"""Folders of every kind: opened as they were saved, nested, embedded, shared, linked; what is refused."""
 
-import json
+import math
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from composite_specs import COMPOSITES, DYNAMIC, SIZE, write_kinds, written
-from small_data import passages, queries
+from composite_specs import COMPOSITES, DYNAMIC, SIZE, written
+from failing import raises
+from small_data import passages, queries, small_retriever, write_small
+from toy_kind import TARGET, ToyRetriever
 
+import grls
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import registry
-from grls.retrieve.base import Description, FindsChains, Retriever, unended_fingerprint, untuned_fingerprint
+from grls.retrieve.base import FindsChains, unended_fingerprint, untuned_fingerprint
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.build import Building
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.fusion.cut import SetSize
 from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.options import stored_options
 from grls.retrieve.registry import KINDS, Opening, load_named, load_retriever, register
-from grls.retrieve.spec import own_sum, read_spec, update_spec
+from grls.retrieve.spec import followed, read_spec, update_spec, write_link
 
 ASKED = queries()[::4]
 CPU = Opening("cpu")
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of the kinds that hold data of their own."""
-    return write_kinds(tmp_path_factory.mktemp("kinds"))
-
-
 @pytest.fixture
-def place(shared: Path, tmp_path: Path) -> Path:
-    """A copy of them, to be changed and moved."""
-    return Path(shutil.copytree(shared, tmp_path / "place"))
+def place(kinds: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(kinds, tmp_path / "place"))
 
 
 def answers(retriever: Any) -> Any:
-    """All that a retriever finds and says."""
     chains = retriever.retrieve_chains(ASKED) if isinstance(retriever, FindsChains) else None
     return retriever.retrieve(ASKED, 5), chains, retriever.describe(), retriever.fingerprint()
 
 
-def moved_into(spec: Any, prefix: str) -> Any:
-    """A specification whose paths lead from another folder."""
-    if isinstance(spec, str):
-        return spec.replace("../", prefix)
-    if isinstance(spec, list):
-        return [moved_into(one, prefix) for one in spec]
-    return {k: moved_into(v, prefix) for k, v in spec.items()} if isinstance(spec, dict) else spec
-
-
 def save_again(opened: Any, folder: Path) -> None:
-    """By the class of the kind, beside the members."""
     beside = folder.parent
     if isinstance(opened, HybridRetriever):
         opened.save_pretrained(folder, beside / "generative", [beside / "dense", {"kind": "bm25"}])
@@ -83,30 +69,6 @@ def test_a_composite_opens_as_it_was_saved_wherever_its_parent_is(place: Path, n
     stored = read_spec(place / "y")
     stored.pop("fingerprint", None)
     assert stored == {"format": 1} | COMPOSITES[name]
-
-
-@pytest.mark.parametrize("name", COMPOSITES)
-def test_a_composite_is_a_member_by_its_folder_or_embedded(shared: Path, tmp_path: Path, name: str) -> None:
-    """Two levels deep: a fusion of it and of BM25, whose first member is named and then embedded."""
-    prefix = f"{shared}/"
-    spec = moved_into(COMPOSITES[name], prefix)
-    inner = load_retriever(written(tmp_path / "inner", spec), CPU)
-    rest = {"kind": "bm25", "corpus": f"{prefix}data"}
-    found = []
-    for folder, member in (("named", "../inner"), ("embedded", spec)):
-        cut = {"kind": "cut", "retriever": member, "depth": 4, "size": SIZE} if name == "fusion" else member
-        opened = load_retriever(written(tmp_path / folder, {"kind": "fusion", "members": [cut, rest]}), CPU)
-        assert isinstance(opened, FusionRetriever)
-        assert answers(opened.members[0])[:2] == answers(_cut(inner) if name == "fusion" else inner)[:2]
-        found.append(opened.retrieve(ASKED, 5))
-    assert found[0] == found[1]
-
-
-def _cut(inner: Retriever) -> Retriever:
-    from grls.retrieve.fusion.cut import CutRetriever, _Record
-
-    record = _Record(**{k: tuple(v) if isinstance(v, list) else v for k, v in SIZE.items()})
-    return CutRetriever(inner, SetSize.from_record(record), 4)
 
 
 TUNED: dict[str, dict[str, Any]] = {
@@ -150,11 +112,6 @@ def test_what_ends_chains_is_no_part_of_the_unended_fingerprint(place: Path) -> 
     cut = load_retriever(written(place / "cut", {"kind": "cut", "retriever": "../dense", "depth": 5}), CPU)
     assert unended_fingerprint(cut) == unended_fingerprint(single)
     assert len({unended_fingerprint(one) for one in (ended, wider, single)}) == 3
-
-
-def test_every_kind_is_registered_by_a_class_that_names_it() -> None:
-    for kind in KINDS:
-        assert registry.class_of(kind).kind == kind  # type: ignore[attr-defined]
 
 
 def test_search_that_is_stored_is_heeded(place: Path) -> None:
@@ -233,51 +190,25 @@ def test_bm25_among_members_is_over_their_corpus(place: Path) -> None:
         load_retriever(written(place / "x", alone), CPU)
 
 
-class Toy:
-    """A kind of someone's own: passages by the length of their texts."""
-
-    kind = "toy"
-    heeds = ("batch_size",)
-
-    def __init__(self, corpus: Corpus):
-        self.corpus = corpus
-
-    @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> "Toy":
-        return cls(Corpus.read(folder / spec["corpus"]))
-
-    def describe(self) -> Description:
-        return Description("toy", "length")
-
-    def fingerprint(self) -> str:
-        return f"toy {self.corpus.fingerprint}"
-
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Any = None) -> list[list[Hit]]:
-        found = sorted((Hit(p.id, float(len(p.text))) for p in self.corpus), key=lambda hit: -hit.score)
-        return [found[:k] for _ in queries]
-
-
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "KINDS", dict(KINDS))
-    register("toy", f"{__name__}:Toy")
+    register("toy", TARGET)
 
 
 @pytest.mark.usefixtures("toy")
 def test_a_kind_of_ones_own_is_one_registration(place: Path) -> None:
-    spec = {"kind": "toy", "corpus": "../data"}
-    opened = load_retriever(written(place / "toy", spec), CPU)
-    assert opened.retrieve(ASKED, 2) == Toy(Corpus.read(place / "data")).retrieve(ASKED, 2)
-    fused = load_retriever(written(place / "x", {"kind": "fusion", "members": ["../toy", "bm25", spec]}), CPU)
+    ToyRetriever.build("", str(place / "data"), Building(str(place / "toy"), "toy"))
+    opened = load_retriever(place / "toy", CPU)
+    assert opened.retrieve(ASKED, 2) == ToyRetriever(Corpus.read(place / "data")).retrieve(ASKED, 2)
+    fused = load_retriever(written(place / "x", {"kind": "fusion", "members": ["../toy", "bm25"]}), CPU)
     assert isinstance(fused, FusionRetriever)
-    assert [member.kind for member in fused.members] == ["toy", "bm25", "toy"]
-    register("toy", f"{__name__}:Toy")  # the same once more
-    with pytest.raises(ConfigError, match=r"the kind 'toy' is .*:Toy already; choose another name"):
+    assert [member.kind for member in fused.members] == ["toy", "bm25"]
+    register("toy", TARGET)  # the same once more
+    with pytest.raises(ConfigError, match=r"the kind 'toy' is .*:ToyRetriever already; choose another name"):
         register("toy", "elsewhere:Toy")
     update_spec(place / "toy", {"search": {"beams": 3}})
-    with pytest.raises(
-        DataError, match=r"search\.beams has no effect on a retriever of kind 'toy': .*use batch_size"
-    ):
+    with pytest.raises(DataError, match=r"search\.beams has no effect on a retriever of kind 'toy'"):
         load_retriever(place / "toy", CPU)
 
 
@@ -291,30 +222,248 @@ def test_a_kind_that_cannot_be_imported_is_named(place: Path, target: str) -> No
         load_retriever(written(place / "x", {"kind": "other"}), CPU)
 
 
-@pytest.mark.parametrize("name", ["dense", "bm25"])
-@pytest.mark.parametrize("option", ["beams", "compile", "rescore"])
-def test_options_that_a_kind_has_no_use_for_are_refused(place: Path, name: str, option: str) -> None:
-    update_spec(place / name, {"search": {option: True if option == "compile" else 3}})
+TEXTS = ["is the otter calm ?", "is the lynx quick ?"]
+HYBRID = {
+    "kind": "hybrid", "generator": "../generative", "search": {"beams": 3, "batch_size": 2},
+    "priors": [{"retriever": "../dense"}, {"retriever": "bm25"}],
+}  # fmt: skip
+FUSION = {"kind": "fusion", "members": ["bm25", "../dense", "../generative", "../hybrid-3"], "method": "rrf"}
+ON_CPU = Opening("cpu")
+
+
+@pytest.fixture(scope="module")
+def sharing(kinds: Path) -> Path:
+    written(kinds / "hybrid-3", HYBRID)
+    written(kinds / "all", FUSION)
+    return kinds
+
+
+def test_members_share_model_passages_and_words(sharing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    for kind in (DenseRetriever, GenerativeRetriever, BM25Retriever):
+
+        def count(
+            self: Any, *given: Any, make: Any = kind.__init__, name: str = kind.kind, **more: Any
+        ) -> None:
+            opened.append(name)
+            make(self, *given, **more)
+
+        monkeypatch.setattr(kind, "__init__", count)
+    fusion: Any = load_retriever(sharing / "all", ON_CPU)
+    assert sorted(opened) == ["bm25", "dense", "generative"]
+    bm25, dense, generator, hybrid = fusion.members
+    assert hybrid.generator.model is generator.model
+    assert (hybrid.generator.options.beams, generator.options.beams) == (3, 10)
+    prior = hybrid.priors[0].source.retriever
+    assert prior.rows is dense.rows
+    assert (prior.batch_size, dense.batch_size) == (2, 32)
+    assert hybrid.priors[1].source.retriever is bm25
+
+    alone = [load_retriever(sharing / name, ON_CPU) for name in ("dense", "generative", "hybrid-3")]
+    for member, one in zip(fusion.members[1:], alone, strict=True):
+        for _ in range(2):  # one after the other, and again: none leaves anything in the other
+            assert member.retrieve(TEXTS, 4) == one.retrieve(TEXTS, 4)
+    assert load_retriever(sharing / "dense", ON_CPU) is not load_retriever(sharing / "dense", ON_CPU)
+
+
+def test_options_that_a_kind_cannot_use_are_refused_of_what_is_shared(sharing: Path) -> None:
+    how = Opening("cpu", opened={})
+    load_retriever(sharing / "dense", how)
+    load_retriever(sharing / "generative", how)
+    for name, what in (("dense", "which rescores nothing"), ("generative", "has not learned to rescore")):
+        with pytest.raises(ConfigError, match=what):
+            load_retriever(sharing / name, Opening("cpu", search=SearchOptions(rescore=5), opened=how.opened))
+
+
+def test_another_precision_is_not_shared(sharing: Path) -> None:
+    how = Opening("cpu", opened={})
+    first: Any = load_retriever(sharing / "dense", how)
+    second: Any = load_retriever(sharing / "dense", Opening("cpu", "bfloat16", opened=how.opened))
+    assert second.encoder is not first.encoder
+
+
+THREE = queries()[:3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that names a fusion within it."""
+    place = tmp_path / "run"
+    words = BM25Retriever(Corpus.from_passages(passages()))
+    for name in ("one", "other"):
+        words.save_pretrained(place / "members" / name)
+    members = ["../one", "../other"]
+    written(place / "members" / "fused", {"kind": "fusion", "members": members, "method": "rrf"})
+    (place / "notes.txt").write_text("kept")
+    write_link(place, place / "members" / "fused")
+    return place
+
+
+def test_it_opens_as_the_retriever_that_it_names_wherever_it_is_moved(folder: Path, tmp_path: Path) -> None:
+    before = load_retriever(folder / "members" / "fused", CPU)
+    moved = Path(shutil.move(folder, tmp_path / "elsewhere"))
+    opened = load_retriever(moved, CPU)
+    assert opened.retrieve(THREE, 4) == before.retrieve(THREE, 4)
+    assert (opened.describe(), opened.fingerprint()) == (before.describe(), before.fingerprint())
+    assert [hit.id for hit in grls.load(moved).search(THREE[0], 4)] == [
+        hit.id for hit in before.retrieve(THREE[:1], 4)[0]
+    ]
+    assert (moved / "notes.txt").read_text() == "kept"
+
+
+def test_a_member_may_be_a_link_and_a_link_may_name_a_link(folder: Path) -> None:
+    again = written(folder.parent / "again", {"kind": "link", "retriever": "../run"})
+    around = written(
+        folder.parent / "around", {"kind": "fusion", "members": ["../again", "../run/members/one"]}
+    )
+    assert followed(again) == again / "../run" / "members/fused"
+    assert len(load_retriever(around, CPU).retrieve(THREE, 3)) == 3
+    embedded = {"kind": "fusion", "members": [{"kind": "link", "retriever": "../run"}, "../run"]}
+    assert load_retriever(written(folder.parent / "embedded", embedded), CPU).retrieve(THREE, 3)
+
+
+def test_hops_of_the_retriever_are_applied_or_not_as_asked(tmp_path: Path) -> None:
+    data = write_small(tmp_path / "data")
+    made = small_retriever(data)
+    made.save_pretrained(tmp_path / "generator")
+    hops = {"steps": "ranked", "max": 2}
+    made_of = {"kind": "hybrid", "generator": "../generator", "priors": [{"retriever": "bm25"}]}
+    member = written(tmp_path / "hybrid", {**made_of, "hops": hops, "search": {"beams": 7}})
+    write_link(tmp_path, member)
+    assert load_retriever(tmp_path, CPU).kind == "hops"
+    assert load_retriever(tmp_path, Opening("cpu", hop_by_hop=False)).kind == "hybrid"
+    assert stored_options(tmp_path) == stored_options(member) == {"hops": hops, "search": {"beams": 7}}
+
+
+BAD_LINKS: list[tuple[dict[str, Any], str]] = [
+    ({"retriever": "."}, "which leads back here: name another"),
+    ({"retriever": "../gone"}, r"names \.\./gone, but there is no retriever at .*: move it back"),
+    ({"retriever": 3}, "expected the path"),
+    ({}, "field 'retriever' is missing"),
+    ({"retriever": "members/one", "search": {"beams": 3}}, "a link has no search: write it into"),
+    ({"retriever": "members/one", "weights": [1]}, "unknown field 'weights' of kind 'link'"),
+    ({"retriever": "members/one", "format": 2}, "format 2 of a retriever of kind 'link'"),
+]
+
+
+@pytest.mark.parametrize(("spec", "error"), BAD_LINKS)
+def test_a_link_that_leads_nowhere_is_refused_by_its_file(
+    folder: Path, spec: dict[str, Any], error: str
+) -> None:
+    written(folder, {"kind": "link"} | spec)
+    raises(DataError, rf"run/grls\.json: .*{error}", load_retriever, folder, CPU)
+
+
+def test_a_retriever_is_no_member_of_itself_through_a_link(folder: Path) -> None:
+    written(folder / "members" / "fused", {"kind": "fusion", "members": ["../one", "../.."]})
+    raises(DataError, "this retriever itself, or one that it is a member of", load_retriever, folder, CPU)
+
+
+CUT, FUSION, HOPS = (COMPOSITES[name] for name in ("cut", "fusion", "hops"))
+HYBRID, RESCORED = COMPOSITES["hybrid"], COMPOSITES["rescored"]
+PRIOR = {"retriever": "../dense"}
+PRIOR_GONE, PRIOR_OTHER = [{"retriever": "../gone"}], [{"retriever": "../other"}]
+BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
+    ({"kind": "unknown"}, DataError, "unknown kind of retriever 'unknown'; known are bm25, .* `grls index`"),
+    (CUT | {"retriever": "../gone"}, DataError, "retriever names ../gone, but"),
+    (CUT | {"retriever": "x" * 300}, DataError, "retriever names x"),
+    (CUT | {"retriever": ["a"]}, DataError, "retriever: expected the path"),
+    (CUT | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
+    (CUT | {"format": 9}, DataError, "format 9 of a .* 'cut'; this version reads 1: install a newer"),
+    (CUT | {"depth": 0}, ConfigError, "depth must be at least 1"),
+    (CUT | {"depth": "4"}, DataError, r"cut\.depth must be a whole number, got '4'"),
+    (CUT | {"size": SIZE | {"mean": [1.0]}}, DataError, "size: expected 6 numbers"),
+    (CUT | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'cut' ends its chains itself"),
+    (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
+    (FUSION | {"members": [3, "../dense"]}, DataError, r"fusion\.members.* must be"),
+    (FUSION | {"weights": [1.0]}, ConfigError, "1 weight for 2 members"),
+    (FUSION | {"method": "vote"}, DataError, r"fusion\.method must be .*, got 'vote'"),
+    (FUSION | {"members": ["../bm25", "../gone"]}, DataError, r"members\[1\] names ../gone"),
+    (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),
+    (FUSION | {"members": ["../other", "../bm25"]}, MismatchError, r"members\[1\] BM25Retriever over"),
+    (FUSION | {"hops": {"steps": "often"}}, DataError, r"hops\.steps must be .*, got 'often'"),
+    (FUSION | {"hops": 3}, DataError, "hops: expected an object"),
+    (FUSION | {"hops": DYNAMIC}, DataError, "hops: fusion never writes DONE: choose"),
+    (FUSION | {"search": {"beams": 0}}, DataError, "search: beams must be at least 1"),
+    (FUSION | {"search": {"beam": 3}}, DataError, r"search\.beam is no option; known"),
+    (FUSION | {"search": {"rescore": 3}}, ConfigError, "rescores nothing: leave rescore out"),
+    (HOPS | {"hops": {"steps": "single"}}, ConfigError, "a single step has no hops: choose"),
+    (HOPS | {"hops": DYNAMIC | {"max": 0}}, DataError, r"hops: max must be at least 1"),
+    (HOPS | {"retriever": "../bm25"}, ConfigError, "bm25 never writes DONE: choose"),
+    (HYBRID | {"generator": "../dense"}, ConfigError, "priors look ahead for a generator: give"),
+    (HYBRID | {"priors": {"a": 1}}, DataError, r"hybrid\.priors must be a list"),
+    (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: .*what is missing"),
+    (HYBRID | {"priors": PRIOR_GONE}, DataError, r"priors\[0\] names ../gone"),
+    (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
+    (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "../other is over"),
+    (HYBRID | {"done_share": 1.0}, DataError, "done_share must be below 0"),
+    (HYBRID | {"extra": 1}, DataError, "unknown field 'extra' of kind 'hybrid'; known"),
+    (HYBRID | {"done_share": "-1"}, DataError, r"hybrid\.done_share must be a number, got '-1'"),
+    (HYBRID | {"empty_weight": math.nan}, DataError, r"hybrid\.empty_weight must be a finite number"),
+    (HYBRID | {"empty_weight": -0.2}, DataError, "hybrid: empty_weight must be .*at least 0, got -0.2"),
+    (HYBRID | {"normalized": 1}, DataError, r"hybrid\.normalized must be True or False, got 1"),
+    (HYBRID | {"normalized": True, "priors": []}, DataError, "normalized is for .*there is no prior"),
+    (HYBRID | {"priors": [3]}, DataError, r"hybrid\.priors\[0\] must be a dict, got 3"),
+    (HYBRID | {"priors": [{"retriever": 3}]}, DataError, r"priors\[0\]\.retriever must be"),
+    (HYBRID | {"priors": [PRIOR | {"weight": math.nan}]}, DataError, r"priors\[0\]\.weight must be a finite"),
+    (HYBRID | {"priors": [PRIOR | {"temperature": 0}]}, DataError, r"priors\[0\]: .*temperature .* above 0"),
+    (HYBRID | {"priors": [PRIOR | {"share": 1}]}, DataError, r"priors\[0\]\.share is no option; known"),
+    (HYBRID | {"priors": [PRIOR, {"retriever": {"k1": 2}}]}, DataError, r"priors\[1\]: .* 'kind' is missing"),
+    (HYBRID | {"generator": {"kind": "generative"}}, DataError, "generator: .*its folder"),
+    (FUSION | {"members": ["../bm25", {"kind": "dense"}]}, DataError, r"members\[1\]: .*its folder"),
+    (RESCORED | {"passages": 0}, DataError, "rescored: passages must be at least 1"),
+    (RESCORED | {"weight": -2.0}, DataError, "rescored: weight must be at least 0"),
+    (RESCORED | {"passages": "4"}, DataError, r"rescored\.passages must be a whole number, got '4'"),
+    (RESCORED | {"weight": math.inf}, DataError, r"rescored\.weight must be a finite number"),
+    (RESCORED | {"model": 3}, DataError, "model: expected a folder or hub name"),
+    (RESCORED | {"model": "../gone"}, DataError, "model names ../gone, and there is no cross-encoder at"),
+    (RESCORED | {"retriever": "../gone"}, DataError, "retriever names ../gone, but there is no retriever at"),
+    (RESCORED | {"depth": 3}, DataError, "unknown field 'depth' of kind 'rescored'"),
+    ({"model": "a"}, DataError, "expected an object with the kind"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shared(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shared = Path(shutil.copytree(kinds, tmp_path_factory.mktemp("refused") / "kinds"))
+    biencoder = BiEncoderModel.load(str(shared / "bert"), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.from_passages(passages()[:3])).save_pretrained(shared / "other")
+    return shared
+
+
+@pytest.mark.parametrize(("spec", "error", "says"), BAD, ids=[f"{n}" for n in range(len(BAD))])
+def test_what_cannot_be_names_file_field_and_remedy(
+    shared: Path, spec: dict[str, Any], error: type[GrlsError], says: str
+) -> None:
+    with pytest.raises(error, match=rf"(?s)x/grls\.json: .*({says})") as caught:
+        load_retriever(written(shared / "x", spec), CPU)
+    assert type(caught.value) is error
+
+
+def test_a_member_that_names_no_kind_is_named(place: Path) -> None:
+    written(place / "bare", {"retriever": "../dense", "depth": 3})
+    for spec in (CUT | {"retriever": "../bare"}, HYBRID | {"priors": [{"retriever": "../bare"}]}):
+        with pytest.raises(DataError, match=r"bare/grls\.json: expected an object with the kind"):
+            load_retriever(written(place / "x", spec), CPU)
+
+
+def test_members_in_a_circle_are_refused(place: Path) -> None:
+    written(place / "x", CUT | {"retriever": "../y"})
+    written(
+        place / "y", COMPOSITES["fusion"] | {"members": ["../bm25", {"kind": "hops", "retriever": "../x"}]}
+    )
+    update_spec(place / "y", {"members": ["../bm25", {**COMPOSITES["hops"], "retriever": "../x"}]})
     with pytest.raises(
-        DataError, match=rf"{name}/grls\.json: search\.{option} has no effect on .*kind '{name}'"
+        DataError, match=r"y/grls\.json: retriever names ../x, which is this retriever itself, or one"
     ):
-        load_retriever(place / name, CPU)
+        load_retriever(place / "x", CPU)
+    twice = {"kind": "fusion", "members": ["../bm25", "../bm25"]}  # the same twice is no circle
+    assert load_retriever(written(place / "z", twice), CPU).kind == "fusion"
 
 
-def test_a_newer_format_of_a_kind_with_data_is_refused(place: Path) -> None:
-    for name in ("generative", "dense", "bm25"):
-        spec = read_spec(place / name) | {"format": 9}
-        if "sha256" in spec:
-            spec["sha256"] = own_sum(spec)
-        (place / name / "grls.json").write_text(json.dumps(spec))
-        with pytest.raises(DataError, match=r"grls\.json: .*format"):
-            load_retriever(place / name, CPU)
-
-
-def test_a_tuned_folder_keeps_its_checksum(place: Path) -> None:
-    update_spec(place / "generative", {"search": {"beams": 4}, "hops": {"steps": "fixed", "max": 2}})
-    assert load_retriever(place / "generative", Opening("cpu", verify=True)).describe().options["beams"] == 4
-    spec = read_spec(place / "generative")
-    (place / "generative" / "grls.json").write_text(json.dumps(spec | {"stages": ["retrieve"]}))
-    with pytest.raises(MismatchError, match=r"grls\.json has changed"):
-        load_retriever(place / "generative", CPU)
+def test_what_is_no_retriever_is_refused(place: Path) -> None:
+    raises(DataError, "no retriever here", load_retriever, place / "data")
+    with pytest.raises(ConfigError, match="folder must be a path whose names have at most 255 bytes each"):
+        load_retriever("x" * 300)
+    (place / "dense" / "grls.json").write_text("[]")
+    raises(DataError, "expected an object", load_retriever, place / "dense")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from failing import raises
 
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, MismatchError
@@ -56,17 +57,12 @@ def written(folder: Path, content: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("[1]", r"grls\.json: expected an object with the kind"),
-        ("3", r"grls\.json: expected an object with the kind"),
-        ("{", r"grls\.json: expected a JSON document"),
-    ],
-)
+@pytest.mark.parametrize(("content", "says"), [
+    ("[1]", r"grls\.json: expected an object with the kind"),
+    ("{", r"grls\.json: expected a JSON document"),
+])  # fmt: skip
 def test_a_file_that_is_no_object_is_named(tmp_path: Path, content: str, says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        read_spec(written(tmp_path, content))
+    raises(DataError, says, read_spec, written(tmp_path, content))
 
 
 def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
@@ -80,8 +76,7 @@ def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
         kept = file.read_text()
         file.write_text(kept.replace(before, after))
         for refused in (lambda: refuse_broken_seal(file.parent), lambda: update_spec(file.parent, {"a": 1})):
-            with pytest.raises(MismatchError, match=r"grls\.json has changed .* take its field 'seal' out"):
-                refused()
+            raises(MismatchError, r"grls\.json has changed .* take its field 'seal' out", refused)
         file.write_text(kept)
     file.write_text(json.dumps(read_spec(file.parent) | {"depth": 31}))
     refuse_broken_seal(file.parent)
@@ -89,8 +84,7 @@ def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere", "x" * 300, "a/" * 3000])
 def test_a_folder_without_the_file_is_no_retriever(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match="no retriever here"):
-        read_spec(tmp_path / name)
+    raises(DataError, "no retriever here", read_spec, tmp_path / name)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -100,8 +94,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_spec(tmp_path / "r")["retriever"] == "../b"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes").write_text("mine")
-    with pytest.raises(ConfigError, match="not replaced"):
-        write_spec(tmp_path / "other", "cut", {})
+    raises(ConfigError, "not replaced", write_spec, tmp_path / "other", "cut", {})
 
 
 @pytest.mark.parametrize(
@@ -123,8 +116,7 @@ def test_a_change_leaves_all_else(tmp_path: Path) -> None:
     assert read_spec(tmp_path) == {
         "kind": "fusion", "members": ["a", "b"], "depth": None, "weights": [1, 2],
     }  # fmt: skip
-    with pytest.raises(DataError, match="no retriever here"):
-        update_spec(tmp_path / "gone", {})
+    raises(DataError, "no retriever here", update_spec, tmp_path / "gone", {})
 
 
 def test_a_checksum_is_made_anew_and_hides_no_damage(tmp_path: Path) -> None:
@@ -141,71 +133,46 @@ def test_a_checksum_is_made_anew_and_hides_no_damage(tmp_path: Path) -> None:
     assert read_spec(tmp_path)["sha256"] == by_hand
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"format": 2}, "format 2 of a retriever of kind 'cut'; this version reads 1: install a newer grls"),
-        ({"format": "1"}, "format '1'"),
-        ({"deep": 1}, "unknown field 'deep' of kind 'cut'; known are retriever, depth, size, search, hops"),
-        ({"retriever": ...}, "the field 'retriever' is missing"),
-    ],
-)
+@pytest.mark.parametrize(("more", "says"), [
+    ({"format": 2}, "format 2 of a retriever of kind 'cut'; this version reads 1: install a newer grls"),
+    ({"format": "1"}, "format '1'"),
+    ({"deep": 1}, "unknown field 'deep' of kind 'cut'; known are retriever, depth, size, search, hops"),
+    ({"retriever": ...}, "the field 'retriever' is missing"),
+])  # fmt: skip
 def test_fields_too_many_or_too_few(more: dict[str, Any], says: str) -> None:
     spec = {"kind": "cut", "retriever": "a", "depth": 3, "search": {}} | more
     spec = {name: value for name, value in spec.items() if value is not ...}
-    with pytest.raises(DataError, match=rf"grls\.json: .*{says}"):
-        check_fields(spec, ("retriever", "depth"), ("size",), FILE)
+    raises(DataError, rf"grls\.json: .*{says}", check_fields, spec, ("retriever", "depth"), ("size",), FILE)
 
 
-def test_options_are_made_of_json_and_back() -> None:
-    record = {"ratio": 2, "inner": {"size": 5}, "many": [1, 2.5], "kind": "two"}
-    found = made(Outer, record, FILE, "x")
-    assert found == Outer(2, "two", Inner(5), (1, 2.5))
-    assert recorded(found) == {"ratio": 2, "kind": "two", "inner": {"size": 5, "name": "a"}, "many": [1, 2.5]}
-    assert recorded(Outer(1.5)) == {"ratio": 1.5}
-    assert made(Outer, {"ratio": 1.0, "many": None}, FILE, "x") == Outer(1.0)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        SearchOptions(beams=3, mode="full", early_stop=False, rescore=4, rescore_weight=0.5),
-        HopOptions("dynamic", 3, 2, None, -0.5, True, True, "expected-f1"),
-        HopOptions("ranked", per_first=2, onward=(0.5, -1.0, 0.0, 2.0, 1e-3, -4.5, 1.0)),
-        Fusion("rrf", weights=(2.0, 0.5), rrf_k=20),
-        PriorOptions(0.3, -2.0, True),
-        PriorSpec({"kind": "bm25"}, -1.0, 3.0),
-        Analyzer(language="german"),
-    ],
-    ids=lambda options: type(options).__name__,
-)
+@pytest.mark.parametrize("options", [
+    SearchOptions(beams=3, mode="full", early_stop=False, rescore=4, rescore_weight=0.5),
+    HopOptions("dynamic", 3, 2, None, -0.5, True, True, "expected-f1"),
+    HopOptions("ranked", per_first=2, onward=(0.5, -1.0, 0.0, 2.0, 1e-3, -4.5, 1.0)),
+    Fusion("rrf", weights=(2.0, 0.5), rrf_k=20),
+    PriorOptions(0.3, -2.0, True),
+    PriorSpec({"kind": "bm25"}, -1.0, 3.0),
+    Analyzer(language="german"),
+], ids=lambda options: type(options).__name__)  # fmt: skip
 def test_every_options_round_trip(options: Any) -> None:
     record = json.loads(json.dumps(recorded(options)))
     assert made(type(options), record, FILE, "x") == options
 
 
-@pytest.mark.parametrize(
-    ("record", "says"),
-    [
-        ([1], r"x: expected an object, got \[1\]"),
-        ({"ratio": 1, "size": 2}, r"x\.size is no option; known are flag, inner, kind, many, ratio"),
-        ({"ratio": "1"}, r"x\.ratio must be a number, got '1'"),
-        ({"ratio": True}, r"x\.ratio must be a number, got True"),
-        ({"ratio": -1}, "x: ratio must not be negative"),
-        ({}, "x: .*ratio.*; write what is missing"),
-        ({"ratio": 1, "kind": "three"}, r"x\.kind must be one of one, two, got 'three'"),
-        ({"ratio": 1, "kind": ["one"]}, r"x\.kind must be"),
-        ({"ratio": 1, "inner": {"size": 1.5}}, r"x\.inner\.size must be a whole number, got 1\.5"),
-        ({"ratio": 1, "inner": 3}, r"x\.inner: expected an object, got 3"),
-        ({"ratio": 1, "many": [1, "2"]}, r"x\.many.* must be"),
-        ({"ratio": 1, "many": 1}, r"x\.many.* must be"),
-        ({"ratio": 1, "flag": 1}, r"x\.flag must be True or False, got 1"),
-        ({"ratio": None}, r"x\.ratio must be a number, got None"),
-    ],
-)
+@pytest.mark.parametrize(("record", "says"), [
+    ([1], r"x: expected an object, got \[1\]"),
+    ({"ratio": 1, "size": 2}, r"x\.size is no option; known are flag, inner, kind, many, ratio"),
+    ({"ratio": "1"}, r"x\.ratio must be a number, got '1'"),
+    ({"ratio": -1}, "x: ratio must not be negative"),
+    ({}, "x: .*ratio.*; write what is missing"),
+    ({"ratio": 1, "kind": "three"}, r"x\.kind must be one of one, two, got 'three'"),
+    ({"ratio": 1, "inner": {"size": 1.5}}, r"x\.inner\.size must be a whole number, got 1\.5"),
+    ({"ratio": 1, "inner": 3}, r"x\.inner: expected an object, got 3"),
+    ({"ratio": 1, "many": [1, "2"]}, r"x\.many.* must be"),
+    ({"ratio": 1, "flag": 1}, r"x\.flag must be True or False, got 1"),
+])  # fmt: skip
 def test_an_option_that_cannot_be_is_named(record: Any, says: str) -> None:
-    with pytest.raises(DataError, match=rf"grls\.json: {says}"):
-        made(Outer, record, FILE, "x")
+    raises(DataError, rf"grls\.json: {says}", made, Outer, record, FILE, "x")
 
 
 def test_members_stand_by_their_relative_path_or_whole(tmp_path: Path) -> None:
@@ -228,8 +195,7 @@ def test_stored_search_is_what_the_kind_can_use() -> None:
         DataError, match=r"search\.batch_size has no effect .*: leave it out, or use progress"
     ):
         stored_search(spec, FILE, ("progress",))
-    with pytest.raises(DataError, match="search: beams must be at least 1"):
-        stored_search({"search": {"beams": 0}}, FILE)
+    raises(DataError, "search: beams must be at least 1", stored_search, {"search": {"beams": 0}}, FILE)
 
 
 def test_options_of_what_a_retriever_is_made_of(tmp_path: Path) -> None:
@@ -246,8 +212,7 @@ def test_options_of_what_a_retriever_is_made_of(tmp_path: Path) -> None:
     assert stored_options(tmp_path / "h") == {"search": {"beams": 5}}
     assert stored_options(tmp_path / "gone") == {}
     written(tmp_path / "h", {"kind": "hybrid", "search": 3})
-    with pytest.raises(DataError, match=r"h/grls\.json: search: expected an object"):
-        stored_options(tmp_path / "h")
+    raises(DataError, r"h/grls\.json: search: expected an object", stored_options, tmp_path / "h")
 
 
 def test_stored_options_are_equal_to_those_of_a_call(tmp_path: Path) -> None:

@@ -1,19 +1,26 @@
-"""Fusion: small known values, the naive loop for interleaving, ranx for the formulas."""
+"""Fusion: known values, the naive loop, ranx; ensembles, runs in memory, and where a ranking is cut."""
 
+import itertools
 import json
 import math
 import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from failing import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grls.data.types import Hit
+from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.fusion.cut import SetSize, Size, best_size
 from grls.retrieve.fusion.fuse import (
     Fusion,
     calibrate,
@@ -25,6 +32,12 @@ from grls.retrieve.fusion.fuse import (
     weight_grid,
     weighted_sum,
 )
+from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever, chain_hits, chain_length, fuse_chains
+from grls.retrieve.fusion.runs import RunFusion, shared_steps
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import RankedHops
+from grls.runs.manifest import RunInfo, Steps
+from grls.runs.run import Run
 
 A = [Hit("a", -1.0), Hit("b", -2.0), Hit("c", -5.0)]
 B = [Hit("c", 30.0), Hit("d", 20.0), Hit("a", 10.0)]
@@ -100,6 +113,9 @@ def test_calibrated_sums():
     fused = weighted_sum([A, B], (0.5, 0.5))
     assert fused == [Hit("a", 0.5), Hit("c", 0.5), Hit("b", 0.375), Hit("d", 0.25)]
     assert ids(weighted_sum([A, B], (0.2, 0.8))) == ["c", "d", "a", "b"]
+    assert calibrate([Hit("a", -7.0)], "min-max", 1) == ({"a": 1.0}, 0.0)
+    assert calibrate([Hit("a", 2.0), Hit("b", 2.0)], "zmuv", 2) == ({"a": 0.0, "b": 0.0}, 0.0)
+    assert calibrate([], "zmuv", 2) == ({}, 0.0)
 
 
 def test_to_be_missed_is_never_better_than_to_be_found():
@@ -107,12 +123,6 @@ def test_to_be_missed_is_never_better_than_to_be_found():
     for normalization in ("none", "zmuv"):
         one, two = [Hit("a", -1.0), Hit("b", -2.0)], [Hit("d", -0.5), Hit("a", -1.0)]
         assert ids(weighted_sum([one, two], (1, 1), normalization)) == ["a", "d", "b"]
-
-
-def test_a_single_hit_and_equal_scores_count_as_found():
-    assert calibrate([Hit("a", -7.0)], "min-max", 1) == ({"a": 1.0}, 0.0)
-    assert calibrate([Hit("a", 2.0), Hit("b", 2.0)], "zmuv", 2) == ({"a": 0.0, "b": 0.0}, 0.0)
-    assert calibrate([], "zmuv", 2) == ({}, 0.0)
 
 
 def test_the_weight_0_leaves_a_ranking_out():
@@ -215,22 +225,18 @@ def test_tuning_takes_the_best_weights_and_of_equal_ones_the_most_even():
         tune_weights(2, Fusion(), lambda tried: 0.0)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"method": "average"}, "method must be one of interleave, rrf, sum, got 'average'"),
-        ({"normalization": "softmax"}, "normalization must be one of .*got 'softmax'"),
-        ({"method": "rrf", "rrf_k": -1}, "rrf_k must be at least 0"),
-        ({"method": "rrf", "rrf_k": math.nan}, "rrf_k must be"),
-        ({"weights": (1.0, 1.0)}, "interleaving takes no weights"),
-        ({"method": "sum", "weights": (1.0, -1.0)}, "weights of at least 0"),
-        ({"method": "sum", "weights": (0.0, 0.0)}, "one of them above 0"),
-        ({"method": "rrf", "weights": (math.inf, 1.0)}, "weights of at least 0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"method": "average"}, "method must be one of interleave, rrf, sum, got 'average'"),
+    ({"normalization": "softmax"}, "normalization must be one of .*got 'softmax'"),
+    ({"method": "rrf", "rrf_k": -1}, "rrf_k must be at least 0"),
+    ({"method": "rrf", "rrf_k": math.nan}, "rrf_k must be"),
+    ({"weights": (1.0, 1.0)}, "interleaving takes no weights"),
+    ({"method": "sum", "weights": (1.0, -1.0)}, "weights of at least 0"),
+    ({"method": "sum", "weights": (0.0, 0.0)}, "one of them above 0"),
+    ({"method": "rrf", "weights": (math.inf, 1.0)}, "weights of at least 0"),
+])  # fmt: skip
 def test_what_cannot_work_is_refused(options, message):
-    with pytest.raises(ConfigError, match=message):
-        Fusion(**options)
+    raises(ConfigError, message, Fusion, **options)
 
 
 def test_weights_and_k_that_do_not_fit_are_refused():
@@ -246,3 +252,307 @@ def test_comb_sum_adds_scores_as_they_are():
     assert comb_sum([first, second]) == [Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.5)]
     assert comb_sum([second, second, []]) == [Hit("b", 1.0), Hit("c", 1.0)]
     assert comb_sum([]) == []
+
+
+CORPUS = Corpus.from_passages([Passage(i, f"text {i}") for i in "abcdef"])
+QUERIES = [Query("q1", "one"), Query("q2", "two")]
+
+
+class Fixed:
+    def __init__(self, answers, corpus=CORPUS):
+        self.answers, self.corpus, self.asked = answers, corpus, []
+
+    def retrieve(self, queries, k, allow=None):
+        self.asked.append(k)
+        return [[Hit(i, -float(n)) for n, i in enumerate(self.answers[q.id][:k])] for q in queries]
+
+
+class FixedChains:
+    def __init__(self, chains, corpus=CORPUS):
+        self.chains, self.corpus = chains, corpus
+
+    def retrieve_chains(self, queries, allow=None):
+        return [[self.chains[q.id], Chain((Hit("f", -9.0),), -9.0, False)] for q in queries]
+
+
+def chain(passages, done=True, score=-1.0):
+    return Chain(tuple(Hit(i, score) for i in passages), score * len(passages), done)
+
+
+def test_members_are_asked_and_interleaved():
+    one, two = Fixed({"q1": "abc", "q2": ""}), Fixed({"q1": "cde", "q2": "fa"})
+    found = FusionRetriever([one, two]).retrieve(QUERIES, 3)
+    assert [ids(hits) for hits in found] == [["a", "c", "b"], ["f", "a"]]
+    assert one.asked == two.asked == [3]
+
+
+def test_depth_says_how_many_hits_give_scores_and_members_are_asked_for_no_less_than_k():
+    one, two = Fixed({"q1": "abcd", "q2": "a"}), Fixed({"q1": "efcd", "q2": "a"})
+    shallow = FusionRetriever([one, two], Fusion("rrf"), depth=1).retrieve(QUERIES, 2)
+    assert ids(shallow[0]) == ["a", "e"]
+    deep = FusionRetriever([one, two], Fusion("rrf"), depth=4).retrieve(QUERIES, 2)
+    assert ids(deep[0]) == ["c", "d"]
+    FusionRetriever([one, two], Fusion("rrf")).retrieve(QUERIES, 2)
+    assert one.asked == [2, 4, 20]
+
+
+@pytest.mark.parametrize("fusion", [
+    Fusion(),
+    Fusion("rrf"),
+    Fusion("rrf", weights=(0.25, 0.75)),
+    *(Fusion("sum", how) for how in ("min-max", "zmuv", "rank", "borda", "none")),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("depth", [None, 3])
+def test_neither_score_nor_order_depends_on_k(fusion, depth):
+    """Where as many hits as asked for were fused, a passage had another score for every k."""
+    names = [f"p{n}" for n in range(60)]
+    corpus = Corpus.from_passages([Passage(name, name) for name in names])
+    orders = [[names[(step * n + 5) % 60] for n in range(60)] for step in (7, 11)]
+    members = [Fixed({"q1": order}, corpus) for order in orders]
+    fused = FusionRetriever(members, fusion, depth)
+    (full,) = fused.retrieve(QUERIES[:1], 60)
+    assert sorted(ids(full)) == sorted(names)
+    scores = [hit.score for hit in full]
+    assert scores == sorted(scores, reverse=True)
+    for k in (1, 2, 20, 21):
+        assert fused.retrieve(QUERIES[:1], k)[0] == full[:k]
+
+
+def test_a_member_without_weight_adds_nothing_beyond_the_depth():
+    one, two = Fixed({"q1": "abcd"}), Fixed({"q1": "ef"})
+    (hits,) = FusionRetriever([one, two], Fusion("rrf", weights=(1.0, 0.0)), depth=2).retrieve(QUERIES[:1], 6)
+    assert ids(hits) == ["a", "b", "c", "d"]
+
+
+def test_members_over_different_corpora_are_refused_with_both_named():
+    other = Corpus.from_passages([Passage("a", "text a")], "other.jsonl")
+    answers = {"q1": "a", "q2": "a"}
+    with pytest.raises(MismatchError, match=r"Fixed is over corpus \(6 .* BM25Retriever over other.jsonl"):
+        FusionRetriever([Fixed(answers), BM25Retriever(other)])
+    with pytest.raises(MismatchError, match=r"other\.jsonl"):
+        FusedChains([FixedChains({}), FixedChains({}, other)])
+    same = Corpus.from_passages(list(CORPUS))
+    assert FusionRetriever([Fixed(answers), Fixed(answers, same)]).corpus is CORPUS
+
+
+@pytest.mark.parametrize("kind", [FusionRetriever, FusedChains])
+def test_members_and_weights_that_cannot_work(kind):
+    with pytest.raises(ConfigError, match="at least two members, got 1"):
+        kind([Fixed({})])
+    with pytest.raises(ConfigError, match="3 weights for 2 members"):
+        kind([Fixed({}), Fixed({})], Fusion("rrf", weights=(1.0, 1.0, 1.0)))
+    with pytest.raises(ConfigError, match="depth must be at least 1"):
+        FusionRetriever([Fixed({}), Fixed({})], depth=0)
+    with pytest.raises(ConfigError, match="length 2 names no member"):
+        FusedChains([Fixed({}), Fixed({})], length=2)
+
+
+def test_dynamic_chains_are_interleaved_and_as_long_as_the_mean():
+    one = FixedChains({"q1": chain("ab"), "q2": chain("")})
+    two = FixedChains({"q1": chain("cad", done=False), "q2": chain("e")})
+    (first,), (second,) = FusedChains([one, two]).retrieve_chains(QUERIES)
+    assert ids(first.hits) == ["a", "c", "b"]  # (2 + 3) / 2, rounded up
+    assert not first.done
+    assert first.score == pytest.approx(1 + 1 / 2 + 1 / 3)
+    assert (ids(second.hits), second.done) == (["e"], True)
+    assert [chain_length(some, "mean") for some in ([1, 2], [2, 3], [1, 1, 2], [1, 2, 2], [0, 0])] == [
+        2, 3, 1, 2, 0,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("length", "passages", "done"),
+    [("min", "a", False), ("max", "acb", False), (0, "a", True), (1, "acb", False), ("mean", "ac", False)],
+)
+def test_the_length_of_a_chain(length, passages, done):
+    fused = fuse_chains([chain("a"), chain("cbd", done=False)], Fusion(), length)
+    assert ("".join(ids(fused.hits)), fused.done) == (passages, done)
+
+
+def test_chains_of_a_member_without_an_answer_count_as_empty():
+    class Silent:
+        corpus = CORPUS
+
+        def retrieve_chains(self, queries, allow=None):
+            return [[] for _ in queries]
+
+    one = FixedChains({"q1": chain("ab"), "q2": chain("c")})
+    (first,), (second,) = FusedChains([one, Silent()]).retrieve_chains(QUERIES)
+    assert (ids(first.hits), first.done) == (["a"], False)
+    assert ids(second.hits) == ["c"]
+
+
+def test_a_chain_ranks_its_passages_by_hop_without_done():
+    hits = chain_hits(Chain((Hit("b", -1.0), Hit("a", -0.5), Hit("b", -0.1), Hit("DONE", -2.0)), -3.6, True))
+    assert hits == [Hit("b", -1.0), Hit("a", -1.5)]
+    positive = chain_hits(Chain((Hit("b", 3.0), Hit("a", 5.0)), 8.0, False))  # BM25
+    assert positive == [Hit("b", 3.0), Hit("a", 3.0)]
+
+
+def test_the_settings_of_a_run_name_the_depth():
+    members = [BM25Retriever(Corpus.from_passages([Passage("a", "an otter"), Passage("b", "a heron")]))] * 2
+    retrievers = [FusionRetriever(members, Fusion("rrf"), depth) for depth in (None, 20, 50)]
+    assert [one.describe().options.get("depth") for one in retrievers] == [None, 20, 50]
+    over = RankedHops(retrievers[2], HopOptions(steps="ranked", temperature=1.0))
+    assert over.describe().options["depth"] == 50
+
+
+INFO = RunInfo("bm25", "one", "single", "c", "q", "data", "test", "bm25", stages=("retrieve",), seconds=2.0)
+FIRST = replace(Run.of({"q": [Hit("a", 2.0), Hit("b", 1.0)]}, info=INFO), path="one.jsonl")
+SECOND = Run({"q": [Hit("c", 9.0)]}, path="two.trec")
+CHAINS = Run.of(chains={"q": Chain((Hit("a", -0.5), Hit("DONE", -0.5)), -1.0, True)})
+
+
+def test_rankings_are_interleaved_and_the_manifest_says_of_what() -> None:
+    runs = [FIRST, SECOND]
+    fused = RunFusion.of(runs, None, "mean").ensemble(runs, Fusion(), None, {"tune": ["x"]})
+    assert [hit.id for hit in fused.rankings["q"]] == ["a", "c"]
+    assert fused.info is not None
+    assert (fused.info.name, fused.info.members) == ("interleave of one + two", ("one", "two"))
+    assert (fused.info.system, fused.info.steps, fused.info.stages) == ("ensemble", "single", ("retrieve",))
+    assert fused.info.seconds >= 2.0
+    assert list(fused.info.options) == [
+        "runs", "k", "members_depth", "pool", "length", "method", "normalization", "rrf_k", "tune", "weights"
+    ]  # fmt: skip
+    assert fused.info.options["runs"] == ["one.jsonl", "two.trec"]
+
+
+def test_a_fusion_of_rankings_that_were_cut_off_is_no_deeper_than_they_are() -> None:
+    def ranking(ids: str, k: int | None, steps: Steps = "single", pool: bool = False) -> Run:
+        hits = [Hit(letter, -float(n)) for n, letter in enumerate(ids)]
+        options = {"k": k, "pool": pool}
+        return Run.of({"q": hits}, info=replace(INFO, steps=steps, options=options))
+
+    def depth(*runs: Run, k: int | None = None, passages: int | None = None) -> int | None:
+        fused = RunFusion.of(runs, k, "mean").ensemble(runs, Fusion(), None, {})
+        return fused.depth(passages)
+
+    short, deep, whole = ranking("abc", 3), ranking("defghi", 6), ranking("xyzuv", 10)
+    assert (short.depth(), deep.depth(), whole.depth()) == (3, 6, None)
+    assert depth(short, deep) == depth(short, deep, k=5) == 3
+    assert depth(short, deep, k=2) == 2
+    assert depth(deep, whole) == depth(deep, whole, k=20) == 6
+    assert depth(deep, whole, passages=6) is None  # the whole corpus
+    assert depth(whole, whole) == 5  # as many as the longest list, and the lists held more together
+    assert depth(whole, whole, k=20) is None
+    hops, pooled = ranking("abc", 3, "fixed"), ranking("abc", 3, "fixed", pool=True)
+    assert depth(hops, hops) is None  # chains
+    assert depth(hops, pooled) == 3
+
+
+def test_chains_give_a_chain_and_take_no_k() -> None:
+    fused = RunFusion.of([CHAINS, CHAINS], None, "max").fuse([CHAINS, CHAINS], Fusion())
+    assert [hit.id for hit in fused.chains["q"].hits] == ["a"]
+    assert fused.chains["q"].done
+    raises(ConfigError, "k is of rankings", RunFusion.of, [CHAINS, CHAINS], 3, "mean")
+
+
+def test_steps_are_those_of_all_members() -> None:
+    fixed = Run({}, info=replace(INFO, steps="fixed"))
+    assert shared_steps([fixed, fixed]) == "fixed"
+    assert shared_steps([fixed, FIRST]) == "single"
+    ranked = Run({}, info=replace(INFO, steps="ranked"))
+    assert shared_steps([ranked, FIRST]) == shared_steps([fixed, ranked]) == "ranked"
+    assert shared_steps([CHAINS, CHAINS]) == "dynamic"
+    raises(ConfigError, r"is dynamic and one\.jsonl is single", shared_steps, [CHAINS, FIRST])
+    without = Run({"q": [Hit("a", 1.0)]}, info=replace(INFO, steps="dynamic"), path="d.trec")
+    with pytest.raises(ConfigError, match=r"d\.trec is dynamic, and its chains stand in JSONL alone"):
+        shared_steps([without, without])
+
+
+def test_a_fusion_is_known_by_its_members_whatever_ends_them() -> None:
+    def fused(steps: Steps, *members: str, weights: tuple[float, ...] | None = None) -> str:
+        chains = CHAINS.chains if steps == "dynamic" else {}
+        runs = [
+            replace(FIRST, chains=chains, info=replace(INFO, steps=steps, retriever=one)) for one in members
+        ]
+        made = RunFusion.of(runs, None, "max").ensemble(runs, Fusion("rrf", weights=weights), None, {})
+        assert made.info is not None
+        return made.info.retriever
+
+    assert fused("dynamic", "a", "b") == fused("fixed", "a", "b") != ""
+    others = {
+        fused("fixed", "a", "c"), fused("fixed", "b", "a"), fused("fixed", "a", "b", weights=(1.0, 2.0)),
+    }  # fmt: skip
+    assert len(others | {fused("fixed", "a", "b")}) == 4
+    assert fused("fixed", "a", "") == ""
+
+
+probabilities = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=6)
+lacking = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3).filter(lambda some: sum(some) > 0.1)
+
+
+def naive(k: int, chances: list[float], missing: np.ndarray) -> float:
+    """Expected F1 of the first k, over every outcome."""
+    total = 0.0
+    for outcome in itertools.product((0, 1), repeat=len(chances)):
+        likely = math.prod(p if right else 1 - p for p, right in zip(chances, outcome, strict=True))
+        for lost, share in enumerate(missing):
+            total += likely * share * 2 * sum(outcome[:k]) / (k + sum(outcome) + lost)
+    return total
+
+
+@given(probabilities, lacking)
+def test_the_best_size_is_that_of_all_outcomes(chances: list[float], lost: list[float]) -> None:
+    missing = np.array(lost) / sum(lost)
+    every = [naive(k, chances, missing) for k in range(1, len(chances) + 1)]
+    found = best_size(np.array(chances), missing)
+    assert found.expected_f1 == pytest.approx(max(every))
+    assert every[found.k - 1] == pytest.approx(max(every))
+
+
+def test_hand_known_sizes() -> None:
+    none = np.array([1.0])
+    size = best_size(np.array([1.0, 1.0, 0.0, 0.0]), none)
+    assert (size.k, size.expected_f1) == (2, pytest.approx(1.0))
+    size = best_size(np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0]))  # two more are not in the ranking
+    assert (size.k, size.expected_f1) == (2, pytest.approx(2 / 3))
+    assert best_size(np.array([]), none) == Size(0, 0.0)
+    assert best_size(np.array([0.0, 0.0]), none).k == 1  # a set without a passage has no F1
+
+
+def ranking(right: int, length: int = 8) -> list[Hit]:
+    scores = [5.0 - 0.1 * n if n < right else 1.0 - 0.1 * n for n in range(length)]
+    return [Hit(f"g{n}" if n < right else f"x{n}", score) for n, score in enumerate(scores)]
+
+
+def test_a_ranking_ends_where_development_rankings_end() -> None:
+    dev = [ranking(right) for right in (1, 2, 3, 4, 5) * 4]
+    gold = [[hit.id for hit in hits if hit.id.startswith("g")] for hits in dev]
+    sizes = SetSize.fit(dev, gold)
+    for right in range(1, 6):
+        chain = sizes.cut(ranking(right))
+        assert [hit.id for hit in chain.hits] == [f"g{n}" for n in range(right)]
+        assert chain.done
+        assert all(hit.score < 0 for hit in chain.hits)
+        assert math.exp(chain.score) > 0.8
+    assert len(SetSize.fit(dev, [[*own, "elsewhere"] for own in gold]).cut(ranking(3)).hits) == 3
+    nothing = sizes.cut([])
+    assert nothing.hits == ()
+    assert math.isfinite(nothing.score)
+    assert len(sizes.cut([Hit("alone", 0.0)]).hits) == 1
+
+
+@pytest.mark.parametrize(("found", "gold", "missing"), [
+    ([ranking(2), ranking(2)], [["g0", "g1"], ["g0", "a", "b"]], [0.5, 0.0, 0.5]),
+    ([ranking(2), [], ranking(3)], [["g0", "g1"], ["g0"], ["g0", "g1", "g2"]], [2 / 3, 1 / 3]),
+    ([[Hit("g0", 3.0), Hit("g0", 2.0), Hit("x0", 1.0)]], [["g0"]], [1.0]),
+], ids=["lacking", "empty", "listed twice"])  # fmt: skip
+def test_what_development_rankings_lack_is_counted(
+    found: list[list[Hit]], gold: list[list[str]], missing: list[float]
+) -> None:
+    assert SetSize.fit(found, gold).missing.tolist() == pytest.approx(missing)
+
+
+def test_scores_that_cannot_be_weighed_are_refused() -> None:
+    far = [Hit("g0", 1e308), Hit("x0", -1e308)]
+    with pytest.raises(ConfigError, match=r"1e\+308.*Divide them"):
+        SetSize.fit([far, ranking(2)], [["g0"], ["g0", "g1"]])
+    with pytest.raises(ConfigError, match="Divide them"):
+        SetSize.fit([ranking(2)], [["g0", "g1"]]).cut(far)
+
+
+@pytest.mark.parametrize("gold", [[["a"], ["b"]], [["g0", "g1"], ["g0", "g1"]]], ids=["none", "all"])
+def test_nothing_to_learn_from_is_refused(gold: list[list[str]]) -> None:
+    with pytest.raises(ConfigError, match="4 passages found for 2 development queries"):
+        SetSize.fit([ranking(2, 2), ranking(2, 2)], gold)

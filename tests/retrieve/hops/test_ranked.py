@@ -1,31 +1,49 @@
-"""Passages ranked by the probability that a chain holds them: hand-known sums, DONE, filters, the folder."""
+"""Passages ranked by the probability that a chain holds them, the onward model, and stop rules."""
 
+import json
 import math
-import random
-from collections.abc import Sequence
-from itertools import combinations, pairwise, permutations
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+from failing import raises
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted_hops import SCRIPTED, ScriptedHops
-from small_data import small_retriever, write_small
+from small_data import small_retriever
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
-from grls.errors import ConfigError
-from grls.explain.standing import format_standing, standings
+from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.combine import Sets, after_hops
+from grls.retrieve.hops import stop
+from grls.retrieve.hops.combine import Sets
 from grls.retrieve.hops.finders import LiveChain
-from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.options import FEATURES, HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, RankedHops, hop_by_hop
+from grls.retrieve.hops.stop import (
+    DoneByLogOdds,
+    DoneByScore,
+    Never,
+    Onward,
+    SeenHop,
+    StopRule,
+    Weighed,
+    hop_features,
+    onward_probability,
+    register_stop,
+    stop_rule,
+)
 from grls.retrieve.registry import create, load_retriever
 from grls.runs.trec import read_run, write_run
 
@@ -41,13 +59,6 @@ def test_a_passage_has_the_probabilities_of_all_hops() -> None:
     table = {"": {"a": 0.6, "b": 0.4}, "a": {"c": 0.5, "b": 0.5}, "b": {"c": 0.75, "a": 0.25}}
     found = ranked(ScriptedHops(table), max=2)
     assert found == pytest.approx({"a": 0.6 + 0.4 * 0.25, "b": 0.4 + 0.6 * 0.5, "c": 0.6 * 0.5 + 0.4 * 0.75})
-
-
-def test_one_hop_is_the_softmax_of_a_single_step() -> None:
-    table = {"": {"a": 0.6, "b": 0.4}}
-    assert ranked(ScriptedHops(table), max=1) == pytest.approx({"a": 0.6, "b": 0.4})
-    halved = ranked(ScriptedHops(table), max=1, temperature=2.0)
-    assert halved["a"] / halved["b"] == pytest.approx(math.sqrt(0.6 / 0.4))
 
 
 def wide_corpus() -> Corpus:
@@ -75,15 +86,6 @@ def test_neither_score_nor_order_depends_on_k(hops: int) -> None:
     assert [len(one[0]) for one in after] == [40] * hops
 
 
-def test_an_explanation_has_the_rank_and_score_of_a_search() -> None:
-    retriever = RankedHops(BM25Retriever(wide_corpus()), HopOptions("ranked", max=2, temperature=0.5))
-    query = Query("q", "river w1 w4")
-    (hits,) = retriever.retrieve([query], 5)
-    made = standings(retriever, query, [hit.id for hit in hits], 100)
-    assert [(one.rank, one.score) for one in made] == [(n, hit.score) for n, hit in enumerate(hits, 1)]
-    assert "the probability that a chain of hops holds the passage" in format_standing(made[0])
-
-
 def test_the_end_of_a_ranking_is_that_of_a_single_step() -> None:
     bm25 = BM25Retriever(wide_corpus())
     (hits,) = RankedHops(bm25, HopOptions("ranked", max=1)).retrieve([Query("q", "river w1 w4")], 60)
@@ -93,17 +95,6 @@ def test_the_end_of_a_ranking_is_that_of_a_single_step() -> None:
     assert hits[40].score / hits[0].score == pytest.approx(
         math.exp((single[40].score - single[0].score) / bm25.temperature)
     )
-
-
-def test_no_score_of_a_ranking_rises() -> None:
-    """The quotient that scales the end of a ranking rounds, and so does its product with a score."""
-    drawn = random.Random(0)
-    for _ in range(2000):
-        mass = {f"m{n}": drawn.random() ** drawn.randint(1, 40) for n in range(drawn.randint(1, 5))}
-        scores = sorted((drawn.random() for _ in range(drawn.randint(0, 5))), reverse=True)
-        beyond = [Hit(f"b{n}", score) for n, score in enumerate(scores)]
-        hits = after_hops(mass, beyond, drawn.randint(1, 10))
-        assert all(after.score <= before.score for before, after in pairwise(hits))
 
 
 @pytest.mark.parametrize("temperature", [0.1, 0.5, 3.0])
@@ -121,49 +112,9 @@ def test_a_ranking_deeper_than_its_hops_is_a_run(temperature: float, tmp_path: P
     }
 
 
-def random_table(seed: int) -> dict[str, dict[str, float]]:
-    """Every chain of the scripted passages with random probabilities of the next one."""
-    drawn, names = random.Random(seed), "abcdefg"
-    chains = ["".join(chain) for n in range(4) for chain in permutations(names, n)]
-    return {chain: {name: drawn.random() for name in names if name not in chain} for chain in chains}
-
-
-class Filtered(ScriptedHops):
-    """A table of which a filter leaves some passages, the likeliest first."""
-
-    def retrieve_hop(self, queries, evidence, k, allow=None):  # type: ignore[no-untyped-def]
-        numbers = dict(zip("abcdefg", range(7), strict=True))
-        steps = super().retrieve_hop(queries, evidence, k)
-        allowed = [set(own.numbers(SCRIPTED).tolist()) for own in allow]
-        return [
-            step._replace(
-                hits=sorted((hit for hit in step.hits if numbers[hit.id] in own), key=lambda hit: -hit.score)
-            )
-            for step, own in zip(steps, allowed, strict=True)
-        ]
-
-
-@pytest.mark.parametrize("chains", [1, 5])
-def test_as_many_hops_as_passages_rank_as_a_single_step(chains: int) -> None:
-    """Every chain holds every passage: what is dropped and how sums round ranked them before."""
-    allow = [set(ids) for size in (1, 2, 3, 4) for ids in combinations("abcdefg", size)]
-    queries = [Query(str(n), "?") for n in range(len(allow))]
-    retriever = Filtered(random_table(3), learned=False)
-    ranked_so = RankedHops(retriever, HopOptions("ranked", max=4, chains=chains))  # type: ignore[arg-type]
-    single = RankedHops(retriever, HopOptions("ranked", max=1))  # type: ignore[arg-type]
-    hopped, once = ranked_so.retrieve(queries, 4, allow), single.retrieve(queries, 4, allow)
-    assert [[hit.id for hit in hits] for hits in hopped] == [[hit.id for hit in hits] for hits in once]
-    assert {hit.score for hits in hopped for hit in hits} == {1.0}
-    (informed,) = RankedHops(retriever, HopOptions("ranked", max=3)).retrieve(  # type: ignore[arg-type]
-        ["?"], 4, {"a", "b", "c", "d"}
-    )
-    assert len({hit.score for hit in informed}) == 4
-
-
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory: pytest.TempPathFactory) -> GenerativeRetriever:
-    """A generator over seven passages of four texts."""
-    one = small_retriever(write_small(tmp_path_factory.mktemp("copies") / "data"))
+def copies(data: Path) -> GenerativeRetriever:
+    one = small_retriever(data)
     texts = ["the otter is calm .", "the lynx is quick .", "the otter is kind .", "the lynx is proud ."]
     corpus = Corpus.from_passages([Passage(f"p{n}", texts[n % 4]) for n in range(7)])
     options = SearchOptions(beams=8)
@@ -186,18 +137,6 @@ def test_as_many_hops_as_different_passages_rank_as_a_single_step(
     as_once = [[hit.id for hit in hits] == [hit.id for hit in once] for hits, once in few]
     certain = [{hit.score for hit in hits} == {1.0} for hits, _ in few]
     assert all(as_once) is all(certain) is (not done)
-
-
-def test_words_that_few_passages_hold_rank_as_a_single_step() -> None:
-    """The corpus is larger, but no hop finds more than four passages."""
-    texts = ["otter fish", "otter reed", "otter fish reed", "otter holt reed", "heron", "crane", "stork"]
-    bm25 = BM25Retriever(Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)]))
-    for query in ("otter", "otter reed", "holt", "fish otter otter", "reed fish"):
-        (single,), (hops,) = (
-            bm25.retrieve([query], 7),
-            hop_by_hop(bm25, HopOptions("ranked")).retrieve([query], 7),
-        )
-        assert [hit.id for hit in hops][: len(single)] == [hit.id for hit in single]
 
 
 def test_a_fusion_stretches_no_rounding() -> None:
@@ -237,11 +176,8 @@ def test_nothing_follows_from_done() -> None:
 
 def test_orders_of_one_set_are_one_chain_in_the_likelier_order() -> None:
     table = {
-        "": {"a": 0.7, "b": 0.3},
-        "a": {"b": 1.0},
-        "b": {"a": 1.0},
-        "ab": {"c": 1.0},
-    }
+        "": {"a": 0.7, "b": 0.3}, "a": {"b": 1.0}, "b": {"a": 1.0}, "ab": {"c": 1.0},
+    }  # fmt: skip
     retriever = ScriptedHops(table)
     assert ranked(retriever, max=3) == pytest.approx({"a": 1.0, "b": 1.0, "c": 1.0})
     assert "ba" not in retriever.asked
@@ -260,14 +196,9 @@ def test_of_three_orders_the_likeliest_one_is_kept_and_not_the_first() -> None:
 def test_a_set_has_the_probability_of_all_its_orders() -> None:
     """Of a and b in both orders 0.4, of any other two 0.3: the one set that is kept goes on."""
     table = {
-        "": {"a": 0.5, "b": 0.5},
-        "a": {"b": 0.4, "c": 0.6},
-        "b": {"a": 0.4, "d": 0.6},
-        "ab": {"e": 1.0},
-        "ba": {"e": 1.0},
-        "ac": {"f": 1.0},
-        "bd": {"f": 1.0},
-    }
+        "": {"a": 0.5, "b": 0.5}, "a": {"b": 0.4, "c": 0.6}, "b": {"a": 0.4, "d": 0.6}, "ab": {"e": 1.0},
+        "ba": {"e": 1.0}, "ac": {"f": 1.0}, "bd": {"f": 1.0},
+    }  # fmt: skip
     retriever = ScriptedHops(table)
     hops = RankedHops(retriever, HopOptions("ranked", max=3, chains=2))
     hops.retrieve([Query("q", "?")], 6)
@@ -377,35 +308,240 @@ def test_done_comes_after_evidence_and_evidence_not_again() -> None:
     assert hidden == [(len(SCRIPTED),), (0,)]
 
 
-def test_a_generator_reads_the_evidence_that_it_learned_to_read() -> None:
-    with pytest.raises(ConfigError, match=r"hops\.evidence"):
-        RankedHops(Writing({}), HopOptions("ranked", evidence=8))
-
-
-def test_hops_are_four_where_nothing_is_said() -> None:
-    assert HopOptions("ranked").count == 4
-    assert HopOptions("dynamic").count == 20
-    assert HopOptions("ranked", max=2).count == 2
-
-
-def test_a_folder_goes_so(tmp_path: Path) -> None:
-    BM25Retriever(SCRIPTED).save_pretrained(tmp_path / "bm25")
-    spec = {"retriever": "../bm25", "hops": {"steps": "ranked", "max": 2}}
-    create(tmp_path / "hops", "hops", spec)
-    opened = load_retriever(tmp_path / "hops")
-    assert isinstance(opened, RankedHops)
-    assert opened.describe().steps == "ranked"
-    assert opened.fingerprint() != hop_by_hop(opened, HopOptions("ranked", max=3)).fingerprint()
-
-
 def test_what_ranked_hops_cannot_do_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hops\.branch"):
-        HopOptions("ranked", branch=2)
-    with pytest.raises(ConfigError, match=r"hops\.temperature"):
-        HopOptions("fixed", temperature=0.5)
-    with pytest.raises(ConfigError, match="temperature must be above 0"):
-        HopOptions("ranked", temperature=0.0)
+    raises(ConfigError, r"hops\.branch", HopOptions, "ranked", branch=2)
+    raises(ConfigError, r"hops\.temperature", HopOptions, "fixed", temperature=0.5)
+    raises(ConfigError, "temperature must be above 0", HopOptions, "ranked", temperature=0.0)
     with pytest.raises(ConfigError, match="make no chains"):
         HopsRetriever(ScriptedHops({}), HopOptions("ranked"))  # type: ignore[arg-type]
     one = BM25Retriever(SCRIPTED)
     assert single_steps(hop_by_hop(one, HopOptions("ranked"))) is one
+    with pytest.raises(ConfigError, match=r"hops\.evidence"):
+        RankedHops(Writing({}), HopOptions("ranked", evidence=8))
+
+
+def always(probability: float) -> tuple[float, ...]:
+    return (*[0.0] * len(FEATURES), math.log(probability / (1 - probability)))
+
+
+TABLE = {
+    "": {"a": 0.75, "b": 0.25}, "a": {"c": 0.5, "b": 0.3, "DONE": 0.2}, "b": {"d": 1.0}, "ac": {"e": 1.0},
+    "ab": {"e": 1.0}, "bd": {"f": 1.0},
+}  # fmt: skip
+
+
+def probabilities(retriever: ScriptedHops, **options: object) -> dict[str, float]:
+    hops = RankedHops(retriever, HopOptions("ranked", **options))  # type: ignore[arg-type]
+    return {hit.id: hit.score for hit in hops.retrieve(["?"], 6)[0]}
+
+
+def test_features_by_hand() -> None:
+    logits = np.log([0.5, 0.25, 0.25]) + 3.0
+    found = hop_features(logits, 2.0, 4.0, [math.log(0.5), math.log(0.25)])
+    entropy = 0.5 * math.log(2) + 0.5 * math.log(4)
+    best = 3.0 + math.log(0.5)
+    assert found == pytest.approx(
+        (math.log(2), 2.0 - best, entropy, best - 4.0, math.log(0.25), math.log(0.125))
+    )
+    assert hop_features(logits, None, 4.0, [0.0])[1] == 0.0
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8),
+    st.none() | st.floats(-1e6, 1e6),
+    st.floats(-1e6, 1e6),
+    st.lists(st.floats(-1e6, 0.0), min_size=1, max_size=4),
+    st.lists(st.floats(-100.0, 100.0), min_size=len(FEATURES) + 1, max_size=len(FEATURES) + 1),
+)
+def test_any_scores_give_finite_features_and_a_probability(
+    scores: list[float], done: float | None, first: float, among: list[float], model: list[float]
+) -> None:
+    features = hop_features(np.array(sorted(scores, reverse=True)), done, first, among)
+    assert all(map(math.isfinite, features))
+    assert 0.0 <= onward_probability(model, features) <= 1.0
+
+
+def test_the_hits_of_later_hops_share_what_the_model_gives_them() -> None:
+    found = probabilities(ScriptedHops(TABLE), max=2, onward=always(0.4))
+    assert found == pytest.approx(
+        {"a": 0.75, "b": 0.25 + 0.75 * 0.4 * 0.375, "c": 0.75 * 0.4 * 0.625, "d": 0.25 * 0.4}
+    )
+
+
+def test_it_takes_the_place_of_done() -> None:
+    done = probabilities(ScriptedHops(TABLE), max=2)
+    assert done["c"] == pytest.approx(0.75 * 0.5)
+    certain = probabilities(ScriptedHops(TABLE), max=2, onward=always(1 - 1e-12))
+    assert certain == pytest.approx(probabilities(ScriptedHops(TABLE), max=2, done=False))
+
+
+def test_a_done_that_a_hop_does_not_reach_is_below_its_hits() -> None:
+    """It had counted as one that is as likely as the best hit."""
+
+    def of_done(retriever: ScriptedHops) -> list[float]:
+        seen: list[SeenHop] = []
+        hops = HopOptions("ranked", max=2)
+        watching = Onward.of(retriever, hops, seen)  # type: ignore[arg-type]
+        RankedHops(retriever, hops, stop=watching).retrieve(["?"], 6)  # type: ignore[arg-type]
+        return [one.features[1] for one in seen]
+
+    assert of_done(ScriptedHops(TABLE)) == pytest.approx([math.log(0.2 / 0.5), 0.0])
+    unreached = {**TABLE, "a": {"c": 0.5, "b": 0.3}}
+    assert of_done(ScriptedHops(unreached)) == pytest.approx([math.log(0.3 / 0.5), 0.0])
+    never = ScriptedHops(unreached)
+    never.learned_done = False  # type: ignore[assignment]
+    assert of_done(never) == [0.0, 0.0]
+
+
+def test_a_query_ends_where_little_probability_goes_on() -> None:
+    going, ending = ScriptedHops(TABLE), ScriptedHops(TABLE)
+    probabilities(going, max=3, onward=always(0.2))
+    found = probabilities(ending, max=3, onward=always(0.05))
+    assert {"ac", "ab", "bd"} & set(going.asked)
+    assert set(ending.asked) == {"", "a", "b"}
+    assert found["d"] == pytest.approx(0.25 * 0.05)  # the hop that was made counts
+    assert "e" not in found
+
+
+def test_queries_do_not_end_one_another() -> None:
+    """A sharp first hop ends its query; the other query of the batch goes on, as alone."""
+    corpus = Corpus.from_passages(
+        [Passage(f"p{n}", f"river {'stone' if n == 0 else f'w{n % 3}'} w{n}") for n in range(12)]
+    )
+    model = (0.0, 0.0, 3.0, 0.0, 0.0, 0.0, -6.0)
+    hops = RankedHops(BM25Retriever(corpus), HopOptions("ranked", max=3, temperature=0.3, onward=model))
+    asked = [Query("x", "stone river"), Query("y", "w1 w2"), Query("z", "river")]
+    together = hops.retrieve(asked, 12)
+    for query, hits in zip(asked, together, strict=True):
+        assert hops.retrieve([query], 12)[0] == hits
+
+
+def test_a_folder_holds_the_model(tmp_path: Path) -> None:
+    BM25Retriever(SCRIPTED).save_pretrained(tmp_path / "bm25")
+    prints = set()
+    for name, onward in (("plain", None), ("one", always(0.4)), ("two", always(0.5))):
+        hops = {"steps": "ranked", "max": 2} | ({} if onward is None else {"onward": list(onward)})
+        create(tmp_path / name, "hops", {"retriever": "../bm25", "hops": hops})
+        opened = load_retriever(tmp_path / name)
+        assert isinstance(opened, RankedHops)
+        assert opened.hops.onward == onward
+        prints.add(opened.fingerprint())
+    assert len(prints) == 3
+    spec = {"retriever": "../bm25", "hops": {"steps": "ranked", "onward": [1.0]}}
+    with pytest.raises(DataError, match=r"hops\.onward: expected 6 weights and the bias"):
+        create(tmp_path / "short", "hops", spec)
+
+
+def test_a_model_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"hops\.onward: expected 6 weights"):
+        HopOptions("ranked", onward=(math.nan, *[0.0] * len(FEATURES)))
+    with pytest.raises(ConfigError, match=r"onward are for steps=.ranked"):
+        HopOptions("fixed", onward=always(0.5))
+
+
+CHAIN = LiveChain(0, (Hit("a", -1.0),), -1.0)
+
+
+@given(
+    st.lists(st.floats(0.001, 1.0), min_size=1, max_size=5),
+    st.floats(0.0, 1.0),
+    st.sampled_from([0.0, -2.0, 3.0, -800.0, 800.0]),
+)
+def test_by_log_odds_probabilities_still_sum_to_one(shares: list[float], ends: float, bias: float) -> None:
+    """Of chains (scores and end) and of rankings (what goes on), for any bias."""
+    total = sum(shares) / (1 - ends) if ends < 1 else math.inf
+    hits = [Hit(str(n), math.log(share / total) if ends < 1 else -math.inf) for n, share in enumerate(shares)]
+    weighed = DoneByLogOdds(bias).weigh(CHAIN, hits, math.log(ends) if ends else None)
+    assert weighed.scores is not None
+    assert weighed.goes_on is not None
+    end = -math.inf if weighed.ends is None else weighed.ends
+    assert weighed.goes_on == pytest.approx(1 - math.exp(end), abs=1e-9)
+    assert np.logaddexp.reduce([*weighed.scores, end]) == pytest.approx(0.0, abs=1e-6)
+    if 0 < ends < 1 and abs(bias) < 10:
+        odds = math.exp(end) / weighed.goes_on
+        assert odds == pytest.approx(math.exp(bias) * ends / (1 - ends), rel=1e-6)
+
+
+def test_by_score_the_bias_is_added_to_that_of_done() -> None:
+    hits = [Hit("b", 2.0), Hit("c", 1.0)]
+    assert DoneByScore(0.5).weigh(CHAIN, hits, 1.0) == Weighed(ends=1.5)
+    assert DoneByScore(0.5).weigh(CHAIN, hits, None) == Never().weigh(CHAIN, hits, 9.0) == Weighed()
+
+
+def test_the_options_choose_the_rule() -> None:
+    scripted: Any = ScriptedHops({})
+    untaught: Any = ScriptedHops({}, learned=False)
+    model = (0.0,) * 7
+    chosen = [
+        stop_rule(retriever, hops)
+        for retriever, hops in (
+            (scripted, HopOptions("fixed", done_bias=2.0)),
+            (scripted, HopOptions("dynamic", done_bias=2.0)),
+            (scripted, HopOptions("ranked", done_bias=2.0)),
+            (scripted, HopOptions("ranked", done=False)),
+            (untaught, HopOptions("ranked")),
+            (scripted, HopOptions("ranked", onward=model)),
+        )
+    ]
+    by_score = DoneByScore(2.0)
+    assert chosen[:-1] == [Never(), by_score, by_score, Never(hides=False), Never(hides=False)]
+    assert isinstance(chosen[-1], stop.Onward)
+    assert chosen[-1].least == stop.ENDS_BELOW
+    with pytest.raises(ConfigError, match="log-odds: the scores of a retriever of kind 'scripted' are no"):
+        stop_rule(scripted, HopOptions("dynamic", stop="log-odds"))
+    with pytest.raises(ConfigError, match="there is no model; `grls tune` learns it"):
+        stop_rule(scripted, HopOptions("ranked", stop="onward"))
+
+
+class Short(StopRule):
+    """Ends a chain of so many passages, as many as hops.chains says."""
+
+    def __init__(self, most: int):
+        self.most = most
+
+    @classmethod
+    def of(cls, retriever: Any, hops: HopOptions) -> "Short":
+        return cls(hops.chains or 1)
+
+    def weigh(self, chain: LiveChain, hits: Sequence[Hit], done: float | None) -> Weighed:
+        if len(chain.hits) >= self.most:
+            return Weighed([], ends=0.0, goes_on=0.0)
+        return Weighed()
+
+
+@pytest.fixture
+def short() -> Iterator[None]:
+    register_stop("short", Short)
+    yield
+    del stop.RULES["short"]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_rule_of_a_users_ends_every_search(tmp_path: Path) -> None:
+    """BM25 knows no DONE; a folder keeps the name of the rule."""
+    BM25Retriever(SCRIPTED).save_pretrained(tmp_path / "bm25")
+    hops = {"steps": "dynamic", "max": 5, "chains": 2, "stop": "short"}
+    create(tmp_path / "hops", "hops", {"retriever": "../bm25", "hops": hops})
+    assert json.loads((tmp_path / "hops" / "grls.json").read_text())["hops"] == hops
+    opened: Any = load_retriever(tmp_path / "hops")
+    for chains in opened.retrieve_chains(["text", "text b"]):
+        assert {(len(chain.hits), chain.done) for chain in chains} == {(2, True)}
+    assert opened.describe().options["stop"] == "short"
+    ranked = hop_by_hop(opened, HopOptions("ranked", max=5, chains=2, stop="short"))
+    (hits,) = ranked.retrieve(["text b"], 7)
+    assert sum(hit.score for hit in hits) == pytest.approx(2.0)  # of the two hops that count
+    plain = hop_by_hop(opened, HopOptions("ranked", max=5, chains=2))
+    assert ranked.fingerprint() != plain.fingerprint()
+    assert "stop" not in plain.describe().options
+
+
+@pytest.mark.usefixtures("short")
+def test_names_of_rules() -> None:
+    bm25 = BM25Retriever(SCRIPTED)
+    register_stop("short", Short)  # a notebook's cell, run twice
+    raises(ConfigError, "the stop rule 'never' is there already", register_stop, "never", Short)
+    with pytest.raises(ConfigError, match=r"no stop rule is called 'long'; known are .*log-odds, never, "):
+        HopsRetriever(bm25, HopOptions("dynamic", stop="long"))
+    for steps in ("single", "fixed"):
+        with pytest.raises(ConfigError, match=r"hops\.stop says where chains end: choose steps="):
+            HopOptions(steps, stop="short")

@@ -1,38 +1,38 @@
-"""Hybrid decoding with real retrievers: what priors say, what is found, hop by hop, and what is refused."""
+"""Hybrid decoding: what priors say, what is found hop by hop, what is refused, and tuning of the weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from small_data import queries, small_retriever, tiny_bert, write_small
+from small_data import queries, scratch, small_retriever, write_small
 
+from grls.data.codec import Limits
 from grls.data.corpus import Corpus
+from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Passage, Query
-from grls.decode import DeviceDecoder
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, MismatchError
+from grls.evaluation.measures import ndcg
+from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.base import TakesEvidence
+from grls.retrieve.base import Under
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import search
+from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, beside, tune_in_turn, tune_together
 from grls.retrieve.hybrid.weighted import WeightedSource
+from grls.tune.dev import DevHops, DevQueries
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 NONE: list[tuple[Passage, ...]] = [(), ()]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("hybrid") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +41,13 @@ def generator(data: Path) -> GenerativeRetriever:
 
 
 @pytest.fixture(scope="module")
-def dense(data: Path, tmp_path_factory: pytest.TempPathFactory) -> DenseRetriever:
-    torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(
-        str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu", similarity="dot"
-    )
-    return DenseRetriever.assemble(biencoder, Corpus.read(data))
+def dense(biencoder: BiEncoderModel, corpus: Corpus) -> DenseRetriever:
+    return DenseRetriever.assemble(biencoder, corpus)
 
 
 @pytest.fixture(scope="module")
-def bm25(data: Path) -> BM25Retriever:
-    return BM25Retriever(Corpus.read(data))
+def bm25(corpus: Corpus) -> BM25Retriever:
+    return BM25Retriever(corpus)
 
 
 def log_softmax(scores: Sequence[float]) -> np.ndarray:
@@ -109,21 +105,6 @@ def test_without_weight_it_is_the_generator(generator: GenerativeRetriever, bm25
     assert hybrid.retrieve(QUERIES, 5) == generator.retrieve(QUERIES, 5)
 
 
-def test_with_great_weight_it_is_the_prior(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 500.0)])
-    everything = queries()
-    for found, words in zip(hybrid.retrieve(everything, 1), bm25.retrieve(everything, 20), strict=True):
-        best = {hit.id for hit in words if hit.score > words[0].score - 1e-3}
-        assert found[0].id in best
-
-
-def test_filters_hold(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)])
-    allowed = ["lynx-calm", "r0", "otter-quick"]
-    for hits in hybrid.retrieve(QUERIES, 5, allow=allowed):
-        assert sorted(hit.id for hit in hits) == sorted(allowed)
-
-
 def test_evidence_reaches_generator_and_priors(
     generator: GenerativeRetriever, dense: DenseRetriever, bm25: BM25Retriever
 ) -> None:
@@ -165,20 +146,6 @@ def test_done_that_fell_out_of_the_beam_is_not_known(generator: GenerativeRetrie
     prior = WeightedSource(EmptyPromptPrior(narrow), 1e-3)
     steps = HybridRetriever(narrow, [prior], -500.0 / 1e-3).retrieve_hop(QUERIES, NONE, 1)
     assert [(len(step.hits), step.done) for step in steps] == [(1, None), (1, None)]
-
-
-def test_chains_go_hop_by_hop(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)])
-    assert isinstance(hybrid, TakesEvidence)
-    chains = HopsRetriever(hybrid, HopOptions("fixed", 3, chains=2, branch=2)).retrieve_chains(QUERIES)
-    for chain, *_ in chains:
-        assert len({hit.id for hit in chain.hits}) == 3
-        assert not chain.done
-    short = HopsRetriever(hybrid, HopOptions("dynamic", 4, chains=2, branch=3, done_bias=50.0))
-    assert [(len(chain.hits), chain.done) for chain, *_ in short.retrieve_chains(QUERIES)] == [
-        (1, True),
-        (1, True),
-    ]
 
 
 def test_the_empty_prompt_is_asked_once_and_again_when_passages_come(data: Path) -> None:
@@ -228,22 +195,6 @@ def test_a_model_without_slots_takes_the_plain_search(
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
 
 
-def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
-    generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(QUERIES, 3)
-    monkeypatch.setattr(search, "suits", lambda *_: True)
-    other = small_retriever(data, beams=20)
-    alone = other.retrieve(QUERIES, 3)
-    assert other._kept is not None
-    assert isinstance(other._kept[1], DeviceDecoder)
-    assert (
-        HybridRetriever(other, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(QUERIES, 3)
-        == expected
-        != alone
-    )
-
-
 def test_what_cannot_work_is_refused(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, tmp_path: Path
 ) -> None:
@@ -290,3 +241,246 @@ def test_chains_beside_normalized_priors_have_log_probabilities(
     assert not HopsRetriever(HybridRetriever(generator, weighed), HopOptions("dynamic")).probable
     allowed = search.retrieve_chains(QUERIES, ["otter-calm", "lynx-quick"])
     assert {h.id for some in allowed for chain in some for h in chain.hits} == {"otter-calm", "lynx-quick"}
+
+
+QUERY = Query("q", "is the otter kind ?")
+
+
+@pytest.fixture(scope="module")
+def short(data: Path) -> GenerativeRetriever:
+    model, tokenizer = scratch(data).load()
+    return GenerativeRetriever.assemble(model.eval(), tokenizer, Corpus.read(data), Limits(evidence=2))
+
+
+def expected_input(short: GenerativeRetriever) -> list[int]:
+    rows = short.codec.excerpts(QUERY.text, short.corpus.passages([1]))
+    assert len(rows[0]) < len(short.sequences([1])[0])
+    return short.codec.model_input(short.encode([QUERY])[0], rows)
+
+
+def test_hops_read_excerpts_and_a_folder_keeps_their_limit(
+    short: GenerativeRetriever, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inputs: list[Any] = []
+
+    def search(given: list[list[int]], k: int, *rest: Any, **more: Any) -> list[list[Any]]:
+        inputs.append(given)
+        return [[] for _ in given]
+
+    monkeypatch.setattr(short, "search", search)
+    short.next_hop([QUERY], None)([Under(0, (1,), (1,))], 1, 2)
+    HybridRetriever(short, []).next_hop([QUERY], None)([Under(0, (1,), (1,))], 1, 2)
+    assert inputs == [[expected_input(short)], [expected_input(short)]]
+    short.save_pretrained(tmp_path / "r")
+    opened = GenerativeRetriever.from_pretrained(tmp_path / "r", device="cpu")
+    assert opened.codec.limits.evidence == 2
+    assert opened.fingerprint() == short.fingerprint()
+
+
+K = 2
+
+
+class _Named:
+    temperature = 2.0
+
+    def __init__(self, name: str):
+        self.name = name
+
+
+def start(name: str) -> WeightedSource:
+    source: Any = _Named(name)
+    return WeightedSource(source, 0.0)
+
+
+class _Small:
+    """A small generator, its dev queries and all settings of BM25 and the empty prompt."""
+
+    def __init__(self, data: Path, spans: bool):
+        self.generator: GenerativeRetriever = small_retriever(data)
+        if spans:
+            parts = (self.generator.model, self.generator.codec.tokenizer, self.generator.corpus)
+            options = SearchOptions(beams=100, span_temperature=2.0)  # all spans there are
+            self.generator = GenerativeRetriever.assemble(*parts, options=options, span_words=3)
+        self.queries, qrels = read_split(data, "train")
+        self.gold = [gold_passages(query, qrels) for query in self.queries]
+        bm25 = WeightedSource(RetrieverPrior(BM25Retriever(self.generator.corpus)), 0.0)
+        empty = WeightedSource(EmptyPromptPrior(self.generator), 0.0)
+        tried = Tried((0.25, 1.0, 4.0, 16.0), (1.0, 3.0), (0.3,))
+        self.choices = tried.choices([bm25], empty)
+        self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)
+        self.searched = 0
+
+    def dev(self, hops: bool) -> DevHops:
+        dev = DevQueries("data", "train", self.queries, self.gold, None)
+        return dev.by_hop(self.generator.corpus) if hops else dev.at_once()
+
+    def search(self, setting: Setting) -> Quality:
+        self.searched += 1
+        found = HybridRetriever(self.generator, setting).candidates(self.queries, 3 * K)
+        self.pool.add(setting, found)
+        hits = [self.generator.hits(some[: 3 * K]) for some in found]
+        ids = [[hit.id for hit in some[:K]] for some in hits]
+        return Quality(sequence_recall(ids, self.gold, [K])[f"recall@{K}"], ndcg(ids, self.gold))
+
+
+@pytest.fixture(params=[False, True], ids=["passages", "spans"])
+def small(tmp_path: Path, request: pytest.FixtureRequest) -> _Small:
+    return _Small(write_small(tmp_path / "data"), request.param)
+
+
+def test_a_pool_that_holds_all_promises_what_is_found(small: _Small) -> None:
+    bm25, empty = small.choices
+    alone = (bm25[0], empty[0])
+    small.pool.add(alone, HybridRetriever(small.generator, alone).candidates(small.queries, 10_000))
+    promised, measured = set(), set()
+    for setting in ((one, other) for one in bm25 for other in empty):
+        value = small.search(setting)
+        assert small.pool.quality(setting) == pytest.approx(value)
+        promised.add(round(small.pool.quality(setting).recall, 6))
+        measured.add(round(value.recall, 6))
+    assert len(measured) > 2  # the settings differ, so a constant would not do
+    assert promised == measured
+
+
+def test_few_searches_find_what_all_would(small: _Small) -> None:
+    tuned = tune_together(small.choices, small.search, small.pool)
+    assert small.searched < 2 * len(small.choices[0])
+    bm25, empty = small.choices
+    recalls = np.array([[small.search((one, other)).recall for other in empty] for one in bm25])
+    every = beside(recalls)
+    assert every.min() < 0.8 * every.max()
+    place = bm25.index(tuned.priors[0]), empty.index(tuned.priors[1])
+    level = recalls[every >= every.max() - 1e-9]  # of equal recalls neighbours do not decide
+    assert recalls[place] in level
+    assert small.search(tuned.priors).recall == pytest.approx(tuned.recall)
+
+
+class _Promises:
+    def __init__(self, says: Any):
+        self.quality = lambda setting: Quality(says(setting))
+
+
+def test_the_most_promising_is_searched_with_until_it_has_been() -> None:
+    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    asked: list[float] = []
+
+    def measure(setting: Setting) -> Quality:
+        asked.append(setting[0].weight)
+        return Quality({0.0: 0.1, 1.0: 0.6, 2.0: 0.3, 3.0: 0.3}[setting[0].weight])
+
+    # 1 is promised the most, and 0.6 when it has been searched with.
+    pool: Any = _Promises(lambda setting: {1.0: 0.9 if 1.0 not in asked else 0.6}.get(setting[0].weight, 0.3))
+    tuned = tune_together(choices, measure, pool)
+    assert asked == [0.0, 2.0, 3.0, 1.0]
+    assert (tuned.priors[0].weight, tuned.recall) == (1.0, 0.6)
+
+
+def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_weight() -> None:
+    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    pool: Any = _Promises(lambda setting: float(setting[0].weight == 1))
+    tuned = tune_together(choices, lambda setting: Quality(0.0 if setting[0].weight < 2 else 0.5), pool)
+    assert tuned.priors[0].weight >= 2
+    assert tuned.recall == 0.5
+    pool = _Promises(lambda _: 0.5)
+    assert tune_together(choices, lambda _: Quality(0.5), pool).priors[0].weight == 0  # it helps at no weight
+
+
+def test_weights_that_are_as_good_within_the_error_give_way_to_the_lightest_that_a_search_confirms() -> None:
+    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    found = {0.0: 0.1, 1.0: 0.8, 2.0: 0.85, 3.0: 0.9}
+    pool: Any = _Promises(lambda setting: found[setting[0].weight])
+    pool.as_good = lambda setting, best: found[setting[0].weight] >= found[best[0].weight] - 0.11
+
+    def measure(setting: Setting) -> Quality:
+        return Quality(found[setting[0].weight])
+
+    assert tune_together(choices, measure, pool).priors[0].weight == 3.0
+    assert tune_together(choices, measure, pool, lightest=True) == ((choices[0][1], choices[1][0]), 0.8)
+    pool.as_good = lambda setting, best: (
+        setting == best or (setting[0].weight == 1 and found[1.0] > 0.7)
+    )  # promised, and not kept
+
+    def broken(setting: Setting) -> Quality:
+        if setting[0].weight == 1:
+            found[1.0] = 0.2
+        return measure(setting)
+
+    assert tune_together(choices, broken, pool, lightest=True).priors[0].weight == 3.0
+
+
+def test_as_good_is_within_the_standard_error_of_the_paired_differences(tmp_path: Path) -> None:
+    made = _Small(write_small(tmp_path / "data"), False)
+    alone = tuple(values[0] for values in made.choices)
+    made.search(alone)
+    right = np.zeros((len(made.queries), 2, K))
+    made.pool._right_of = lambda setting: right[:, 0 if setting == alone else 1]  # type: ignore[method-assign]
+    best = (made.choices[0][1], made.choices[1][0])
+    assert made.pool.as_good(alone, best)
+    right[0, 1, 0] = 1.0  # one query more is within the error
+    assert made.pool.as_good(alone, best)
+    right[: len(right) // 2, 1, 0] = 1.0
+    assert not made.pool.as_good(alone, best)
+    assert made.pool.as_good(best, alone)
+
+
+def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
+    """A peak between two valleys loses to a plateau that is a little lower."""
+    found = dict(zip((0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), (0.1, 0.6, 0.1, 0.4, 0.5, 0.4, 0.1), strict=True))
+    choices = Tried(tuple(found)[1:]).choices([start("a")], start("e"))
+    pool: Any = _Promises(lambda setting: found[setting[0].weight])
+    tuned = tune_together(choices, lambda setting: Quality(found[setting[0].weight]), pool)
+    assert tuned.priors[0].weight == 4.0
+
+
+def test_of_equal_recalls_the_order_decides_and_then_the_smaller_weight_not_the_edge() -> None:
+    """An edge of the grid has fewer neighbours, whose mean may be the higher one by that alone."""
+    choices = Tried((1.0, 2.0, 4.0)).choices([start("a"), start("b")], start("e"))
+    recall = {(2.0, 1.0): 0.9, (4.0, 0.0): 0.9, (4.0, 1.0): 0.8, (2.0, 0.0): 0.8}
+
+    def weights(setting: Setting) -> tuple[float, float]:
+        return setting[0].weight, setting[1].weight
+
+    pool: Any = _Promises(lambda setting: recall.get(weights(setting), 0.1))
+    for order in ({(2.0, 1.0): 0.7, (4.0, 0.0): 0.6}, {}):
+        tuned = tune_together(
+            choices,
+            lambda setting, order=order: Quality(
+                recall.get(weights(setting), 0.1), order.get(weights(setting), 0.0)
+            ),
+            pool,
+        )
+        assert weights(tuned.priors) == (2.0, 1.0)
+
+
+def test_too_large_a_grid_is_refused_before_anything_is_searched() -> None:
+    weights = tuple(float(n) for n in range(1, 40))
+    choices = Tried(weights).choices([start(name) for name in "abc"], start("e"))
+    pool: Any = None
+    with pytest.raises(ConfigError, match="40 x 40 x 40 x 1 settings of the priors are 64,000"):
+        tune_together(choices, lambda _: Quality(1 / 0), pool)
+
+
+def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() -> None:
+    seen = []
+
+    def measure(priors: Sequence[WeightedSource]) -> Quality:
+        a, b, empty = priors
+        seen.append((a.weight, a.divisor, b.weight, empty.weight))
+        right = a.weight == 1 and a.divisor == 4
+        return Quality(right + min(b.weight / b.divisor, 1) - 10 * abs(empty.weight + 0.2))
+
+    tried = Tried((1.0, 2.0, 3.0), (1.0, 2.0), (0.1, 0.2))
+    tuned = tune_in_turn(tried.choices([start("a"), start("b")], start("e")), measure)
+    assert [(p.weight, p.divisor) for p in tuned.priors] == [(1.0, 4.0), (2.0, 2.0), (-0.2, 2.0)]
+    assert tuned.recall == pytest.approx(2.0)
+    assert len(seen) == 1 + 6 + 6 + 2
+    assert seen[1:3] == [(1.0, 4.0, 0.0, 0.0), (1.0, 2.0, 0.0, 0.0)]  # what counts less first
+    assert {setting[:2] for setting in seen[7:]} == {(1.0, 4.0)}  # the first one stays at its best
+
+
+def test_a_prior_that_never_helps_gets_no_weight() -> None:
+    choices = Tried((1.0,), (1.0,), (0.1,)).choices([start("a")], start("e"))
+    tuned = tune_in_turn(choices, lambda _: Quality(0.5))
+    assert ([p.weight for p in tuned.priors], tuned.recall) == ([0.0, 0.0], 0.5)
+    higher = tune_in_turn(choices, lambda setting: Quality(0.5, setting[0].weight))
+    assert [p.weight for p in higher.priors] == [1.0, 0.0]

@@ -1,6 +1,5 @@
 """What a retriever ranks, read by a cross-encoder: the library's numbers, folders, hops, refusals."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import torch
 from cross_encoders import cross_encoder
 from sentence_transformers import CrossEncoder
-from small_data import passages, queries, small_retriever, tiny_bert, write_small
+from small_data import passages, queries, small_retriever, tiny_bert
 from torch import nn
 
 from grls.cli import main
@@ -18,14 +17,12 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions
-from grls.io.progress import showing
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import Description, ScoresAll, TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import usual_temperature
 from grls.retrieve.hops.options import HopOptions
@@ -42,11 +39,6 @@ CPU = Opening("cpu")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("rescored") / "data")
-
-
-@pytest.fixture(scope="module")
 def model(data: Path) -> Path:
     return cross_encoder(data.parent / "encoder")
 
@@ -59,13 +51,12 @@ def scorer(model: Path) -> PairScorer:
 @pytest.fixture(scope="module")
 def dense(data: Path) -> Path:
     torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu")
+    biencoder = BiEncoderModel.load(str(tiny_bert(data.parent / "rescored-bert")), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
     return data.parent / "dense"
 
 
 def logits(model: Path, query: str, hits: list[Hit]) -> dict[str, float]:
-    """By the library."""
     texts = {passage.id: passage.text for passage in passages()}
     library = CrossEncoder(str(model), device="cpu", trust_remote_code=False)
     pairs = [(query, texts[hit.id]) for hit in hits]
@@ -117,21 +108,9 @@ def test_equal_scores_go_in_the_first_retrievers_order() -> None:
     assert rank_again([], [], None) == []
 
 
-def test_filters_are_the_first_retrievers(data: Path, scorer: PairScorer) -> None:
-    first = BM25Retriever(Corpus.read(data))
-    made = over(first, scorer, Rereading(3))
-    allow = ["lynx-calm", "r0", "otter-quick", "heron-calm", "badger-quick"]
-    for hits, before in zip(made.retrieve(ASKED, 5, allow), first.retrieve(ASKED, 5, allow), strict=True):
-        assert {hit.id for hit in hits} == {hit.id for hit in before} <= set(allow)
-    with pytest.raises(ConfigError, match="k must be"):
-        made.retrieve(ASKED, 0)
-    assert made.retrieve([], 3) == []
-
-
 def saved(
     data: Path, dense: Path, model: Path, folder: Path, weight: float | None = 0.5
 ) -> RescoredRetriever:
-    """A folder beside the dense retriever's, with a copy of the cross-encoder."""
     made = over(load_retriever(dense, CPU), PairScorer.load(str(model), "cpu"), Rereading(4, weight))
     made.save_pretrained(folder, dense)
     return made
@@ -191,30 +170,6 @@ def test_another_model_in_its_place_is_refused(data: Path, dense: Path, model: P
     assert load_retriever(tmp_path / "r", CPU).kind == "rescored"
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"passages": 0}, "rescored: passages must be at least 1"),
-        ({"weight": -2.0}, "rescored: weight must be at least 0"),
-        ({"passages": "4"}, r"rescored\.passages must be a whole number, got '4'"),
-        ({"weight": "heavy"}, r"rescored\.weight must be a number"),
-        ({"weight": float("inf")}, r"rescored\.weight must be a finite number"),
-        ({"model": 3}, "model: expected a folder or hub name"),
-        ({"model": "../gone"}, "model names ../gone, and there is no cross-encoder at"),
-        ({"retriever": "../gone"}, "retriever names ../gone, but there is no retriever at"),
-        ({"depth": 3}, "unknown field 'depth' of kind 'rescored'"),
-        ({"format": 2}, "format 2 of a retriever of kind 'rescored'"),
-    ],
-)
-def test_a_field_that_cannot_be_is_named(
-    data: Path, dense: Path, model: Path, tmp_path: Path, fields: dict[str, Any], says: str
-) -> None:
-    saved(data, dense, model, tmp_path / "r")
-    update_spec(tmp_path / "r", fields)
-    with pytest.raises(DataError, match=rf"r/grls\.json: {says}"):
-        load_retriever(tmp_path / "r", CPU)
-
-
 def test_options_of_search_are_heeded(data: Path, dense: Path, model: Path, tmp_path: Path) -> None:
     saved(data, dense, model, tmp_path / "r")
     update_spec(tmp_path / "r", {"search": {"batch_size": 3, "truncate_queries": True}})
@@ -239,16 +194,6 @@ def test_a_query_that_would_be_cut_is_refused_by_name(data: Path, scorer: PairSc
     ):
         over(first, scorer, Rereading(4)).retrieve(long, 3)
     assert len(over(first, scorer, Rereading(4), truncate_queries=True).retrieve(long, 3)) == 2
-
-
-def test_progress_is_told_of_passages(
-    data: Path, scorer: PairScorer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = BM25Retriever(Corpus.read(data))
-    monkeypatch.setattr("grls.io.progress.EVERY", 0.0)
-    with showing():
-        over(first, scorer, Rereading(2), batch_size=8).retrieve(ASKED, 3)
-    assert f"rescore 8 of {2 * len(ASKED)} passages" in capsys.readouterr().err
 
 
 def test_it_describes_itself(data: Path, dense: Path, scorer: PairScorer) -> None:
@@ -342,26 +287,6 @@ def test_evidence_may_be_cut_and_the_query_may_not(data: Path, dense: Path, scor
     assert isinstance(made, RescoredHops)
     long = [Passage("x", "calm " * 40)]
     assert len(made.retrieve_hop(ASKED[:1], [long], 3)[0].hits) == 3
-
-
-def test_it_is_a_member_like_any(data: Path, dense: Path, model: Path, tmp_path: Path) -> None:
-    """Of a fusion, and of another cross-encoder's; the fusion's filters and corpus are the members'."""
-    saved(data, dense, model, tmp_path / "one", None)
-    other = cross_encoder(tmp_path / "other", seed=2)
-    inner = {"kind": "rescored", "retriever": "one", "model": "other", "passages": 6}
-    twice = {"kind": "rescored", "retriever": inner, "model": str(model), "passages": 2, "weight": 1.0}
-    (tmp_path / "grls.json").write_text(
-        json.dumps({"format": 1, "kind": "fusion", "members": ["one", twice, "bm25"]})
-    )
-    opened = load_retriever(tmp_path, CPU)
-    assert isinstance(opened, FusionRetriever)
-    one, deep, words = opened.members
-    expected = over(
-        over(one, PairScorer.load(str(other), "cpu"), Rereading(6)), deep.encoder, Rereading(2, 1.0)
-    )
-    assert deep.retrieve(ASKED, 8) == expected.retrieve(ASKED, 8)
-    rankings = zip(*(member.retrieve(ASKED, 4) for member in (one, expected, words)), strict=True)
-    assert opened.retrieve(ASKED, 4) == [opened.fusion.fuse(some, 4) for some in rankings]
 
 
 def test_the_shipped_folder_opens(data: Path, model: Path, tmp_path: Path) -> None:

@@ -1,0 +1,766 @@
+"""Reports: which runs stand on a page, tables by hand, faults of proofs, and the page as written."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from failing import fails, raises, refuses
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_helpers import GOOD, PASSAGES, POOR, QUERIES, dataset, page_text, write
+from small_data import passages, queries
+
+from grls.cli import main
+from grls.data.dataset import write_dataset
+from grls.data.types import IN_CHAINS
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.evaluation.graph import GraphErrors
+from grls.evaluation.ruletaker import Fact, Problem
+from grls.report.blocks import INK, Cell, Column, value_table
+from grls.report.drawing import FAULT, LEFT, describe_proof, draw_proof
+from grls.report.measure import score_runs
+from grls.report.page import build_page, render_html, run_table, section_tables, write_report
+from grls.report.proofs import explain_chain, proof_examples
+from grls.report.runs import load_groups
+from grls.report.tables import (
+    chains_table,
+    ensemble_table,
+    memorisation_table,
+    overlap,
+    price_table,
+    recall_table,
+    significance_table,
+    similarity_tables,
+)
+
+
+@pytest.fixture
+def data(tmp_path):
+    return dataset(tmp_path / "small")
+
+
+def test_manifests_name_data_sets_which_are_groups_steps_and_run(data, tmp_path):
+    one = write(tmp_path / "one", data, GOOD, "ours", steps="fixed")
+    two = write(tmp_path / "two", data, POOR, "theirs", "biencoder", "single")
+    (group,) = load_groups([one, two])
+    assert (group.name, group.split, group.seen) == ("small", "test", {"f1"})
+    assert [(e.label, e.system, e.steps) for e in group.entries] == [
+        ("theirs", "biencoder", "single"),  # bi-encoders come first
+        ("ours", "generator", "fixed"),
+    ]
+    other = dataset(tmp_path / "other")
+    files = [write(tmp_path / f"run{n}", folder, GOOD) for n, folder in enumerate((other, data, other))]
+    assert [(g.name, len(g.entries)) for g in load_groups(files)] == [("other", 2), ("small", 1)]
+
+
+def test_a_data_set_that_is_not_known_or_has_moved_must_be_named(data, tmp_path):
+    chains = write(tmp_path / "chains", data, GOOD, manifest=False)
+    ranking = write(tmp_path / "ranking", data, GOOD, steps="single", manifest=False)
+    with pytest.raises(ConfigError, match=r"chains.jsonl: which data set .* no manifest; give data=FOLDER"):
+        load_groups([chains])
+    (group,) = load_groups([chains, ranking], str(data))
+    assert [(e.label, e.system, e.steps) for e in group.entries] == [
+        ("chains", "", "dynamic"),
+        ("ranking", "", None),
+    ]
+    run = write(tmp_path / "run", data, GOOD, data=str(tmp_path / "gone" / "small"))
+    with pytest.raises(ConfigError, match=r"names '.*gone/small', which is no folder here; give data=FOLDER"):
+        load_groups([run])
+    assert load_groups([run], str(data))[0].name == "small"
+    raises(DataError, r"nowhere: no such folder", load_groups, [run], str(tmp_path / "nowhere"))
+    run = write(tmp_path / "run", data, GOOD, data="", corpus="", queries="")
+    raises(ConfigError, r"which data set", load_groups, [run])
+    assert load_groups([run], str(data))[0].entries[0].label == "run"
+
+
+def test_no_run_and_the_same_run_twice_are_refused(data, tmp_path):
+    raises(ConfigError, r"no run is given", load_groups, [])
+    run = write(tmp_path / "run", data, GOOD)
+    with pytest.raises(ConfigError, match=r"run.jsonl and .*run.trec are the same run"):
+        load_groups([run, str(tmp_path / "run.trec")])
+    raises(DataError, r"missing.trec: no such file", load_groups, [str(tmp_path / "missing.trec")], str(data))
+
+
+def test_runs_of_other_corpora_queries_or_splits_are_named(data, tmp_path):
+    changed = dataset(tmp_path / "x" / "small", [*PASSAGES, PASSAGES[0]._replace(id="new")])
+    one, two = write(tmp_path / "one", data, GOOD), write(tmp_path / "two", changed, GOOD)
+    with pytest.raises(
+        MismatchError, match=r"one.jsonl and .*two.jsonl are both of small, .* different corpora"
+    ):
+        load_groups([one, two])
+    with pytest.raises(MismatchError, match=r"one.jsonl was made with another corpus than .*x/small holds"):
+        load_groups([write(tmp_path / "one", data, GOOD, data=str(changed))])
+    one = write(tmp_path / "one", data, GOOD)
+    two = write(tmp_path / "two", data, GOOD, queries="0" * 64)
+    raises(MismatchError, r"one.jsonl and .*two.jsonl .* different sets of queries", load_groups, [one, two])
+    raises(MismatchError, r"two.jsonl was made with other queries than", load_groups, [two])
+    one, two = write(tmp_path / "one", data, GOOD), write(tmp_path / "two", data, GOOD, split="train")
+    raises(MismatchError, r"one.jsonl is of the split test, .*two.jsonl of train", load_groups, [two, one])
+    with pytest.raises(MismatchError, match=r"one.jsonl is of the split test, and split asks for train"):
+        load_groups([one], split="train")
+    with pytest.raises(DataError, match=r"qrels/dev.tsv: no such file"):
+        load_groups([write(tmp_path / "old", data, GOOD, manifest=False)], str(data), "dev")
+    elsewhere = dataset(tmp_path / "y" / "small")
+    one, two = write(tmp_path / "one", data, GOOD), write(tmp_path / "two", data, GOOD, manifest=False)
+    raises(MismatchError, r"two data sets of one name", load_groups, [one, two], str(elsewhere))
+
+
+def test_ids_and_texts_of_other_data_are_refused(data, tmp_path):
+    file = tmp_path / "old.jsonl"
+    write(tmp_path / "old", data, GOOD, manifest=False)
+    text = file.read_text()
+    for old, new, message in (
+        ('"f1"', '"f9"', "old.jsonl: the passage id 'f9'"),
+        ('"query_id": "q1"', '"query_id": "q9"', "old.jsonl: the query id 'q9'"),
+        ("anna is kind . why", "anna is cold . why", "old.jsonl, line 1: query 'q1' is 'anna is cold"),
+    ):
+        file.write_text(text.replace(old, new))
+        raises(DataError, re.escape(message), load_groups, [str(file)], str(data))
+    file.write_text("")
+    raises(DataError, r"old.jsonl: the run has no line", load_groups, [str(file)], str(data))
+
+
+def test_equal_names_are_told_apart_by_file(data, tmp_path):
+    files = [write(tmp_path / n, data, GOOD, name) for n, name in (("a", "g"), ("b", "g"), ("c", "h"))]
+    assert [e.label for e in load_groups(files)[0].entries] == ["g (a)", "g (b)", "h"]
+    (tmp_path / "x").mkdir()
+    same = [files[0], write(tmp_path / "x" / "a", data, GOOD, "g")]
+    assert [e.label for e in load_groups(same)[0].entries] == [f"g ({file})" for file in same]
+
+
+def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
+    from grls.data.dataset import read_queries
+    from grls.runs.manifest import fingerprint_queries
+
+    everything = fingerprint_queries(read_queries(data))
+    wide = write(tmp_path / "wide", data, GOOD, split=None, queries=everything)
+    (group,) = load_groups([wide, write(tmp_path / "narrow", data, GOOD, "narrow")])
+    assert (group.split, [q.id for q in group.queries]) == ("test", ["q1", "q2"])
+    assert json.loads((tmp_path / "wide.info.json").read_text())["split"] is None
+    assert len(QUERIES) == 3
+
+
+def measured(*files, data=None, ks=(1, 3)):
+    return [score_runs(group, ks) for group in load_groups(list(files), data)]
+
+
+def lines(table):
+    return [[cell.text + "*" * cell.strong for cell in row] for row in table.rows]
+
+
+def test_the_best_is_marked_by_what_is_printed():
+    columns = [Column("high"), Column("low", best="low"), Column("n", "count", ""), Column("words", "text")]
+    rows = [
+        (("a", "x"), [0.50001, 0.1, 1200, "one"]),
+        (("b", "x"), [0.50002, None, 3, ""]),
+        (("c", "y"), [0.1, 0.2, 4, None]),
+    ]
+    assert lines(value_table("t", "", ("run", "kind"), columns, rows)) == [
+        ["a", "x", "50.0*", "10.0*", "1,200", "one"],
+        ["b", "x", "50.0*", "–", "3", "–"],
+        ["c", "y", "10.0", "20.0", "4", "–"],
+    ]
+    within = lines(
+        value_table("t", "", ("run", "kind"), columns, [*rows, (("d", "y"), [0.2, 0.2, 1, "e"])], within=1)
+    )
+    assert [row[2:4] for row in within] == [
+        ["50.0", "10.0"], ["50.0", "–"], ["10.0", "20.0"], ["20.0*", "20.0"],
+    ]  # fmt: skip
+
+
+def test_recall_of_every_run_and_rows_stand_by_what_they_find(data, tmp_path):
+    good, poor = write(tmp_path / "good", data, GOOD, "good"), write(tmp_path / "poor", data, POOR, "poor")
+    # good finds all; poor finds 2 of 3 and 1 of 2, first f1 and then nothing of q2 at rank 1
+    table = recall_table(measured(good, poor), (1, 3))
+    assert lines(table) == [
+        ["good", "generator", "dynamic", "41.7*", "100.0*"],
+        ["poor", "generator", "dynamic", "16.7", "58.3"],
+    ]
+    assert table.groups == ()
+    files = [write(tmp_path / name, data, found, name, "bm25", "single")
+             for name, found in (("poor", POOR), ("good", GOOD))]  # fmt: skip
+    assert [row[0] for row in lines(recall_table(measured(*files), (3,)))] == ["poor", "good"]
+    assert [row[0] for row in lines(recall_table(measured(*files), (3,), 3))] == ["good", "poor"]
+
+
+def test_data_sets_stand_side_by_side_and_no_run_is_hidden(data, tmp_path):
+    other = dataset(tmp_path / "other")
+    files = [write(tmp_path / "a", data, GOOD, "both"), write(tmp_path / "b", other, POOR, "both")]
+    files.append(write(tmp_path / "c", other, GOOD, "one", "bm25", "single"))
+    table = recall_table(measured(*files), (1, 3))
+    assert [(head.text, head.span) for head in table.groups] == [("", 3), ("small", 2), ("other", 2)]
+    assert lines(table) == [
+        ["both", "generator", "dynamic", "41.7", "100.0", "16.7", "58.3"],
+        ["one", "BM25", "single", "–", "–", "41.7*", "100.0*"],
+    ]
+    assert [head.text for head in chains_table(measured(*files)).groups] == ["", "small", "other"]
+    assert memorisation_table(measured(files[2]), (1,)) is None
+
+
+def test_memorisation(data, tmp_path):
+    with_it = write(tmp_path / "a", data, GOOD, "with", stages=("memorise", "retrieve"))
+    without = write(tmp_path / "b", data, POOR, "without", stages=("retrieve",))
+    others = [
+        write(tmp_path / system, data, POOR, system, system, stages=("memorise", "retrieve"), **more)
+        for system, more in (("biencoder", {}), ("ensemble", {"members": ("with", "without")}))
+    ]
+    assert lines(memorisation_table(measured(with_it, without, *others), (3,))) == [
+        ["with", "dynamic", "memorised", "100.0*", "100.0*"],
+        ["without", "dynamic", "not memorised", "58.3", "65.0"],
+    ]
+
+
+def test_fixed_and_dynamic_chains_are_sets_with_lengths(data, tmp_path):
+    dynamic = write(tmp_path / "a", data, POOR, "until done")
+    fixed = write(tmp_path / "b", data, GOOD, "three hops", steps="fixed")
+    single = write(tmp_path / "c", data, GOOD, "top", steps="single")
+    assert lines(chains_table(measured(dynamic, fixed, single))) == [
+        ["three hops", "generator", "fixed", "100.0*", "100.0*", "100.0*", "100.0*", "–", "2.5"],
+        ["until done", "generator", "dynamic", "75.0", "58.3", "65.0", "65.0", "0.0", "2.0"],
+        ["gold", "–", "–", "–", "–", "–", "–", "–", "2.5"],
+    ]
+    assert chains_table(measured(single)) is None
+    write(tmp_path / "a", data, GOOD, "trec")
+    (row, _) = lines(chains_table(measured(str(tmp_path / "a.trec"))))
+    assert row == ["trec", "generator", "dynamic", "100.0", "100.0", "100.0", "100.0", "–", "2.5"]
+
+
+def test_pooled_chains_are_no_chain(data, tmp_path):
+    hops = write(tmp_path / "a", data, GOOD, "hops", steps="fixed", options={"k": 3, "pool": False})
+    pool = write(tmp_path / "b", data, GOOD, "pool", steps="fixed", options={"k": 3, "pool": True})
+    table = chains_table(measured(hops, pool))
+    assert lines(table)[1] == ["pool", "generator", "fixed", *"–––", "100.0", *"––"]  # said, not hidden
+    assert chains_table(measured(pool)) is None
+
+
+def test_a_ranking_has_no_recall_beyond_its_cutoff(data, tmp_path):
+    def row(found, steps="single", options=None, **more):
+        run = write(tmp_path / "run", data, found, steps=steps, options=options or {}, **more)
+        table = recall_table(measured(run, deep, data=str(data), ks=(1, 2, 3)), (1, 2, 3))
+        return next(line[3:] for line in lines(table) if line[0] == "run")
+
+    deep = write(tmp_path / "deep", data, {"q1": ["odd", "odd", "r1"]}, "deep", steps="single")
+    assert row(POOR, options={"k": 2}) == ["16.7*", "58.3*", "–"]
+    assert row(POOR) == ["16.7*", "58.3*", "–"]  # no k is known: the longest list tells
+    assert row(POOR, options={"k": 3}) == ["16.7*", "58.3*", "58.3*"]  # asked for 3, found 2
+    assert row(POOR, "fixed", {"k": 2, "pool": True})[2] == "–"
+    assert row(POOR, "fixed", {"k": 2, "pool": False})[2] == "58.3*"
+    assert row(POOR, "dynamic", {"k": 2})[2] == "58.3*"
+    assert row({"q1": [], "q2": []}) == ["0.0", "0.0", "0.0"]  # nothing was found: that scores 0
+    (tmp_path / "run.info.json").unlink()
+    assert row(POOR, "dynamic", manifest=False)[2] == "58.3*"  # its chains tell
+
+
+def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
+    short = write(tmp_path / "a", data, POOR, "short", steps="single", options={"k": 2})
+    deep = write(tmp_path / "b", data, POOR, "deep", steps="single", options={"k": 3})
+    (group,) = measured(short, deep)
+    table = dict(section_tables([group], ()))["seen_unseen"]
+    seen = {row[0].text: dict(zip(table.heads, (c.text for c in row), strict=True)) for row in table.rows}
+    assert (seen["short"]["seen R@1"], seen["short"]["seen R@3"]) == (seen["deep"]["seen R@1"], "–")
+    assert seen["deep"]["seen R@3"] != "–"
+    text = render_html(build_page([group], (1, 3), 3))
+    assert text.count("was cut off before k has no value at k") == 1
+    assert significance_table(group, "R@3", lambda run: group.recalls(run, 3)) is None
+    assert significance_table(group, "R@2", lambda run: group.recalls(run, 2)) is not None
+    alike = [[[cell.text for cell in row[1:]] for row in similarity_tables(group, k)[0].rows] for k in (2, 3)]
+    assert alike == [[["1.00", "1.00"]] * 2, [["–", "–"], ["–", "1.00"]]]
+
+
+def test_ensembles_stand_beside_their_members(data, tmp_path):
+    one = write(tmp_path / "one", data, GOOD, "good", steps="single")
+    two = write(tmp_path / "two", data, POOR, "dense", "biencoder", "single")
+    mixed = write(
+        tmp_path / "mixed", data, POOR, "mixed", "ensemble", "single", members=("good", str(tmp_path / "two"))
+    )
+    odd = write(tmp_path / "odd", data, GOOD, "odd", "ensemble", "single", members=("gone", "good"))
+    same = write(tmp_path / "same", data, GOOD, "same", "ensemble", "single", members=("good",))
+    assert lines(ensemble_table(measured(one, two, mixed, odd, same), (3,))) == [
+        ["mixed", "mixed", "all together", "58.3"], ["mixed", "mixed", "member good", "100.0*"],
+        ["mixed", "mixed", "member dense", "58.3"], ["odd", "–", "all together", "100.0"],
+        ["odd", "–", "member gone", "–"], ["odd", "–", "member good", "100.0"],
+        ["same", "homogeneous", "all together", "100.0"], ["same", "homogeneous", "member good", "100.0"],
+    ]  # fmt: skip
+
+
+def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
+    groups = measured(
+        write(tmp_path / "a", data, GOOD, "good"), write(tmp_path / "b", data, POOR, "poor", steps="single")
+    )
+    groups[0].runs[1].report["new_thing"] = {"new@2": 0.25, "queries": 2, "none": None}
+    tables = dict(section_tables(groups, ("queries",)))
+    assert lines(tables["new_thing"]) == [
+        ["poor", "generator", "single", "–", "–", "–"],
+        ["good", "generator", "dynamic", "25.0", "2", "–"],
+    ]
+    assert tables["new_thing"].heads[3:] == ("new@2", "queries", "none")
+    assert {"sequence_recall", "seen_unseen", "set", "graph"} <= tables.keys()
+    graph = {row[0].text: [cell.text for cell in row[3:]] for row in tables["graph"].rows}
+    assert graph == {"good": ["100.0", "0.0", "0.0", "0.0", "0.0", "2"], "poor": ["–"] * 6}
+
+
+def test_what_was_run_tells_the_manifests_and_who_did_not_answer(data, tmp_path, caplog):
+    known = write(
+        tmp_path / "a", data, {"q1": ["f1"]}, "known", stages=("memorise", "retrieve"), members=("x", "y")
+    )
+    plain = write(tmp_path / "b", data, GOOD, manifest=False)
+    table = run_table(measured(known, plain, data=str(data)))
+    found = [dict(zip(table.heads, (cell.text for cell in row), strict=True)) for row in table.rows]
+    assert found[0] == {
+        "run": "known", "system": "generator", "steps": "dynamic", "data set": "small", "split": "test",
+        "stages": "memorise + retrieve", "members": "x + y", "score mode": "renormalized", "seconds": "4.0",
+        "queries/s": "0.5", "judged": "2", "unanswered": "1", "not judged": "0", "options": "k=3",
+        "file": known,
+    }  # fmt: skip
+    assert f"{known}: 1 of 2 judged queries have no hit; they score 0." in caplog.text
+    assert (found[1]["run"], found[1]["options"], found[1]["seconds"]) == ("b", "no manifest", "–")
+
+
+def test_overlap_by_hand_and_the_similarity_that_is_printed(data, tmp_path):
+    first, second = [["a", "b"], ["c"], []], [["b", "d"], ["c"], []]
+    assert overlap(first, second, 2, None) == pytest.approx(
+        (1 / 3 + 1) / 2
+    )  # the third has nothing to compare
+    assert overlap(first, second, 1, None) == pytest.approx((0 + 1) / 2)
+    assert overlap(first, second, 2, [["b"], ["x"], ["c"]]) == 1.0
+    assert overlap(first, second, 2, [["a", "b"], ["x"], ["c"]]) == 0.5
+    assert overlap([[]], [[]], 2, None) is None
+    (group,) = measured(write(tmp_path / "a", data, GOOD, "good"), write(tmp_path / "b", data, POOR, "poor"))
+    every, correct = similarity_tables(group, 3)
+    assert lines(every) == [["1. good", "1.00", "0.50"], ["2. poor", "0.50", "1.00"]]  # 2 of 3, 1 of 3
+    assert lines(correct) == [["1. good", "1.00", "0.58"], ["2. poor", "0.58", "1.00"]]  # 2 of 3, 1 of 2
+    assert every.heat
+    assert every.rows[0][2] == Cell("0.50", shade=pytest.approx(0.5))
+
+
+def test_significance_against_the_best_or_a_baseline(data, tmp_path):
+    files = [write(tmp_path / name, data, found, name) for name, found in (("good", GOOD), ("poor", POOR))]
+    files.append(write(tmp_path / "other", data, POOR, "other", steps="single"))
+    (group,) = measured(*files)
+    table = significance_table(group, "R@3", lambda run: group.recalls(run, 3))
+    rows = {row[0]: row[1:] for row in lines(table)}
+    assert "against good (the best), 2 queries" in table.caption
+    assert rows["good"] == ["100.0", "reference", "–", "–", "–"]
+    # the differences are -1/3 and -1/2: four swaps, two as far out; Holm doubles p, at most to 1
+    assert rows["poor"] == ["58.3", "−41.7", "−50.0 to −33.3", "0.500", "1.000"]
+    named = significance_table(group, "set F1", group.set_f1s, "poor")
+    assert "against poor (the baseline asked for)" in named.caption
+    assert [row[0] for row in lines(named)] == ["good", "poor"]  # single-step runs have no chains
+    assert significance_table(group, "set F1", lambda run: None) is None
+
+
+def test_the_price_of_the_end_stands_beside_the_same_system_without_one(data, tmp_path):
+    short = {"q1": ["f1"], "q2": ["f2", "r2", "odd"]}
+    ended = write(tmp_path / "a", data, short, "until DONE", retriever="one")
+    fixed = {"steps": "fixed", "options": {"k": 3, "hops": 3}}
+    whole = write(tmp_path / "b", data, GOOD, "three hops", retriever="one", **fixed)
+    other = write(tmp_path / "c", data, GOOD, "another model", retriever="two", **fixed)
+    (group,) = measured(ended, whole, other)
+    (row,) = lines(price_table(group))  # q1: 0.5 of 1, q2: 0.8 of 1
+    assert row[:6] == ["until DONE", "three hops", "DONE", "65.0", "100.0", "+35.0"]
+    assert row[8:] == ["1", "0", "1"]
+    parts = {part.title: part for part in build_page([group], [1, 3]).sections[0].parts}
+    assert [block.name for block in parts["Fixed and dynamic steps"].blocks[:2]] == [
+        "chains-small",
+        "price-small",
+    ]
+    assert price_table(measured(ended, other)[0]) is None
+    cut = write(tmp_path / "d", data, short, "cut", retriever="three", options={"k": 3, "cut": "x"})
+    top = write(tmp_path / "e", data, GOOD, "top", steps="single", retriever="three")
+    (row,) = lines(price_table(measured(cut, top)[0]))
+    assert row[:3] == ["cut", "top", "the cut"]
+
+
+def test_members_are_known_by_their_files_where_names_are_alike(data, tmp_path):
+    """Two runs of one usual name; the ensemble's second member is the second of them."""
+    one = write(tmp_path / "one", data, GOOD, "hybrid", "hybrid", "single")
+    two = write(tmp_path / "two", data, POOR, "hybrid", "hybrid", "single")
+    options = {"k": 3, "runs": [str(tmp_path / "two.trec"), str(tmp_path / "gone.trec")]}
+    both = write(
+        tmp_path / "both", data, GOOD, "both", "ensemble", "single", members=("hybrid", "hybrid"),
+        options=options,
+    )  # fmt: skip
+    rows = lines(ensemble_table(measured(one, two, both), (3,)))
+    assert rows[1] == ["both", "–", "member hybrid (two)", "58.3"]
+    assert rows[2] == ["both", "–", "member hybrid", "–"]  # gone, and two are called so
+
+
+def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
+    groups = measured(write(tmp_path / "a", data, GOOD, "good"))
+    table = dict(section_tables(groups, ()))["seen_unseen"]
+    assert lines(table)[0][3:6] == ["(100.0)", "(100.0)", "1"]
+    assert "fewer than 30 queries" in table.note
+
+
+def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_path):
+    ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
+    plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
+    rows = lines(recall_table(measured(ranked, plain), (1,)))
+    assert [row[:3] for row in rows] == [
+        ["plain", "bi-encoder", "single"],
+        ["hops", "bi-encoder", "ranked"],
+    ]
+    assert [run.chains for run in measured(ranked, plain)[0].runs] == [None, None]
+
+
+def test_each_type_of_questions_has_a_row_of_one_table(tmp_path: Path) -> None:
+    asked = [
+        query._replace(metadata=json.dumps({"type": "two hops" if len(query.evidence) > 1 else "single"}))
+        for query in queries()
+    ]
+    qrels = {"test": {query.id: dict.fromkeys(query.evidence, 1) for query in asked}}
+    write_dataset(tmp_path / "data", passages(), asked, qrels)
+    run = tmp_path / "run"
+    assert main(["retrieve", "bm25", f"--data={tmp_path / 'data'}", f"--output={run}"]) == 0
+    assert main(["report", f"{run}.jsonl", f"--output={tmp_path / 'page'}"]) == 0
+    page = page_text(tmp_path / "page.html")
+    assert page.count("Scores by the type of a question") == 1
+    rows = [
+        line for line in page.splitlines() if "| single | single |" in line or "| single | two hops |" in line
+    ]
+    assert len(rows) == 2
+    assert all("(" in row for row in rows)  # few questions
+
+
+KIND, WARM = "anna is kind .", "anna is warm ."
+KIND_CALM = "if someone is kind then they are calm ."
+CALM_WARM_BIG = "if someone is calm and warm then they are big ."
+BIG_OLD = "if someone is big then they are old ."
+TWO = Problem((Fact("anna", "kind"), Fact("anna", "warm")), Fact("anna", "big"))
+
+
+UNUSED = "left over: no later rule uses it"
+
+
+def reasons(problem, chain):
+    return [[fault.reason for fault in step.faults] for step in explain_chain(problem, chain).steps]
+
+
+def test_a_proof_has_edges_and_no_faults():
+    proof = explain_chain(TWO, [KIND, KIND_CALM, WARM, CALM_WARM_BIG])
+    assert proof.edges == ((0, 1), (1, 3), (2, 3))
+    assert proof.given == (0, 2)
+    assert (proof.faults, [step.faults for step in proof.steps]) == ((), [()] * 4)
+    assert (proof.start, proof.goal) == ((KIND, WARM), "anna is big .")
+
+
+def test_the_wrong_step_is_named_and_only_that_one():
+    assert reasons(TWO, [WARM, CALM_WARM_BIG]) == [[], ["missing before it: anna is calm"]]
+    assert reasons(TWO, [WARM, CALM_WARM_BIG, BIG_OLD])[2] == []  # charged to the step before
+    assert reasons(TWO, [CALM_WARM_BIG]) == [
+        [
+            "a proof begins with a start fact, and this is none",
+            "missing before it: anna is calm and anna is warm",
+        ]
+    ]
+    assert reasons(TWO, [KIND, WARM, KIND_CALM]) == [[], [UNUSED], []]
+    assert reasons(TWO, [KIND, "ben is warm .", KIND_CALM])[1][0] == "this fact is none of the start facts"
+    assert reasons(TWO, [KIND, "the moon"]) == [
+        [UNUSED],
+        ["neither a fact nor a rule: nothing leads to it or from it"],
+    ]
+
+
+@pytest.mark.parametrize(("chain", "expected"), [
+    ([], ["nothing was retrieved", "there is no first step", "there is no last step"]),
+    ([KIND], ["a proof has at least two steps", "the last step does not conclude the goal"]),
+    ([KIND, KIND_CALM], ["the last step does not conclude the goal"]),
+])  # fmt: skip
+def test_faults_of_the_whole(chain, expected):
+    assert [fault.reason for fault in explain_chain(TWO, chain).faults] == expected
+
+
+def sentences():
+    subjects, predicates = st.sampled_from(["anna", "ben"]), st.sampled_from(["kind", "calm", "warm", "big"])
+    facts = st.builds("{} is {} .".format, subjects, predicates)
+    rules = st.builds("if someone is {} then they are {} .".format, predicates, predicates)
+    pairs = st.builds("if someone is {} and {} then they are {} .".format, predicates, predicates, predicates)
+    return st.one_of(facts, rules, pairs, st.just("the moon"))
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(sentences(), max_size=6))
+def test_a_chain_has_a_fault_of_a_kind_exactly_where_that_check_fails(chain):
+    proof = explain_chain(TWO, chain)
+    kinds = {fault.check for faults in (proof.faults, *(s.faults for s in proof.steps)) for fault in faults}
+    assert kinds == {check for check, wrong in proof.errors._asdict().items() if wrong}
+
+
+def test_examples_are_successes_then_failures_of_different_kinds(tmp_path):
+    data = dataset(tmp_path / "small")
+    runs = [write(tmp_path / "a", data, GOOD), write(tmp_path / "b", data, POOR)]
+    runs.append(write(tmp_path / "c", data, GOOD, steps="single"))
+    (group,) = [score_runs(g, (1,)) for g in load_groups(runs)]
+    by_file = {run.entry.file.stem: run for run in group.runs}
+    assert [(e.query_id, e.proof.errors.success) for e in proof_examples(group, by_file["a"], 1)] == [
+        ("q1", True)
+    ]
+    bad = proof_examples(group, by_file["b"], 2)
+    assert [(e.query_id, e.proof.errors) for e in bad] == [
+        ("q1", GraphErrors(False, False, False, True)),
+        ("q2", GraphErrors(False, True, False, True)),
+    ]
+    assert proof_examples(group, by_file["c"], 2) == []  # a ranking is no proof
+
+
+def test_failures_of_a_kind_not_shown_yet_come_first(tmp_path):
+    from report_helpers import PASSAGES, QUERIES
+
+    queries = [QUERIES[0], *(QUERIES[1]._replace(id=i) for i in ("q1", "q2"))]
+    data = dataset(tmp_path / "small", PASSAGES, queries)
+    alike = write(tmp_path / "a", data, {"q1": ["f1", "r2"], "q2": ["f1", "r2"]})
+    (group,) = [score_runs(g, (1,)) for g in load_groups([alike])]
+    assert [e.query_id for e in proof_examples(group, group.runs[0], 2)] == ["q1", "q2"]
+    assert [e.query_id for e in proof_examples(group, group.runs[0], 1)] == ["q1"]
+
+
+def test_the_drawing_says_every_text_and_reason_and_escapes_them():
+    proof = explain_chain(TWO, [KIND, "<b>&moon", CALM_WARM_BIG])
+    root = ElementTree.fromstring(draw_proof(proof, "p1"))
+    said = " ".join(
+        text.text.replace("\u00a0", " ") for text in root.iter("{http://www.w3.org/2000/svg}text")
+    )
+    for text in (
+        "Start: anna is kind .",
+        "2. <b>&moon",
+        "✗ neither a fact nor a rule",
+        "✗ missing before it: anna is calm",
+    ):
+        assert text in said
+    assert describe_proof(proof).startswith(
+        "Start: anna is kind . anna is warm . Step 1: anna is kind . Wrong: left"
+    )
+    assert root.find(".//{http://www.w3.org/2000/svg}marker").get("id") == "p1-tip"
+
+
+def test_each_use_is_an_edge_and_what_is_left_over_is_blue_what_is_missing_red():
+    kind_calm_big = "if someone is kind and calm then they are big ."
+    once, twice = (
+        explain_chain(TWO, [KIND, KIND_CALM, kind_calm_big]),
+        explain_chain(TWO, [KIND, KIND, KIND_CALM, WARM]),
+    )
+    assert once.edges == ((0, 1), (1, 2))
+    assert [fault.reason for fault in once.steps[2].faults] == ["missing before it: anna is kind"]
+    assert twice.edges == ((0, 2),)
+    assert [[fault.left for fault in step.faults] for step in twice.steps] == [[], [True], [True], []]
+    assert (FAULT in draw_proof(once, "p"), LEFT in draw_proof(once, "p")) == (True, False)
+    frames = [
+        box.get("stroke")
+        for box in ElementTree.fromstring(draw_proof(twice, "p")).iter("{http://www.w3.org/2000/svg}rect")
+    ]
+    assert frames[1:-1] == [INK, LEFT, LEFT, INK]
+
+
+def test_the_drawing_is_as_wide_as_a_phone_and_holds_long_passages():
+    long = "word " * 200
+    proof = explain_chain(TWO, [KIND, long, "x" * 300])
+    root = ElementTree.fromstring(draw_proof(proof, "p"))
+    assert int(root.get("width")) <= 390
+    assert max(len(text.text) for text in root.iter("{http://www.w3.org/2000/svg}text")) <= 42
+
+
+EVIL = "<script>alert('x')</script> $\\frac{1}$ | [a](b) *c*"
+
+
+class Document(HTMLParser):
+    """Tags with their attributes; text outside styles; refuses a tag that is closed out of turn."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.open, self.texts = [], [], []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.texts.append(data)
+
+    def named(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("runs")
+    small, other = dataset(tmp_path / "small"), dataset(tmp_path / "other")
+    return [
+        write(tmp_path / "a", small, GOOD, "good", stages=("memorise", "retrieve")),
+        write(tmp_path / "b", small, POOR, EVIL, steps="fixed"),
+        write(tmp_path / "c", small, {"q1": ["f1"]}, "half", "biencoder", "single"),
+        write(tmp_path / "d", other, POOR, "good"),
+    ]
+
+
+def page_of(files, **options):
+    groups = [score_runs(group, (1, 3)) for group in load_groups(files)]
+    return build_page(groups, (1, 3), 3, **options)
+
+
+@pytest.fixture(scope="module")
+def page(files):
+    return page_of(files)
+
+
+def test_the_page_has_every_section_of_every_data_set(page, files):
+    assert [section.title for section in page.sections] == [
+        "All data sets", "small, test", "other, test", "What was run",
+    ]  # fmt: skip
+    assert [part.title for part in page.sections[1].parts] == [
+        "Recall", "Standard measures", "Memorisation", "Fixed and dynamic steps", "Other metrics",
+        "Proof graphs", "Significance", "Similarity of predictions",
+    ]  # fmt: skip
+    assert "4 runs on small (test), other (test)." in page.summary
+    (alone,) = [page_of(files[3:])]
+    assert [section.title for section in alone.sections] == ["other, test", "What was run"]
+    assert not {"Significance", "Similarity of predictions"} & {
+        part.title for part in alone.sections[0].parts
+    }
+
+
+def test_html_is_well_formed_and_asks_for_nothing(page):
+    html = render_html(page)
+    document = Document(html)
+    assert not document.named("script")
+    assert not document.named("link")
+    assert not document.named("img")
+    for _, attributes in document.tags:
+        for name, value in attributes.items():
+            if name in ("href", "src", "xlink:href"):
+                assert value.startswith("#")
+            assert not name.startswith("on")
+    assert "url(http" not in html
+    assert "@import" not in html
+    assert "default-src 'none'" in html
+    ids = [attributes["id"] for _, attributes in document.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    labels = [a["aria-labelledby"] for _, a in document.tags if "aria-labelledby" in a]
+    assert {*labels, *(a["href"][1:] for a in document.named("a"))} <= set(ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(ids)
+
+
+def test_html_is_accessible(page):
+    document = Document(render_html(page))
+    assert document.named("html")[0]["lang"] == "en"
+    assert all(attributes.get("scope") in ("col", "row", "colgroup") for attributes in document.named("th"))
+    count = len(document.named("table"))
+    assert len(document.named("caption")) == count > 10
+    regions = [a for a in document.named("div") if a.get("class") == "scroll"]
+    assert len(regions) == count
+    assert all(a["tabindex"] == "0" and a["aria-label"] for a in regions)
+    assert all(a["aria-hidden"] == "true" for a in document.named("svg"))
+    assert (
+        len(document.named("figcaption")) == len(document.named("figure")) == len(document.named("svg")) > 5
+    )
+
+
+def test_names_and_passages_are_escaped_in_html_and_pictures(page, tmp_path):
+    html = render_html(page)
+    assert EVIL in " ".join(Document(html).texts).replace("\u00a0", " ")
+    assert "<script" not in html
+    write_report(page, str(tmp_path / "out"))
+    for file in (tmp_path / "out-figures").glob("*.svg"):
+        root = ElementTree.parse(file).getroot()
+        assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
+    curves = (tmp_path / "out-figures" / "small-recall.svg").read_text()
+    assert "$\\frac{1}$" in curves  # a name, not a formula
+
+
+def test_what_finds_most_and_a_query_without_an_answer_are_said(page):
+    said = [block.text for block in page.sections[1].parts[0].blocks if hasattr(block, "warning")]
+    assert said[1:] == ["half on small: no passage for 1 of 2 queries; they score 0."]
+    assert said[1] in render_html(page)
+    said = page.sections[1].parts[0].blocks[0]
+    assert said.text.startswith("good finds most: R@3 100.0 over 2 queries; next ")
+    assert said.text.endswith(" with 58.3.")
+    assert not said.warning
+
+
+def test_writing_is_the_same_every_time_and_drops_old_pictures(files, tmp_path):
+    output = str(tmp_path / "out")
+    write_report(page_of(files[:2]), output)
+    first = {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()}
+    html = (tmp_path / "out.html").read_bytes()
+    written = write_report(page_of(files[:2]), output)
+    assert [path.name for path in written] == ["out.html", "out-figures"]
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()} == first
+    assert (tmp_path / "out.html").read_bytes() == html
+    write_report(page_of(files[3:]), output)
+    left = {file.name for file in (tmp_path / "out-figures").iterdir()}
+    assert "other-recall.svg" in left
+    assert not [name for name in left if name.startswith("small")]
+
+
+def test_a_folder_of_something_else_is_not_replaced(page, tmp_path):
+    (tmp_path / "out-figures").mkdir()
+    (tmp_path / "out-figures" / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"out-figures exists and holds no figures.json"):
+        write_report(page, str(tmp_path / "out"))
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_the_inline_pictures_take_the_colour_of_the_page(page):
+    html = render_html(page)
+    assert "currentColor" in html
+    figures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert figures
+    assert not [svg for svg in figures if "#16181d" in svg or "<style" in svg or "#000000" in svg]
+
+
+def test_options_that_cannot_work_are_refused(files):
+    raises(ConfigError, "the baseline 'x' is none of the runs", page_of, files, baseline="x")
+    raises(ConfigError, "proofs must be at least 0", page_of, files, proofs=-1)
+
+
+def test_the_command_writes_and_refuses(files, tmp_path, capsys):
+    assert main(["report", *files[2:], f"--output={tmp_path / 'page'}", "--ks=[1,3]", "--k=3"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{tmp_path}/page{end}" for end in (".html", "-figures")]
+    message = fails(capsys, "report", "--output", tmp_path / "x", tmp_path / "none.trec")
+    assert message.startswith(f"error: {tmp_path}/none.trec: no such file")
+    assert not list(tmp_path.glob("x*"))
+    assert "runs" in refuses(capsys, "report", f"--output={tmp_path / 'x'}")
+
+
+def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
+    out = tmp_path / "page"
+    assert (
+        main(["report", *files[:3], "--output", str(out), "--measures", "RR P@3 Judged@3", "--k", "3"]) == 0
+    )
+    text = page_text(out.with_suffix(".html"))
+    assert "| run | system | steps | RR | P@3 | Judged@3 |" in text
+    tested = [line for line in text.splitlines() if "every run against" in line]
+    assert [line.split(":")[0] for line in tested] == ["R@3", "RR", "P@3", "set F1"]
+    assert "good finds most: R@3 100.0 over 2 queries" in text
+
+
+def test_a_measure_that_no_run_is_deep_enough_for_is_refused(tmp_path, capsys):
+    data = dataset(tmp_path / "small")
+    short = write(tmp_path / "short", data, GOOD, "short", steps="single", options={"k": 3})
+    chains = write(tmp_path / "chains", data, GOOD, "chains")
+    command = ["report", f"--output={tmp_path / 'page'}", short]
+    told = fails(capsys, *command, "--ks=[1,4]", "--measures=RR P@4")
+    assert "short.jsonl was cut off at 3 passages a query, so it has no R@4, P@4: retrieve again" in told
+    assert main([*command, chains, "--ks=[1,4]", "--measures=RR P@4"]) == 0  # a chain that ends has them
+    assert main(command) == 0  # what nobody asked for is a dash
+    assert "| short | generator | single | 41.7 | – | – | – |" in page_text(tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("command", ["report", "fuse"])
+def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    told = fails(capsys, command, files[0], files[3], "--output", f"{tmp_path}/runs/")
+    assert "names a folder, and files are written" in told
+    assert not list((tmp_path / "runs").iterdir())

@@ -1,0 +1,39 @@
+"""What the tests of this folder read and do not change, made once a process."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from composite_specs import write_kinds
+from llama_small import write_llama
+from small_data import tiny_bert, write_small
+
+from grls.data.corpus import Corpus
+from grls.models.biencoder import BiEncoderModel
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("retrieve") / "data")
+
+
+@pytest.fixture(scope="session")
+def corpus(data: Path) -> Corpus:
+    return Corpus.read(data)
+
+
+@pytest.fixture(scope="session")
+def llama(data: Path) -> Path:
+    return write_llama(data.parent / "llama", data)
+
+
+@pytest.fixture(scope="session")
+def biencoder(data: Path) -> BiEncoderModel:
+    torch.manual_seed(0)
+    return BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu", similarity="dot")
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of the kinds that hold data of their own, their data set and a cross-encoder."""
+    return write_kinds(tmp_path_factory.mktemp("kinds"))

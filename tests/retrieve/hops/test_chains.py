@@ -1,0 +1,524 @@
+"""Chains of hops: scripted scores, against the enumeration of all chains, spread, as rankings and sets."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from failing import raises
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_hops import ScriptedHops
+from small_data import small_retriever, write_jsonl, write_small
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.types import Chain, Hit, Passage, Query
+from grls.decode.score_all import score_all
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.index import index_sequences
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.retrieve.base import HopHits
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.combine import expected_f1, limit_per_first
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever, RankedHops, hop_by_hop, pooled_ranking
+from grls.retrieve.hops.stop import DoneByScore, StopRule
+
+PASSAGES = [
+    Passage("empty", "!"), Passage("p1", "green frogs eat flies"),
+    Passage("p2", "flies live near ponds", title="Insects"),
+    Passage("p3", "ponds hold green green water and frogs"), Passage("p4", "stone walls"),
+    Passage("p5", "stone walls"),
+]  # fmt: skip
+CORPUS = Corpus.from_passages(PASSAGES)
+LETTERS = Corpus.from_passages(Passage(name, f"text of {name}") for name in "abc")
+
+
+class WordOverlap:
+    corpus = CORPUS
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+        self.asked.append([query.text for query in queries])
+        return [self._top(set(query.text.split()), k) for query in queries]
+
+    def _top(self, words: set[str], k: int) -> list[Hit]:
+        scored = [Hit(p.id, float(len(words & set(p.text.split())))) for p in PASSAGES]
+        return sorted((hit for hit in scored if hit.score), key=lambda hit: -hit.score)[:k]
+
+
+def named(chain: Chain) -> str:
+    return "".join(hit.id for hit in chain.hits) + ("." if chain.done else "")
+
+
+class Later(DoneByScore):
+    def __init__(self, least: int, bias: float = 0.0):
+        super().__init__(bias)
+        object.__setattr__(self, "least_hops", least)
+
+    def may_end(self, hop: int) -> bool:
+        return hop >= self.least_hops  # type: ignore[attr-defined,no-any-return]
+
+
+def appending(retriever: Any, hops: int, dynamic: bool = False, **options: Any) -> HopsRetriever:
+    return HopsRetriever(retriever, HopOptions("dynamic" if dynamic else "fixed", hops, **options))
+
+
+def scripted(
+    table: dict[str, dict[str, float]], hops: int, stop: StopRule | None = None, **options: Any
+) -> list[Chain]:
+    made = appending(ScriptedHops(table, score=float), hops, **options)
+    made.search.stop = stop or made.search.stop
+    return made.retrieve_chains([Query("q", "?")])[0]
+
+
+def best(retriever: Any, hops: int, queries: list[Query]) -> list[Chain]:
+    return [chains[0] for chains in appending(retriever, hops).retrieve_chains(queries)]
+
+
+def test_appending_asks_with_what_was_found_and_takes_the_best_new_passage() -> None:
+    retriever = WordOverlap()
+    chains = best(retriever, 3, [Query("q1", "eat flies"), Query("q2", "stone")])
+    assert retriever.asked == [
+        ["eat flies", "stone"],
+        ["eat flies green frogs eat flies", "stone stone walls"],
+        [
+            "eat flies green frogs eat flies ponds hold green green water and frogs",
+            "stone stone walls stone walls",
+        ],
+    ]
+    assert list(chains[0].hits) == [Hit("p1", 2.0), Hit("p3", 2.0), Hit("p2", 2.0)]
+    assert chains[0].score == 6.0
+    assert [hit.id for hit in chains[1].hits] == ["p4", "p5"]  # then nothing new is found
+    assert not any(chain.done for chain in chains)
+    retriever = WordOverlap()
+    best(retriever, 2, [Query("q", "near")])
+    assert retriever.asked[1] == ["near Insects flies live near ponds"]
+
+
+def test_bm25_goes_hop_by_hop() -> None:
+    walls, none = best(BM25Retriever(CORPUS), 10, [Query("q1", "Insects"), Query("q2", "zebra")])
+    assert [hit.id for hit in walls.hits] == ["p2", "p1", "p3"]
+    assert none == ((), 0, False)
+
+
+TURNING = {
+    "": {"a": 0.6, "b": 0.5, "c": 0.1}, "a": {"a": 0.9, "b": 0.2, "c": 0.3},
+    "b": {"a": 0.4, "b": 0.9, "c": 0.7}, "c": {"a": 0.1, "b": 0.1, "c": 0.9},
+}  # fmt: skip
+"""a begins best, b then c is best: 0.6 + 0.3 against 0.5 + 0.7."""
+
+
+def test_the_best_chain_wins_and_not_the_best_first_hop() -> None:
+    assert [named(chain) for chain in scripted(TURNING, 2)] == ["ac"]
+    (best, second) = scripted(TURNING, 2, chains=2, branch=2)
+    assert (named(best), best.score) == ("bc", pytest.approx(1.2))
+    assert best.hits == (Hit("b", 0.5), Hit("c", 0.7))
+    assert named(second) in ("ac", "ba")
+
+
+def test_wide_beams_find_every_chain_and_a_branch_of_one_the_best() -> None:
+    chains = scripted(TURNING, 2, chains=9, branch=3)
+    assert {named(chain): round(chain.score, 6) for chain in chains} == {
+        "ab": 0.8, "ac": 0.9, "ba": 0.9, "bc": 1.2, "ca": 0.2, "cb": 0.2,
+    }  # fmt: skip
+    assert [chain.score for chain in chains] == sorted((chain.score for chain in chains), reverse=True)
+    assert {named(chain) for chain in scripted(TURNING, 2, chains=9, branch=1)} == {"ac"}
+
+
+def test_a_passage_comes_twice_only_where_that_is_allowed() -> None:
+    assert [named(chain) for chain in scripted(TURNING, 2, repeat=True)] == ["aa"]
+
+
+ENDING = {
+    "": {"a": 0.6, "b": 0.5, "c": 0.1, "DONE": 0.9}, "a": {"b": 0.4, "c": 0.3, "DONE": 0.35},
+    "b": {"a": 0.2, "c": 0.1, "DONE": 0.8}, "ab": {"c": 0.1, "DONE": 0.3}, "ba": {"c": 0.1, "DONE": 0.3},
+    "abc": {"DONE": -5.0},
+}  # fmt: skip
+
+
+def test_done_ends_a_chain_and_is_no_hit() -> None:
+    (chain,) = scripted(ENDING, 5, dynamic=True)
+    assert (named(chain), chain.hits) == ("ab.", (Hit("a", 0.6), Hit("b", 0.4)))
+    assert chain.score == pytest.approx((0.6 + 0.4 + 0.3) / 3)
+    assert [named(c) for c in scripted(ENDING, 3)] == ["abc"]  # a fixed chain has no DONE
+
+
+@pytest.mark.parametrize(("bias", "expected"), [(0.1, "a."), (0.0, "ab."), (-0.25, "abc")])
+def test_the_bias_of_done_sets_the_length(bias: float, expected: str) -> None:
+    (chain,) = scripted(ENDING, 3, dynamic=True, done_bias=bias)
+    assert named(chain) == expected
+    if expected == "a.":
+        assert chain.score == pytest.approx((0.6 + 0.35 + bias) / 2)
+
+
+def test_a_rule_says_after_how_many_hops_done_may_come() -> None:
+    assert named(scripted(ENDING, 5, Later(0), dynamic=True)[0]) == "."
+    assert named(scripted(ENDING, 5, Later(2, 2.0), dynamic=True)[0]) == "ab."
+    assert named(scripted(ENDING, 5, Later(3), dynamic=True)[0]) == "abc."  # nothing else is left
+
+
+def test_dynamic_chains_are_ranked_by_the_mean_of_a_hop() -> None:
+    """b. has 0.65 a hop, ab. 0.43: the sum would put the longer one first."""
+    best, second = scripted(ENDING, 3, dynamic=True, chains=2, branch=2)
+    assert (named(best), best.score) == ("b.", pytest.approx(0.65))
+    assert (named(second), second.score) == ("ab.", pytest.approx(1.3 / 3))
+
+
+def test_a_query_ends_when_as_many_chains_as_are_kept_have_ended() -> None:
+    retriever = ScriptedHops(ENDING, score=float)
+    search = appending(retriever, 5, dynamic=True, chains=2, branch=2)
+    search.retrieve_chains([Query("q", "?")])
+    assert retriever.asked == ["", "a", "b", "ab", "ba"]  # abc and bac could go on, two others have ended
+
+
+@pytest.mark.parametrize(("learned", "dynamic", "warns"), [
+    (False, True, True), (False, False, False), (True, True, False), (None, True, False),
+])  # fmt: skip
+def test_a_done_that_was_never_learned_is_warned_of(
+    learned: bool | None, dynamic: bool, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = {"": {"a": 2.0, "DONE": 1.0}, "a": {"b": 1.0, "DONE": 2.0}}
+    retriever = ScriptedHops(table, learned, score=float)
+    appending(retriever, 2, dynamic).retrieve_chains([Query("q", "?"), Query("r", "?")])
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == warns  # once, whatever is asked
+    assert all("not trained with DONE" in m and "fit.done" in m for m in messages)
+
+
+def test_what_cannot_work_is_refused() -> None:
+    with pytest.raises(ConfigError, match="bm25 never writes DONE"):
+        appending(BM25Retriever(CORPUS), 2, dynamic=True)
+    astray = WordOverlap()
+    astray.corpus = LETTERS
+    raises(MismatchError, "not in corpus", best, astray, 2, [Query("q", "stone")])
+
+
+def test_pooling_takes_the_chains_in_order_and_each_passage_once() -> None:
+    chains = [
+        Chain((Hit("a", 1.0), Hit("b", 9.0)), 10.0, False),
+        Chain((Hit("b", 8.0), Hit("c", 1.0)), 9.0, False),
+        Chain((Hit("d", 7.0), Hit("a", 1.0)), 8.0, True),
+    ]
+    assert pooled_ranking(chains, 10) == [Hit("a", 1.0), Hit("b", 1 / 2), Hit("c", 1 / 3), Hit("d", 1 / 4)]
+    assert [hit.id for hit in pooled_ranking(chains, 3)] == ["a", "b", "c"]
+    assert pooled_ranking([], 3) == []
+
+
+QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
+
+
+@pytest.fixture(scope="module")
+def large(data: Path) -> GenerativeRetriever:
+    return small_retriever(data, beams=12)
+
+
+@pytest.fixture(scope="module")
+def small(large: GenerativeRetriever, tmp_path_factory: pytest.TempPathFactory) -> GenerativeRetriever:
+    return over(large, [large.corpus[n].text for n in (0, 3, 8, 9)], tmp_path_factory.mktemp("four"))
+
+
+def over(retriever: GenerativeRetriever, texts: list[str], folder: Path) -> GenerativeRetriever:
+    write_jsonl(folder / "corpus.jsonl", [{"_id": f"p{n}", "text": t} for n, t in enumerate(texts)])
+    options = SearchOptions(beams=len(texts) + 1)
+    return GenerativeRetriever.assemble(
+        retriever.model, retriever.codec.tokenizer, Corpus.read(folder), options=options
+    )
+
+
+def searching(
+    retriever: GenerativeRetriever, hops: int = 20, dynamic: bool = True, **options: Any
+) -> HopsRetriever:
+    return HopsRetriever(retriever, HopOptions("dynamic" if dynamic else "fixed", hops, **options))
+
+
+def all_chains(
+    retriever: GenerativeRetriever, query: Query, hops: int, done_bias: float = 0.0, repeat: bool = False
+) -> dict[tuple[str, ...], float]:
+    """Every chain with its score, DONE written as such; each hop scores what is left of the corpus."""
+    generator = Seq2SeqGenerator(retriever.model)
+    codec, index = retriever.codec, retriever.index
+    tokens = codec.queries([query.id], [query.text])[0]
+    ids = [p.id for p in retriever.corpus] + ["DONE"]
+    ended: dict[tuple[str, ...], float] = {}
+
+    def follow(chain: tuple[int, ...], score: float) -> None:
+        if len(chain) == hops or (chain and chain[-1] == retriever.done):
+            ended[tuple(ids[n] for n in chain)] = score
+            return
+        left = [n for n in range(len(ids)) if repeat or n not in chain]
+        if not chain:
+            left.remove(retriever.done)
+        if not left:
+            ended[tuple(ids[n] for n in chain)] = score
+            return
+        rest = index_sequences([index.tokens(n) for n in left], codec.end)
+        source = codec.model_input(tokens, [index.tokens(n) for n in chain])
+        odds = np.exp(score_all(generator, rest, source))
+        odds[[n == retriever.done for n in left]] *= math.exp(done_bias)
+        for n, step in zip(left, np.log(odds / odds.sum()), strict=True):
+            follow((*chain, n), score + step)
+
+    follow((), 0.0)
+    return ended
+
+
+def steps_of(chain: Chain) -> tuple[str, ...]:
+    return (*(hit.id for hit in chain.hits), *(["DONE"] if chain.done else []))
+
+
+@pytest.mark.parametrize(("hops", "done_bias"), [(2, 0.0), (3, 0.0), (3, 1.5), (3, -1.5)])
+def test_wide_beams_find_every_chain_with_its_score(
+    small: GenerativeRetriever, hops: int, done_bias: float
+) -> None:
+    search = searching(small, hops, chains=200, branch=5, done_bias=done_bias)
+    for query, chains in zip(QUERIES, search.retrieve_chains(QUERIES), strict=True):
+        expected = all_chains(small, query, hops, done_bias)
+        assert {steps_of(chain): chain.score for chain in chains} == pytest.approx(expected, abs=1e-4)
+        scores = [chain.score for chain in chains]
+        assert scores == sorted(scores, reverse=True)
+        assert sum(map(math.exp, scores)) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_orders_of_a_set_are_one_chain_whose_probability_is_their_sum(small: GenerativeRetriever) -> None:
+    search = searching(small, hops=2, chains=30, branch=5, sets=True)
+    plain = searching(small, hops=2, chains=30, branch=5)
+    for query in QUERIES:
+        sets: dict[frozenset[str], float] = {}
+        for chain, score in all_chains(small, query, 2).items():
+            sets[frozenset(chain)] = np.logaddexp(sets.get(frozenset(chain), -np.inf), score)
+        best = {}
+        for chain in plain.retrieve_chains([query])[0]:
+            best.setdefault(frozenset(steps_of(chain)), steps_of(chain))  # best first
+        (found,) = search.retrieve_chains([query])
+        assert [chain.score for chain in found] == sorted((c.score for c in found), reverse=True)
+        assert {frozenset(steps_of(chain)): chain.score for chain in found} == pytest.approx(sets, abs=1e-4)
+        assert [best[frozenset(steps_of(chain))] for chain in found] == [steps_of(chain) for chain in found]
+
+
+def test_a_passage_found_twice_is_another_set(small: GenerativeRetriever) -> None:
+    search = searching(small, hops=2, chains=60, branch=5, repeat=True, sets=True)
+    for query in QUERIES:
+        sets: dict[tuple[str, ...], float] = {}
+        for chain, score in all_chains(small, query, 2, repeat=True).items():
+            key = tuple(sorted(chain))
+            sets[key] = np.logaddexp(sets.get(key, -np.inf), score)
+        (found,) = search.retrieve_chains([query])
+        assert {
+            tuple(sorted(steps_of(chain))): c for chain, c in ((f, f.score) for f in found)
+        } == pytest.approx(sets, abs=1e-4)
+
+
+def test_a_chain_holds_no_passage_twice(large: GenerativeRetriever) -> None:
+    for chains in searching(large, 6, dynamic=False).retrieve_chains(QUERIES):
+        assert len(chains) == 4
+        for chain in chains:
+            assert len({hit.id for hit in chain.hits}) == len(chain.hits) == 6
+            assert not chain.done
+
+
+def test_a_small_corpus_gives_shorter_chains_and_fewer_hits(
+    large: GenerativeRetriever, tmp_path: Path
+) -> None:
+    tiny = over(large, ["the otter is calm .", "the lynx is quick ."], tmp_path)
+    assert [len(hits) for hits in tiny.retrieve(QUERIES, 10)] == [2, 2, 2]
+    for chains in searching(tiny, 5, dynamic=False, chains=4).retrieve_chains(QUERIES):
+        assert {steps_of(chain) for chain in chains} == {("p0", "p1"), ("p1", "p0")}
+    for chains in searching(tiny, 5, chains=9, done_bias=-50.0).retrieve_chains(QUERIES):
+        assert {len(chain.hits) for chain in chains[:2]} == {2}
+
+
+def test_equal_texts_count_as_one_passage_of_a_chain(large: GenerativeRetriever, tmp_path: Path) -> None:
+    tiny = over(large, ["the otter is calm .", "the otter is calm .", "the lynx is quick ."], tmp_path)
+    for chains in searching(tiny, 2, dynamic=False, chains=9).retrieve_chains(QUERIES):
+        assert {steps_of(chain) for chain in chains} == {
+            ("p0", "p2"), ("p1", "p2"), ("p2", "p0"), ("p2", "p1"),
+        }  # fmt: skip
+
+
+def test_bad_input_is_refused(large: GenerativeRetriever) -> None:
+    for name in ("max", "chains", "branch"):
+        raises(ConfigError, f"{name} must be at least 1, got 0", HopOptions, "dynamic", **{name: 0})
+    with pytest.raises(DataError, match="query 'x' is empty"):
+        searching(large).retrieve_chains([Query("x", "")])
+    assert searching(large).retrieve_chains([]) == []
+
+
+SHARES = {
+    "": {"a": 0.9, "b": 0.1}, "a": {"c": 0.5, "d": 0.5}, "b": {"e": 1.0}, "ac": {"f": 1.0},
+    "ad": {"f": 1.0}, "be": {"g": 1.0},
+}  # fmt: skip
+"""Two continuations of a are likelier than that of b, which alone leads to g."""
+
+
+def tabled() -> Any:
+    return ScriptedHops(SHARES, learned=False)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers())), st.integers(1, 4))
+def test_the_better_chains_of_each_first_passage_stay_in_order(
+    chains: list[tuple[int, int]], limit: int
+) -> None:
+    kept = limit_per_first(chains, lambda chain: chain[0], limit)
+    assert limit_per_first(chains, lambda chain: chain[0], None) == chains
+    for first in range(4):
+        own = [chain for chain in chains if chain[0] == first]
+        assert [chain for chain in kept if chain[0] == first] == own[:limit]
+    places = iter(chains)
+    assert all(any(chain == other for other in places) for chain in kept)
+
+
+def test_ranked_hops_reach_what_another_first_passage_leads_to() -> None:
+    found = {}
+    for limit in (None, 2, 1):
+        hops = HopOptions("ranked", max=3, chains=2, per_first=limit)
+        (hits,) = RankedHops(tabled(), hops).retrieve(["?"], 7)
+        found[limit] = {hit.id for hit in hits}
+    assert "g" not in found[None]
+    assert found[2] == found[None]
+    assert "g" in found[1]
+
+
+def test_chains_by_scores_reach_it_as_well() -> None:
+    found = {}
+    for limit in (None, 1):
+        hops = HopOptions("fixed", max=3, chains=2, branch=2, per_first=limit)
+        (chains,) = HopsRetriever(tabled(), hops).retrieve_chains(["?"])
+        found[limit] = ["".join(hit.id for hit in chain.hits) for chain in chains]
+    assert found == {None: ["acf", "adf"], 1: ["acf", "beg"]}
+
+
+def test_a_limit_is_recorded_and_must_be_at_least_one() -> None:
+    raises(ConfigError, "per_first must be at least 1", HopOptions, "ranked", per_first=0)
+    for steps in ("ranked", "fixed"):
+        made = [HopOptions(steps, max=2, chains=3, per_first=n) for n in (None, 1, 2)]
+        over = [
+            RankedHops(tabled(), hops) if steps == "ranked" else HopsRetriever(tabled(), hops)
+            for hops in made
+        ]
+        assert len({one.fingerprint() for one in over}) == 3
+        assert [one.describe().options.get("per_first") for one in over] == [None, 1, 2]
+
+
+def test_a_limit_without_effect_is_refused() -> None:
+    raises(ConfigError, r"hops\.per_first limits chains of hops: choose steps", HopOptions, per_first=1)
+    for steps in ("ranked", "fixed"):
+        hops = HopOptions(steps, chains=1, per_first=1)
+        with pytest.raises(ConfigError, match=r"one chain is kept: set chains above 1"):
+            hop_by_hop(tabled(), hops)
+    with pytest.raises(ConfigError, match="one chain is kept"):
+        hop_by_hop(tabled(), HopOptions("fixed", per_first=1))
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("done_bias", [0.0, 3.0, 6.0])
+def test_the_limit_is_of_what_is_returned(tmp_path: Path, limit: int, done_bias: float) -> None:
+    """Chains that had ended in earlier hops were not counted."""
+    retriever = small_retriever(write_small(tmp_path / "data"), beams=12)
+    hops = HopOptions("dynamic", max=4, chains=6, branch=12, done_bias=done_bias, per_first=limit)
+    *_, last = HopsRetriever(retriever, hops).walk([Query("q", "is the otter kind ?")])
+    (chains,) = last.chains()
+    firsts = Counter(chain.hits[0].id for chain in chains)
+    assert len(chains) == 6
+    assert max(firsts.values()) == limit
+
+
+def test_an_ended_chain_takes_no_place_of_one_that_goes_on() -> None:
+    """Scores are means, so a chain that goes on may end above one that ended before it."""
+
+    class Ending(ScriptedHops):
+        learned_done = True
+
+        def retrieve_hop(self, *asked: Any, **more: Any) -> list[HopHits]:
+            steps = super().retrieve_hop(*asked, **more)
+            dones = [{1: math.log(0.6), 2: 0.0}.get(len(evidence)) for evidence in asked[1]]
+            return [step._replace(done=done) for step, done in zip(steps, dones, strict=True)]
+
+    hops = HopOptions("dynamic", max=3, chains=2, branch=2, per_first=1)
+    (chains,) = HopsRetriever(Ending(SHARES), hops).retrieve_chains(["?"])
+    assert ["".join(hit.id for hit in chain.hits) for chain in chains] == ["ac", "beg"]
+
+
+TEXTS = {"a": "red fox", "b": "fox den", "c": "red brick", "d": "red red wall"}
+FOXES = BM25Retriever(Corpus.from_passages([Passage(*pair) for pair in TEXTS.items()]))
+
+
+def test_the_chain_comes_first_and_what_is_missing_is_found_in_a_single_step() -> None:
+    """With the query's own filter."""
+    assert HopsRetriever(FOXES, HopOptions("fixed", 2)).retrieve(["den"], 3) == [
+        [Hit("b", 1.0), Hit("a", 0.5)]
+    ]
+    hops = HopsRetriever(FOXES, HopOptions("fixed", 1))
+    red, den = hops.retrieve(["red", "den"], 2, [{"a", "c"}, {"b"}])
+    assert [hit.id for hit in red] == ["a", "c"]
+    assert [hit.score for hit in red] == [1.0, 0.5]
+    assert [hit.id for hit in den] == ["b"]
+    raises(ConfigError, "k must be", hops.retrieve, [], 0)
+
+
+def chain(names: str, probability: float, done: bool = True) -> Chain:
+    return Chain(tuple(Hit(name, -1.0) for name in names), math.log(probability), done)
+
+
+def f1(some: set[str], right: set[str]) -> float:
+    return 2 * len(some & right) / (len(some) + len(right)) if some and right else 0.0
+
+
+def expected(some: set[str], chains: list[Chain]) -> float:
+    total = sum(math.exp(c.score) for c in chains)
+    return sum(math.exp(c.score) / total * f1(some, {hit.id for hit in c.hits}) for c in chains)
+
+
+guesses = st.lists(
+    st.builds(chain, st.lists(st.sampled_from("abcde"), unique=True).map("".join), st.floats(0.01, 0.2)),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+@given(guesses)
+def test_no_set_is_better(chains: list[Chain]) -> None:
+    found = expected_f1(chains)
+    if not any(some.hits for some in chains):
+        assert found == max(chains, key=lambda some: some.score)
+        return
+    best = max(
+        expected(set(some), chains) for size in range(6) for some in itertools.combinations("abcde", size)
+    )
+    assert expected({hit.id for hit in found.hits}, chains) == pytest.approx(best)
+    assert math.exp(found.score) == pytest.approx(best)
+
+
+def test_what_chains_agree_on_is_taken_and_it_is_done_where_half_of_them_are() -> None:
+    found = expected_f1([chain("xa", 0.1), chain("bay", 0.2), chain("ab", 0.2)])
+    assert [hit.id for hit in found.hits] == ["a", "b"]
+    assert [math.exp(hit.score) for hit in found.hits] == pytest.approx([1.0, 0.8])
+    found = expected_f1([chain("cab", 0.1)])
+    assert [hit.id for hit in found.hits] == ["c", "a", "b"]
+    assert found.score == pytest.approx(0)
+    assert expected_f1([chain("a", 0.1), chain("b", 0.1, done=False)]).done
+    assert not expected_f1([chain("a", 0.1), chain("b", 0.2, done=False)]).done
+
+
+def test_where_no_chain_has_a_passage_the_likeliest_is_left() -> None:
+    empty = chain("", 0.2, done=False)
+    assert expected_f1([chain("", 0.1), empty]) == empty
+    impossible = Chain((Hit("a", -1.0),), -math.inf, True)
+    assert expected_f1([impossible]) == impossible
+    raises(ValueError, "at least one", expected_f1, [])
+
+
+@pytest.mark.parametrize("score", [-20.0, -30.0, -800.0])
+def test_an_empty_chain_may_be_all_but_certain(score: float) -> None:
+    found = expected_f1([Chain((), 0.0, True), Chain((Hit("a", score),), score, False)])
+    assert [hit.id for hit in found.hits] == ["a"]
+    assert found.score == (pytest.approx(score) if score > -700 else -math.inf)
+    assert found.done

@@ -1,0 +1,308 @@
+"""Tuning: ends of chains, the number of hops, the onward model, and weights and cuts of runs."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from failing import raises
+
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, DataError
+from grls.retrieve.base import Description, HopHits
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.runs import RunFusion
+from grls.retrieve.hops.options import FEATURES, Choice, HopOptions
+from grls.retrieve.hops.retriever import RankedHops
+from grls.retrieve.hops.stop import SeenHop, onward_probability
+from grls.retrieve.registry import Opening, create, load_retriever
+from grls.runs.dev_runs import DevRuns
+from grls.runs.run import Run
+from grls.tune.dev import DevHops, DevQueries
+from grls.tune.hops import TriedEnd, TriedHops, chosen_end, chosen_hops, cross_validated, learn_onward
+from grls.tune.options import TuneOptions
+from grls.tune.priors import cut_run, refuse_uncuttable, refuse_untunable, tune_run_weights
+from grls.tune.run import tune_folder
+from grls.tune.step import paired_error
+
+HOUSES = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin")
+
+
+def tried(hops: int, recalls: list[float], complete: float = 0.0) -> TriedHops:
+    return TriedHops(hops, None, True, recalls, complete)
+
+
+def test_few_queries_do_not_choose_more_hops_than_they_can_tell() -> None:
+    for n in range(2, 60):  # one query of n: 1/n better, standard error 1/n
+        single, double = tried(1, [1.0] * (n - 1) + [0.0]), tried(2, [1.0] * n)
+        assert chosen_hops([single, double]) is single
+    double = tried(2, [1.0] * 10)
+    clear = tried(1, [1.0] * 6 + [0.0] * 4)
+    assert chosen_hops([clear, double]) is double
+
+
+def test_of_as_few_hops_the_best_and_then_the_complete_ones() -> None:
+    first, second = tried(2, [1.0, 0.5] * 4), tried(2, [1.0, 1.0] * 4)
+    assert chosen_hops([first, second, tried(3, [1.0, 1.0] * 4)]) is second
+    better = tried(2, [1.0, 1.0] * 4, 0.5)
+    assert chosen_hops([second, better]) is better
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    passages = []
+    for n, town in enumerate(HOUSES):
+        name = f"Person{n}{town}"
+        passages.append(Passage(f"f{n}", f"Film{n} is a film. Its director was {name}.", f"Film{n}"))
+        passages.append(Passage(f"p{n}", f"{name} was born in {town}. {name} was a painter.", name))
+        passages.append(Passage(f"d{n}", f"A director and where one was born, part {n}.", "Directors"))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    Corpus.from_passages(passages).write(folder / "corpus.jsonl")
+    (folder / "qrels").mkdir()
+    with (folder / "queries.jsonl").open("w") as queries, (folder / "qrels" / "dev.tsv").open("w") as qrels:
+        qrels.write("query-id\tcorpus-id\tscore\n")
+        for n in range(len(HOUSES)):
+            queries.write(
+                json.dumps({"_id": f"q{n}", "text": f"Where was the director of Film{n} born?"}) + "\n"
+            )
+            qrels.write(f"q{n}\tf{n}\t1\nq{n}\tp{n}\t1\n")
+    return folder
+
+
+def test_a_folder_learns_how_many_hops_it_takes(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    BM25Retriever(Corpus.read(data)).save_pretrained(tmp_path / "bm25")
+    spec = {"retriever": "../bm25", "hops": {"steps": "ranked", "max": 4}}
+    create(tmp_path / "hops", "hops", spec)
+    dev = DevQueries.read(str(data), "dev")
+    (chosen,) = tune_folder(
+        tmp_path / "hops", dev, TuneOptions(k=2, hop_temperatures=(1.0, 0.2)), Opening(), "x"
+    )
+    assert chosen.before < chosen.after == 1.0
+    opened = load_retriever(tmp_path / "hops")
+    assert isinstance(opened, RankedHops)
+    assert opened.hops.max == 2
+    found = opened.retrieve([Query("q", "Where was the director of Film3 born?")], 2)[0]
+    assert [hit.id for hit in found] == ["f3", "p3"]
+    assert "recall@2" in capsys.readouterr().out
+
+
+def test_a_stored_temperature_is_tried_and_done_may_come_back(data: Path, tmp_path: Path) -> None:
+    BM25Retriever(Corpus.read(data)).save_pretrained(tmp_path / "bm25")
+    stored = {"steps": "ranked", "max": 1, "temperature": 0.4, "done": False}
+    create(tmp_path / "hops", "hops", {"retriever": "../bm25", "hops": stored})
+    dev = DevQueries.read(str(data), "dev")
+    (chosen,) = tune_folder(tmp_path / "hops", dev, TuneOptions(k=2, hop_temperatures=(1.0,)), Opening(), "x")
+    assert chosen.changes["hops"]["temperature"] == 0.4
+    assert chosen.after == 1.0
+
+
+def test_the_first_hit_of_every_hop_counts_alike() -> None:
+    hops = DevHops([Query("q", "?")] * 2, [[], []], [["a", "b"], ["b"]], True)
+    assert hops.quality([["a"], ["x"]], 1).recall == hops.quality([["x"], ["b"]], 1).recall == 0.5
+    assert DevHops(hops.queries, [[], []], hops.gold).quality([["a"], ["x"]], 1).recall == 0.25
+
+
+LIKELIEST, EXPECTED = get_args(Choice)
+
+
+def test_a_gain_on_one_query_of_few_moves_nothing() -> None:
+    """One query of four gains all: 25 points, and so is the standard error."""
+    own = TriedEnd([0.0, 1.0, 1.0, 1.0], 0.0, LIKELIEST)
+    lucky = TriedEnd([1.0, 1.0, 1.0, 1.0], -2.0, EXPECTED)
+    assert paired_error(lucky.f1s, own.f1s) == pytest.approx(0.25)
+    assert chosen_end([lucky, own], 0.0, LIKELIEST) == own
+    assert chosen_end([lucky, own], -2.0, LIKELIEST) == lucky, "the folder has that bias"
+
+
+def test_a_gain_on_most_queries_is_taken_by_the_nearest_bias() -> None:
+    own = TriedEnd([0.0, 0.2, 0.1, 0.3] * 5, 0.0, LIKELIEST)
+    near = TriedEnd([0.5, 0.7, 0.6, 0.7] * 5, -1.0, EXPECTED)
+    far = TriedEnd([0.5, 0.7, 0.6, 0.9] * 5, -2.0, LIKELIEST)
+    assert far.f1 - near.f1 == pytest.approx(0.05)
+    assert chosen_end([own, near, far], 0.0, LIKELIEST) == far, "5 points on a quarter: above the error of 2"
+    twice = TriedEnd([0.5, 0.7, 0.6, 0.8, *[0.5, 0.7, 0.6, 0.7] * 4], -2.0, LIKELIEST)
+    assert chosen_end([own, near, twice], 0.0, LIKELIEST) == near
+
+
+def test_with_one_bias_the_choice_of_the_folder_stays_where_it_is_as_good() -> None:
+    both = [TriedEnd([0.5, 0.5, 0.6], -1.0, EXPECTED), TriedEnd([0.5, 0.5, 0.5], -1.0, LIKELIEST)]
+    assert chosen_end(both, 0.0, LIKELIEST) == both[1]
+    assert chosen_end(both, 0.0, EXPECTED) == both[0]
+
+
+def test_of_one_query_and_of_equally_near_biases_the_best_is_taken() -> None:
+    tried = [
+        TriedEnd([0.4], -1.0, LIKELIEST), TriedEnd([0.5], 1.0, LIKELIEST),
+        TriedEnd([0.5], -1.0, LIKELIEST),
+    ]  # fmt: skip
+    assert chosen_end(tried, 0.0, LIKELIEST) == tried[1]
+
+
+PAIRS = 12
+"""Questions of each kind."""
+
+
+def seen_hops(queries: int) -> tuple[list[SeenHop], list[set[str]]]:
+    seen = []
+    for n in range(queries):
+        entropy = 0.5 + 0.01 * n if n % 2 == 0 else 2.0 + 0.01 * n
+        features = (0.0, 0.0, entropy, 0.0, -1.0, -1.0)
+        seen.append(SeenHop(n, features, {"second": 0.9, "other": 0.1}))
+    return seen, [{"first", "second"} if n % 2 == 0 else {"first"} for n in range(queries)]
+
+
+def test_the_model_tells_hops_that_find_something_from_others() -> None:
+    seen, gold = seen_hops(20)
+    model = learn_onward(seen, gold)
+    assert model is not None
+    assert len(model) == len(FEATURES) + 1
+    for one in seen:
+        likely = onward_probability(model, one.features)
+        assert likely > 0.6 if one.query % 2 == 0 else likely < 0.3
+
+
+def test_there_is_no_model_where_nothing_can_be_learned() -> None:
+    seen, gold = seen_hops(20)
+    assert learn_onward(seen, [{"first"}] * 20) is None
+    assert learn_onward([], gold) is None
+    sure = [one._replace(shares={"second": 1.0}) for one in seen]
+    assert learn_onward(sure, [{"second"}] * 20) is None
+    few, own = seen_hops(9)
+    assert cross_validated(few, own, lambda model, numbers: [None for _ in numbers]) is None
+
+
+def test_no_query_is_judged_by_a_model_that_has_seen_it() -> None:
+    seen, gold = seen_hops(20)
+    results = cross_validated(seen, gold, lambda model, numbers: [(n, model) for n in numbers])
+    assert results is not None
+    assert [number for number, _ in results] == list(range(20))
+    for number, model in results:
+        changed = [one if one.query != number else one._replace(shares={"other": 1.0}) for one in seen]
+        again = cross_validated(changed, gold, lambda model, numbers: [(n, model) for n in numbers])
+        assert again is not None
+        assert again[number][1] == model
+        if number % 2 == 0:
+            assert learn_onward(changed, gold) != learn_onward(seen, gold)
+
+
+class Mixed:
+    """Questions of two kinds, in turn; two gold passages each.
+
+    Of the first kind one hop finds gold ``a`` and the next, sharp, gold ``b``. Of the second kind one hop
+    finds both, ``c`` and ``d``, and the next two wrong passages that would stand above ``d``.
+    """
+
+    kind, learned_done, done = "mixed", False, None
+    corpus = Corpus.from_passages(
+        [Passage(f"{letter}{n}", f"text {letter} {n}") for n in range(2 * PAIRS) for letter in "abcdxyz"]
+    )
+
+    def describe(self) -> Description:
+        return Description("mixed", "log-probability")
+
+    def fingerprint(self) -> str:
+        return "mixed"
+
+    def retrieve_hop(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: object = None
+    ) -> list[HopHits]:
+        steps = []
+        for query, passages in zip(queries, evidence, strict=True):
+            n, after = int(query.id), bool(passages)
+            if n % 2 == 0:
+                row = {f"b{n}": 0.97, f"y{n}": 0.03} if after else {f"a{n}": 0.6, f"x{n}": 0.4}
+            else:
+                row = {f"y{n}": 0.5, f"z{n}": 0.5} if after else {f"c{n}": 0.55, f"d{n}": 0.45}
+            steps.append(HopHits([Hit(name, math.log(p)) for name, p in row.items()], None))
+        return steps
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of ranked hops whose retriever is :class:`Mixed`."""
+    BM25Retriever(Mixed.corpus).save_pretrained(tmp_path / "bm25")
+    create(tmp_path / "hops", "hops", {"retriever": "../bm25", "hops": {"steps": "ranked", "max": 2}})
+    monkeypatch.setattr("grls.tune.hops.inner", lambda tuning: Mixed())
+    return tmp_path / "hops"
+
+
+QUERIES = [Query(str(n), "?") for n in range(2 * PAIRS)]
+GOLD = [[f"a{n}", f"b{n}"] if n % 2 == 0 else [f"c{n}", f"d{n}"] for n in range(2 * PAIRS)]
+DEV = DevQueries("data", "dev", QUERIES, GOLD, Mixed.corpus)
+GRID = TuneOptions(k=2, hops=(1, 2), hop_temperatures=(1.0,))
+
+
+def test_a_folder_learns_which_questions_take_one_more_hop(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (chosen,) = tune_folder(folder, DEV, GRID, Opening(), "x")
+    assert chosen.before == pytest.approx(0.75)
+    assert chosen.after == 1.0
+    assert chosen.what == "2 hops, with an onward model"
+    assert "recall@2  75.0, complete  50.0, 2 hops\n" in capsys.readouterr().out
+    spec = json.loads((folder / "grls.json").read_text())["hops"]
+    assert len(spec["onward"]) == len(FEATURES) + 1
+    ranked = RankedHops(Mixed(), HopOptions(**spec | {"onward": tuple(spec["onward"])}))  # type: ignore[arg-type]
+    found = ranked.retrieve(QUERIES, 2)
+    assert [{hit.id for hit in hits} for hits in found] == [set(own) for own in GOLD]
+
+
+def test_what_the_queries_cannot_tell_is_not_learned(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = DevQueries("data", "dev", QUERIES[:8], GOLD[:8], Mixed.corpus)
+    tune_folder(folder, few, GRID, Opening(), "x")
+    tune_folder(folder, DEV, replace(GRID, onward=False), Opening(), "x")
+    assert "onward" not in capsys.readouterr().out
+    assert "onward" not in (folder / "grls.json").read_text()
+
+
+def test_a_tuned_folder_is_tuned_again_as_the_first_time(folder: Path) -> None:
+    first, second = (tune_folder(folder, DEV, GRID, Opening(), "x")[0] for _ in range(2))
+    assert first == second
+
+
+NAMES = [f"q{n}" for n in range(6)]
+GOOD = Run({query: [Hit(f"gold-{query}", 9.0), Hit("x", 1.0), Hit("y", 0.5)] for query in NAMES}, path="good")
+BAD = Run({query: [Hit("z", 9.0), Hit("x", 1.0)] for query in NAMES}, path="bad")
+GOLD_OF = {query: [f"gold-{query}"] for query in NAMES}
+
+
+def test_the_better_run_weighs_more() -> None:
+    dev = DevRuns([BAD, GOOD], GOLD_OF, "dev")
+    fusion, recall = tune_run_weights(Fusion(method="sum"), dev, RunFusion.of([BAD, GOOD], None, "mean"), 1)
+    assert recall == 1.0
+    assert fusion.weights is not None
+    assert fusion.weights[0] < fusion.weights[1]
+
+
+def test_what_has_no_weights_to_find_or_cannot_be_cut_is_refused() -> None:
+    with pytest.raises(ConfigError, match="interleaving takes none"):
+        refuse_untunable(Fusion())
+    with pytest.raises(ConfigError, match=r"either weights or runs"):
+        refuse_untunable(Fusion(method="rrf", weights=[0.5, 0.5]))
+    dev = DevRuns([GOOD], GOLD_OF, "dev")
+    raises(ConfigError, r"q0.*are queries of the runs to tune on and of what is given", cut_run, GOOD, dev)
+    with pytest.raises(DataError, match="answers no query"):
+        cut_run(Run({}, path="e"), dev)
+    ended = cut_run(Run({"t": GOOD.rankings["q0"]}), dev).run
+    raises(ConfigError, "its chains end by themselves", refuse_uncuttable, replace(ended, path="e"))
+
+
+def test_rankings_end_behind_what_looks_gold() -> None:
+    run = Run({"t": [Hit("a", 9.0), Hit("b", 1.0), Hit("c", 0.5)]}, score_mode="bm25", path="t.trec")
+    cut = cut_run(run, DevRuns([GOOD], GOLD_OF, "dev"))
+    assert [hit.id for hit in cut.run.rankings["t"]] == ["a"]
+    assert cut.run.chains["t"].done
+    assert (cut.mean, cut.fitted) == (1.0, 1.0)
+    assert cut.run.info is not None
+    assert (cut.run.info.name, cut.run.info.score_mode, cut.run.steps) == ("t, cut", "bm25, cut", "dynamic")
+    assert cut.run.info.options == {"cut": "t.trec", "tune": "good"}
