@@ -11,10 +11,8 @@ from cross_encoders import cross_encoder
 from failing import fails, refuses
 from small_data import passages, queries, small_retriever, tiny_bert, write_small
 
-import grls.retrieve.registry
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import FindsChains
@@ -92,17 +90,6 @@ def test_what_a_folder_says_of_hops_and_search_is_taken_over(place: Path) -> Non
     assert spec(place / "taken")["search"] == {"batch_size": 7}
 
 
-def test_a_fusion_weighs_its_members(place: Path) -> None:
-    made = place / "fused"
-    members = ["bm25", str(place / "dense"), str(place / "generator")]
-    how = ["--fusion.method=sum", "--fusion.weights=[0, 2, 0]", "--depth=10"]
-    assert main(["index", "fusion", *members, f"--output={made}", *how]) == 0
-    assert spec(made)["members"] == [WORDS, "../dense", "../generator"]
-    found = load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 3)
-    alone = load_retriever(place / "dense", Opening("cpu")).retrieve(queries()[:5], 3)
-    assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in alone]
-
-
 def test_a_cut_is_a_folder_that_is_tuned_and_then_retrieves(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,17 +106,6 @@ def test_a_cut_is_a_folder_that_is_tuned_and_then_retrieves(
     assert main([str(a) for a in asked]) == 0
     found = load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 9)
     assert {len(hits) for hits in found} <= set(range(1, 7))
-
-
-def test_a_cut_without_a_fit_is_refused_before_it_searches(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert main(["index", "cut", str(place / "dense"), f"--output={place / 'unfitted'}"]) == 0
-    opened: Any = load_retriever(place / "unfitted", Opening("cpu"))
-    monkeypatch.setattr(DenseRetriever, "retrieve", lambda *_: pytest.fail("it searches"))
-    for retrieve in (lambda: opened.retrieve(queries(), 3), lambda: opened.retrieve_chains(queries())):
-        with pytest.raises(ConfigError, match=r"not known yet: `grls tune /\S*unfitted --data D`"):
-            retrieve()
 
 
 def test_no_stage_is_named_twice(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,19 +142,6 @@ def test_a_cross_encoder_reads_what_any_folder_finds(place: Path, weight: float 
     assert load_retriever(made, Opening("cpu")).retrieve(queries()[:5], 6) == expected.retrieve(
         queries()[:5], 6
     )
-
-
-def test_a_folder_that_rescores_is_written_in_one_step(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = place / "rescored-at-once"
-    monkeypatch.setattr(grls.retrieve.registry, "write_spec", lambda *_: pytest.fail("it is written"))
-    command = ["index", "rescored", str(place / "dense"), f"--model={place / 'reads'}", f"--output={made}"]
-    with pytest.raises(pytest.fail.Exception):
-        main([*command, "--device=cpu"])
-    assert not made.exists()
-    written: list[Any] = []
-    monkeypatch.setattr(grls.retrieve.registry, "write_spec", lambda *given: written.append(given[-1]))
-    assert main([*command, "--device=cpu"]) == 0
-    assert "fingerprint" in written[0]
 
 
 def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(

@@ -12,19 +12,11 @@ from small_data import small_retriever, tiny_bert, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.spec import read_spec, relative, write_spec
 from grls.runs.manifest import read_info
-from grls.runs.trec import read_run
 
 
 @pytest.fixture(scope="module")
@@ -51,48 +43,6 @@ def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: An
     named = {"generator": relative(generator, folder), "priors": list(priors)}
     write_spec(folder, "hybrid", named | options)
     return folder
-
-
-def test_priors_come_from_the_folder(data: Path, dense: Path, generative: Path, tmp_path: Path) -> None:
-    out, folder = tmp_path / "run", tmp_path / "hybrid"
-    priors: list[dict[str, Any]] = [
-        {"retriever": relative(dense, folder), "weight": 0.5, "temperature": 10.0},
-        {"retriever": "bm25", "weight": 2, "temperature": 1},
-    ]
-    hybrid(folder, generative, *priors, empty_weight=0.25)
-    assert main(["retrieve", str(folder), f"--data={data}", f"--output={out}", "--device=cpu", "--k=4"]) == 0
-    generator = GenerativeRetriever.from_pretrained(generative, "cpu", options=SearchOptions(beams=10))
-    opened = DenseRetriever.from_pretrained(dense, "cpu")
-    expected = HybridRetriever(
-        generator,
-        [
-            WeightedSource(RetrieverPrior(opened), 0.5, 10.0),
-            WeightedSource(RetrieverPrior(BM25Retriever(generator.corpus)), 2.0, 1.0),
-            WeightedSource(EmptyPromptPrior(generator), -0.25),
-        ],
-    )
-    queries = read_split(data, "test")[0]
-    found = read_run(f"{out}.trec")
-    for query, hits in zip(queries, expected.retrieve(queries, 4), strict=True):
-        assert [hit.id for hit in found[query.id]] == [hit.id for hit in hits]
-    info = read_info(out)
-    assert info is not None
-    assert (info.system, info.score_mode) == ("hybrid", "renormalized with priors")
-    assert info.options["prior"] == [relative(dense, folder), "bm25"]
-    assert info.options["prior_weight"] == [0.5, 2]
-    assert info.options["empty_weight"] == 0.25
-
-
-@pytest.mark.parametrize("steps", ["fixed", "dynamic"])
-def test_priors_go_hop_by_hop(steps: str, data: Path, generative: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    folder = hybrid(tmp_path / "hybrid", generative, {"retriever": "bm25"}, done_share=-0.1)
-    given = [str(folder), f"--data={data}", f"--output={out}", "--device=cpu", "--hops.max=2"]
-    assert main(["retrieve", *given, f"--hops.steps={steps}"]) == 0
-    assert {len(hits) for hits in read_run(f"{out}.trec").values()} <= {1, 2}
-    info = read_info(out)
-    assert info is not None
-    assert info.options["done_share"] == -0.1
 
 
 @pytest.mark.parametrize("normalized", [False, True])

@@ -109,15 +109,12 @@ def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: list
     assert '"steps": "single"' in Path("o.info.json").read_text()
 
 
-def test_options_of_hops_that_are_given_join_those_of_the_folder(place: Path) -> None:
-    for given in (["--hops.max=3"], ["--hops.max=3", "--hops.steps=dynamic"]):
-        update_spec("r", {"hops": STORED | {"done_bias": -1.5}})
+def test_other_steps_leave_what_the_folder_stores_of_its_own(place: Path) -> None:
+    update_spec("r", {"hops": STORED | {"done_bias": -1.5}})
+    for given, hops, bias in ((["--hops.max=3"], 3, -1.5), (["--hops.steps=fixed", "--hops.max=1"], 1, 0.0)):
         assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *given]) == 0
         options = json.loads(Path("o.info.json").read_text())["options"]
-        assert (options["hops"], options["done_bias"]) == (3, -1.5)
-    other = ["--hops.steps=fixed", "--hops.max=1"]
-    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *other]) == 0
-    assert json.loads(Path("o.info.json").read_text())["options"]["done_bias"] == 0.0
+        assert (options["hops"], options["done_bias"]) == (hops, bias)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +156,3 @@ def test_a_single_step_is_tuned_and_the_hops_stay(place: Path, capsys: pytest.Ca
     assert "r has nothing to tune in a single step" in fails(capsys, "tune", "r", *given)
     write_spec("hops", "hops", {"retriever": "../r", "hops": STORED})
     assert "hops has nothing to tune in a single step" in fails(capsys, "tune", "hops", *given)
-
-
-def test_hops_of_a_single_step_are_no_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = fails(capsys, "index", "hops", "r", "--output=made", SINGLE)
-    assert "choose --hops.steps fixed or dynamic" in told

@@ -1,6 +1,5 @@
 """``grls tune``: what it writes is the best of what it tried, and retrieves what it promised."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from grls.evaluation.metrics.set_f1 import set_f1
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
-from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
@@ -214,24 +212,6 @@ def test_scores_in_nats_have_biases_of_their_own(
     assert {float(bias) for bias in tried} == set(DoneByLogOdds.biases)
 
 
-def test_what_was_found_with_one_bias_is_not_searched_for_with_the_next(
-    data: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    search = GenerativeRetriever.search
-
-    def counting(self: GenerativeRetriever, inputs: Any, *args: Any, **named: Any) -> Any:
-        asked.append(len(inputs))
-        return search(self, inputs, *args, **named)
-
-    monkeypatch.setattr(GenerativeRetriever, "search", counting)
-    assert main(tune(own, data, *DYNAMIC, "--grid.done_biases=[0.5]", "--limit=3")) == 0
-    alone = sum(asked)
-    asked.clear()
-    assert main(tune(own, data, *DYNAMIC, "--grid.done_biases=[0.5, 0.500001]", "--limit=3")) == 0
-    assert sum(asked) == alone
-
-
 PRICE = re.compile(
     r"set F1 +([\d.]+) with the known number of passages: price of (?:DONE|the cut) ([-+][\d.]+) p"
 )
@@ -263,16 +243,6 @@ def test_how_it_was_searched_is_written_and_of_equal_biases_the_smallest_is(data
     spec = read_spec(own)
     assert spec["search"] == {"mode": "full"}
     assert spec["hops"] == {"steps": "dynamic", "max": 1, "chains": 3, "sets": True, "done_bias": 1.0}
-
-
-def test_queries_that_may_be_cut_may_be_cut_again(data: Path, own: Path, tmp_path: Path) -> None:
-    long = write_small(tmp_path / "data")
-    lines = [json.loads(line) for line in (long / "queries.jsonl").read_text().splitlines()]
-    lines = [{**line, "text": " ".join([line["text"]] * 200)} for line in lines]
-    write_jsonl(long / "queries.jsonl", lines)
-    given = ["--search.truncate_queries=true", "--limit=2", "--grid.done_biases=[0]"]
-    assert main(tune(own, long, *DYNAMIC, *given)) == 0
-    retrieved(own, long, tmp_path)
 
 
 def test_the_weights_of_a_fusion(
@@ -472,8 +442,3 @@ def test_what_cannot_be_tuned_is_refused(
     assert "over another corpus" in fails(capsys, *tune(hopping, other))
     assert (read_spec(own), read_spec(hopping)) == before
     assert not list(tmp_path.glob("*.tune.jsonl"))
-
-
-def test_bm25_has_no_folder_to_write_into(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert BM25Retriever(Corpus.read(data)).kind == "bm25"
-    assert "no retriever here" in fails(capsys, *tune(Path("bm25"), data))
