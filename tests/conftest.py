@@ -83,6 +83,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seen.add(case)
 
 
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of every kind of retriever side by side, the data set ``data``, a cross-encoder
+    ``encoder`` and an encoder ``bert``. What is there is not to be changed.
+    """
+    from composite_specs import COMPOSITES, write_kinds, written
+
+    place = write_kinds(tmp_path_factory.mktemp("kinds"))
+    ranked = {"kind": "hops", "retriever": "../dense", "hops": {"steps": "ranked", "max": 3}}
+    for name, spec in {**COMPOSITES, "ranked": ranked}.items():
+        written(place / name, spec)
+    return place
+
+
+@pytest.fixture(scope="session")
+def quotes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set ``data``, and in ``model`` a language model that learned to quote it; not to be changed."""
+    from quoting_model import quoting
+
+    return quoting(tmp_path_factory.mktemp("quotes"))
+
+
 @pytest.fixture(autouse=True)
 def _logs_as_before() -> Iterator[None]:
     """`grls serve` in the process of a test changes the logs, for good: the next test has them as before."""

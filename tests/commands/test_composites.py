@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from cross_encoders import cross_encoder
 from failing import fails, refuses
-from small_data import passages, queries, small_retriever, tiny_bert, write_small
+from small_data import passages, queries
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -28,19 +26,21 @@ WORDS = {"kind": "bm25", "analyzer": {"language": "en"}}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``data``, a cross-encoder ``reads``, and the folders ``generator``, ``dense`` and, of another corpus,
     ``other``.
     """
     folder = tmp_path_factory.mktemp("composites")
-    data = write_small(folder / "data")
-    small_retriever(data).save_pretrained(folder / "generator")
-    torch.manual_seed(0)
-    encoder = BiEncoderModel.load(str(tiny_bert(folder / "bert")), device="cpu")
-    DenseRetriever.assemble(encoder, Corpus.read(data)).save_pretrained(folder / "dense")
+    for name, kind in {
+        "data": "data",
+        "generator": "generative",
+        "dense": "dense",
+        "reads": "encoder",
+    }.items():
+        shutil.copytree(kinds / kind, folder / name)
+    encoder = BiEncoderModel.load(str(kinds / "bert"), device="cpu")
     fewer = Corpus.from_passages(passages()[1:])
     DenseRetriever.assemble(encoder, fewer).save_pretrained(folder / "other")
-    cross_encoder(folder / "reads")
     return folder
 
 

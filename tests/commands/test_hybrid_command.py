@@ -6,36 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from failing import fails
-from small_data import small_retriever, tiny_bert, write_small
+from small_data import small_retriever
 
 from grls.cli import main
-from grls.data.corpus import Corpus
 from grls.evaluation.evaluate import evaluate_run
-from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.spec import read_spec, relative, write_spec
 from grls.runs.manifest import read_info
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("hybrid-command") / "data")
-
-
-@pytest.fixture(scope="module")
-def dense(data: Path) -> Path:
-    torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
-    return data.parent / "dense"
-
-
-@pytest.fixture(scope="module")
-def generative(data: Path) -> Path:
-    small_retriever(data).save_pretrained(data.parent / "generative")
-    return data.parent / "generative"
 
 
 def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: Any) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from failing import fails
-from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
+from small_data import passages, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -31,32 +31,12 @@ from grls.runs.trec import read_run
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("commands") / "data")
-
-
-@pytest.fixture(scope="module")
 def sentence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of sentence-transformers."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("sentence")
     BiEncoderModel.load(str(tiny_bert(folder / "bert")), device="cpu").save(folder / "model")
     return folder / "model"
-
-
-@pytest.fixture(scope="module")
-def dense(data: Path, sentence: Path) -> Path:
-    folder = data.parent / "dense"
-    arguments = [f"{sentence}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
-    assert main(["index", *arguments]) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def generative(data: Path) -> Path:
-    folder = data.parent / "generative"
-    small_retriever(data).save_pretrained(folder)
-    return folder
 
 
 def retrieve(data: Path, output: Path, *options: object) -> tuple[dict[str, list[str]], Any]:
@@ -355,9 +335,9 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
 
 
 @pytest.fixture(scope="module")
-def damaged(generative: Path) -> Path:
+def damaged(generative: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A retriever of whose index one bit is another."""
-    folder = Path(shutil.copytree(generative, generative.parent / "damaged"))
+    folder = Path(shutil.copytree(generative, tmp_path_factory.mktemp("damaged") / "r"))
     file = folder / "index" / "tokens.npy"
     whole = bytearray(file.read_bytes())
     whole[-2] ^= 1

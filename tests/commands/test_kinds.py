@@ -4,6 +4,7 @@ What a kind is made of, no command knows: its class and its name in the registry
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from biencoder_helpers import options as biencoder_options
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
 from ralm_helpers import write_model
-from small_data import passages, small_retriever, small_tokenizer, tiny_bert, write_small
+from small_data import passages, small_tokenizer, tiny_bert
 from toy_kind import TARGET, ToyRetriever
 
 from grls.cli import main
@@ -35,13 +36,12 @@ MODELS: dict[str, Any] = {"toy": tiny_bert, "sparse": tiny_splade, "multi-vector
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data set, a generator, a language model, a text; the toy kind is known."""
-    folder = tmp_path_factory.mktemp("kinds")
-    write_small(folder / "data")
-    small_retriever(folder / "data").save_pretrained(folder / "generative")
+    folder = tmp_path_factory.mktemp("place")
+    for name in ("data", "generative", "bert"):
+        shutil.copytree(kinds / name, folder / name)
     write_model(folder / "lm", positions=4096)
-    tiny_bert(folder / "bert")
     (folder / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)
     register("toy", TARGET)
     yield folder

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quoting_model import quoting
 
 from grls.cli import main
 from grls.runs.manifest import read_info
@@ -29,9 +28,9 @@ def test_without_dspy_the_command_says_how_to_install_it(tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(quotes: Path) -> Path:
     pytest.importorskip("dspy", reason="the extra dsp is not installed")
-    return quoting(tmp_path_factory.mktemp("program"))
+    return quotes
 
 
 def run(folder: Path, program: str, output: Path, *options: str) -> int:

@@ -8,7 +8,6 @@ from typing import Any, get_type_hints
 import pytest
 from failing import fails
 from ralm_helpers import write_model
-from small_data import small_retriever, write_small
 
 from grls.cli import VERBS, Command, main
 from grls.retrieve.hops.options import HopOptions
@@ -35,10 +34,11 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set, a generator's folder that stores hops, a language model, a text."""
     place = tmp_path_factory.mktemp("single")
-    small_retriever(write_small(place / "data")).save_pretrained(place / "r")
+    shutil.copytree(kinds / "data", place / "data")
+    shutil.copytree(kinds / "generative", place / "r")
     update_spec(place / "r", {"hops": STORED})
     write_model(place / "lm", positions=4096)
     (place / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from failing import fails
 from llama_small import write_llama
-from small_data import small_retriever, tiny_bert, write_jsonl, write_small
+from small_data import write_jsonl, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -36,37 +34,16 @@ DYNAMIC = ("--hops.steps=dynamic", "--hops.max=4")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("tuning") / "data")
-
-
-@pytest.fixture(scope="module")
-def generative(data: Path) -> Path:
-    folder = data.parent / "generative"
-    small_retriever(data).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def dense(data: Path) -> Path:
-    torch.manual_seed(0)
-    BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu").save(data.parent / "model")
-    folder = data.parent / "dense"
-    given = [f"{data.parent / 'model'}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
-    assert main(["index", *given]) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def rescores(data: Path) -> Path:
+def rescores(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal model that begins at any word, and rescores."""
-    loaded = CausalLM(str(write_llama(data.parent / "llama", data))).load()
+    place = tmp_path_factory.mktemp("rescores")
+    loaded = CausalLM(str(write_llama(place / "llama", data))).load()
     passages, read = Corpus.read(data), RescoreInput(4)
     made = GenerativeRetriever.assemble(
         loaded.model.eval(), loaded.tokenizer, passages, rescore_input=read, span_words=3
     )
-    made.save_pretrained(data.parent / "rescores")
-    return data.parent / "rescores"
+    made.save_pretrained(place / "rescores")
+    return place / "rescores"
 
 
 @pytest.fixture
