@@ -126,11 +126,9 @@ def _check_the_application(client: httpx.Client) -> None:
     answer = client.post("/admin/reload", json={}, headers=token).json()
     assert answer == {"retriever": "one", "version": version + 1, "passages": 5}
     assert "/v1/search" in client.get("/openapi.json").json()["paths"]
-    for path in ("/", "/health", "/ready", "/metrics", "/v1/retrievers", "/v1/passages/two%0Alines"):
-        head = client.head(path)
-        assert (head.status_code, head.content) == (200, b""), path
-        assert int(head.headers["content-length"]) > 0
-    assert client.get("/v1/search").status_code == 405
+    head = client.head("/v1/passages/two%0Alines")
+    assert (head.status_code, head.content) == (200, b"")
+    assert int(head.headers["content-length"]) > 0
 
 
 def test_over_standard_input_and_output_there_is_one_process(

@@ -328,21 +328,6 @@ def test_clients_that_were_answered_together_are_searched_together_again(
     worker.close()
 
 
-def test_clients_that_do_not_come_back_are_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grls.serve.worker._MOST", 0.05)
-    monkeypatch.setattr("grls.serve.worker._SHARE", 1e9)
-    worker, batches, gate = Worker("one", 64, 64, lambda *_: None), list[int](), threading.Event()
-    jobs = [Recorded(batches, gate) for _ in range(5)]
-    for job in jobs[:4]:
-        worker.submit(job)
-    gate.set()
-    jobs[3].future.result(30)
-    worker.submit(jobs[4])
-    jobs[4].future.result(30)
-    assert worker._present == 1
-    worker.close()
-
-
 @pytest.mark.parametrize("member", ["bm25", "generative"])
 def test_readers_of_answers_get_the_pooled_chains_and_searches_the_best_one(kinds: Path, member: str) -> None:
     single = grls.load(kinds / member, device="cpu").retriever
