@@ -67,7 +67,6 @@ FIRST = (
     "train/test_sharded.py::test_a_bi_encoder_in_shards",
     "train/test_sharded.py::test_a_reranker_in_shards",
     "train/test_two_trainings.py::test_a_second_training_is_refused",
-    "wheel/test_wheel.py::test_a_wheel_has_the_recipes",
 )
 """Tests of several cases, of which `make test` runs the first."""
 

@@ -13,7 +13,6 @@ from grls.io.progress import counted, plural
         (1200, "gold passage", "1,200 gold passages"),
         (2, "key", "2 keys"),
         (2, "prefix", "2 prefixes"),
-        (3, "cross-encoder", "3 cross-encoders"),
     ],
 )
 def test_a_noun_is_in_the_singular_for_one(count: int, noun: str, text: str) -> None:

@@ -11,7 +11,7 @@ from small_data import small_retriever, write_small
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.io import progress
-from grls.io.progress import Progress, duration, reporting, showing, waiting
+from grls.io.progress import Progress, reporting, showing, waiting
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
 from grls.retrieve.spec import write_spec
@@ -101,15 +101,6 @@ def test_what_has_no_loop_is_told_of(monkeypatch: pytest.MonkeyPatch, terminal: 
     before = stream.getvalue()
     progress.Event().wait(0.05)
     assert stream.getvalue() == before
-
-
-def test_durations() -> None:
-    assert [duration(seconds) for seconds in (3.2, 100, 5460, 11100)] == [
-        "3 s",
-        "2 min",
-        "1 h 31 min",
-        "3 h 05 min",
-    ]
 
 
 @pytest.fixture(scope="module")
