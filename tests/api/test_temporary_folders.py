@@ -1,6 +1,5 @@
 """Temporary folders go with the object that they belong to."""
 
-import gc
 import os
 import subprocess
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.api.temporary import HeldFolder, folder_of, temporary_folder
+from grls.api.temporary import temporary_folder
 from grls.errors import WriteError
 
 
@@ -20,36 +19,6 @@ class Owner:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
-
-
-def test_a_folder_goes_with_its_owner(place: Path) -> None:
-    owner, other = Owner(), Owner()
-    first, second, third = temporary_folder(owner), temporary_folder(owner), temporary_folder(other)
-    assert len({first, second, third}) == 3
-    assert all(folder.is_dir() and not list(folder.iterdir()) for folder in (first, second, third))
-    (first / "file").write_text("content")
-    del owner
-    gc.collect()
-    assert not first.exists()
-    assert not second.exists()
-    assert third.is_dir()
-    del other
-    gc.collect()
-    assert list(place.iterdir()) == []
-
-
-def test_a_named_folder_is_no_temporary_one(place: Path) -> None:
-    owner = Owner()
-    assert folder_of(owner, "runs/mine") == Path("runs/mine")
-    assert list(place.iterdir()) == []
-    assert folder_of(owner, None).is_dir()
-
-
-def test_an_object_says_whether_its_folder_or_that_of_a_member_will_go() -> None:
-    named, temporary = HeldFolder("runs/mine"), HeldFolder()
-    assert (named.temporary, temporary.temporary) == (False, True)
-    assert not HeldFolder("runs/both", [named]).temporary
-    assert HeldFolder("runs/outer", [HeldFolder("runs/both", [named, temporary])]).temporary
 
 
 SCRIPT = """

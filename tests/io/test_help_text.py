@@ -5,15 +5,6 @@ import re
 import pytest
 
 from grls.cli import main
-from grls.io.option_errors import name_lines
-
-
-def test_a_list_goes_on_below_its_text() -> None:
-    text = name_lines({"a": "one two three four five six seven", "a-very-long-name-of-a-thing": "x"}, 52)
-    assert text == (
-        f"  {'a':<29}one two three four\n{'':31}five six seven\n  a-very-long-name-of-a-thing  x\n"
-    )
-    assert name_lines({}) == ""
 
 
 @pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"], ["train", "--help"]])

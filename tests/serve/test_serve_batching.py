@@ -5,8 +5,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,10 @@ from grls.serve.options import RequestLimits
 from grls.serve.worker import (
     BatchKey,
     CallJob,
-    JobQueue,
     JoiningJobs,
     SearchJob,
     ShutdownError,
     Worker,
-    deliver,
 )
 
 Serve = Callable[..., tuple[TestClient, Slow]]
@@ -282,50 +279,6 @@ def test_a_worker_that_dies_is_replaced_and_loses_nothing() -> None:
     worker.close()
     with pytest.raises(ShutdownError):
         worker.submit(CallJob(lambda: 7))
-
-
-class Recorded:
-    """A job that goes with all others; the sizes of the batches are recorded."""
-
-    key, size, tries = "all", 1, 0
-
-    def __init__(self, batches: list[int], gate: threading.Event):
-        self.future: Future[None] = Future()
-        self._batches, self._gate = batches, gate
-
-    def work(self, batch: Sequence[Any], queue: JobQueue) -> bool:
-        self._batches.append(len(batch))
-        assert self._gate.wait(30)
-        for job in batch:
-            deliver(job, None)
-        return False
-
-
-def test_clients_that_were_answered_together_are_searched_together_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They ask one by one, a moment after the answer; the first one does not go alone."""
-    monkeypatch.setattr("grls.serve.worker._MOST", 30.0)
-    monkeypatch.setattr("grls.serve.worker._SHARE", 1e9)
-    worker, batches, gate = Worker("one", 64, 64, lambda *_: None), list[int](), threading.Event()
-    ended = threading.Semaphore(0)
-
-    def asks(left: int) -> None:
-        if left == 0:
-            ended.release()
-            return
-        job = Recorded(batches, gate)
-        job.future.add_done_callback(lambda _: threading.Timer(0.02, asks, [left - 1]).start())
-        worker.submit(job)
-
-    asks(4)
-    assert waits(lambda: batches == [1])  # it found an idle thread
-    for _ in range(3):
-        asks(3)
-    gate.set()
-    assert all(ended.acquire(timeout=30) for _ in range(4))
-    assert batches == [1, 4, 4, 4]
-    worker.close()
 
 
 @pytest.mark.parametrize("member", ["bm25", "generative"])

@@ -8,9 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -134,35 +132,6 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(
         f"error: port {port} of 127.0.0.1 is taken by another program: end that one, or give another --port "
         "(0: any free one)."
     ]
-
-
-@pytest.mark.parametrize("more", [[], ["--worker.process", "true"]])
-def test_a_port_that_is_taken_while_retrievers_load_is_an_error_that_leaves_nothing(
-    tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, threads = hostile_folder(tmp_path / "one"), set(threading.enumerate())
-    with ExitStack() as others, tempfile.TemporaryDirectory() as sockets:  # a short name
-        monkeypatch.setattr(tempfile, "tempdir", sockets)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-
-        def checked(host: str, port: int) -> None:
-            check_port(host, port)
-            others.enter_context(socket.create_server((host, port)))
-
-        for module in ("grls.serve.run", "grls.serve.front.run"):
-            monkeypatch.setattr(f"{module}.check_port", checked)
-        assert main(["serve", str(folder), "--port", str(port), *more]) == 1
-        assert list(Path(sockets).iterdir()) == []
-    assert set(threading.enumerate()) <= threads
-    said = capsys.readouterr()
-    assert said.out.splitlines()[0] == f"Loading {folder} for http://127.0.0.1:{port}"
-    assert "Ready" not in said.out
-    assert [line for line in said.err.splitlines() if not line.startswith("{")] == [
-        f"error: port {port} of 127.0.0.1 is taken by another program: end that one, or give another --port "
-        "(0: any free one)."
-    ]
-    assert "address already in use" not in said.err
 
 
 def test_a_host_of_another_machine_is_refused() -> None:
