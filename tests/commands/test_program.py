@@ -134,15 +134,8 @@ def test_a_query_that_fails_has_no_answer_and_says_why(
         ("vanilla", ["--retriever=bm25"], "retrieves nothing"),
         ("multihop", [], "give --retriever FOLDER, or bm25"),
         ("multihop", ["--retriever=./nowhere"], "no retriever here"),
-        ("vanilla", ["--limit=0"], "--limit"),
         ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
-        ("vanilla", ["--dsp.branches=0"], "--dsp.branches"),
         ("vanilla", ["--dsp.branches=2", "--dsp.vote=choice"], "--dsp.vote choice"),
-        (
-            "conversational",
-            ["--retriever=bm25", "--dsp.branches=2", "--dsp.vote=choice"],
-            "--dsp.vote choice",
-        ),
         ("openqa", ["--retriever=bm25", "--dsp.vote=choice"], "set --dsp.branches"),
     ],
 )

@@ -243,6 +243,10 @@ def test_where_rankings_are_cut(
     assert read_spec(cutting)["depth"] == 8
 
 
+def killed(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("kind", ["hybrid", "hops", "cut"])
 def test_a_killed_run_goes_on_and_the_folder_stays_until_the_end(
     kind: str,
@@ -264,46 +268,33 @@ def test_a_killed_run_goes_on_and_the_folder_stays_until_the_end(
         folder, data, *grid, "--grid.empty_weights=[]", "--grid.done_biases=[0.1, 0.2]", "--limit=4"
     )
     before = (folder / "grls.json").read_bytes()
-    journal = Path(f"{folder}.tune.jsonl")
-    count = 0
-    measured, update = Journal.measured, "grls.tune.run.update_spec"
+    journal, measured, original = Path(f"{folder}.tune.jsonl"), list[Any](), Journal.measured
 
-    def counted(self: Journal, of: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        def counting() -> Any:
-            nonlocal count
-            count += 1
-            return measure()
+    def noted(self: Journal, of: dict[str, Any], measure: Callable[[], Any]) -> Any:
+        return original(self, of, lambda: (measured.append(of), measure())[1])
 
-        return measured(self, of, counting)
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Journal, "measured", counted)
+    monkeypatch.setattr(Journal, "measured", noted)
     with monkeypatch.context() as patch:
-        patch.setattr(update, killed)
+        patch.setattr("grls.tune.run.update_spec", killed)
         assert main(command) == 130
-    whole = count
-    assert whole == len(journal.read_text().splitlines()) - 1 > 0
+    lines, whole = journal.read_text().splitlines(keepends=True), len(measured)
+    assert whole == len(lines) - 1 > 0
     assert (folder / "grls.json").read_bytes() == before
-    lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(lines[:-1]) + lines[-1][:9])  # cut within the last measurement
-    other = [option for option in command if option != "--limit=4"]
     if whole > 1:
+        other = [option for option in command if option != "--limit=4"]
         assert f"{journal}" in fails(capsys, *other)  # of other queries
     capsys.readouterr()
-    count = 0
     assert main(command) == 0
-    told, count_after = capsys.readouterr().out, count
-    assert count_after == 1
-    assert not journal.exists()
+    gains = GAIN.findall(capsys.readouterr().out)
+    assert (len(measured), journal.exists()) == (whole + 1, False)
     after = (folder / "grls.json").read_bytes()
     assert after != before
     (folder / "grls.json").write_bytes(before)
     assert main(command) == 0
-    assert count == 1 + whole
+    assert len(measured) == 2 * whole + 1
     assert (folder / "grls.json").read_bytes() == after
-    assert GAIN.findall(capsys.readouterr().out) == GAIN.findall(told)
+    assert GAIN.findall(capsys.readouterr().out) == gains
 
 
 def test_a_run_of_another_cut_off_measures_anew(
@@ -315,10 +306,6 @@ def test_a_run_of_another_cut_off_measures_anew(
         folder, "hybrid", {"generator": relative(generative, folder), "priors": [{"retriever": "bm25"}]}
     )
     grid = ["--grid.prior_weights=[1]", "--grid.empty_weights=[]", "--search.beams=2", "--limit=4"]
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr("grls.tune.run.update_spec", killed)
         assert main(tune(folder, data, *grid, "--grid.k=2")) == 130

@@ -363,26 +363,6 @@ def test_a_search_forgets_the_requests_that_are_done(kinds: Path) -> None:
             source.answer(texts[0].owner, [])
     assert len(source.jobs()) <= 1
 
-    worker = Worker("test", 50, 50, lambda *_: None)
-    most = 0
-
-    class Joined(CallJob):
-        key = "same"
-
-        def work(self, batch: Any, queue: Any) -> bool:
-            nonlocal most
-            for _ in range(20):
-                worker.submit(other := Joined(lambda: None))
-                queue.join("same", 1)
-                other.future.cancel()
-                most = max(most, len(worker._now))
-            return super().work(batch, queue)
-
-    worker.submit(asked := Joined(lambda: 7))
-    assert asked.future.result(5) == 7
-    assert most == 2
-    worker.close()
-
 
 def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -> None:
     retriever = grls.load(kinds / "generative", device="cpu").retriever
