@@ -1,6 +1,5 @@
 """Passages that are added and removed: as over a new corpus, for every kind, and nothing is lost."""
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -240,15 +239,6 @@ def test_what_a_generator_lost_earlier_goes_from_the_other_members(kinds: Path, 
         generator, None, Changes(Corpus.from_passages([Passage("r0", "rain .")], "new"), merge=True)
     )
     assert load(generator).corpus.ids(range(9, 10)) == ["r0"]
-
-
-def test_a_link_changes_the_retriever_that_it_names(kinds: Path, tmp_path: Path) -> None:
-    shutil.copytree(kinds / "dense", tmp_path / "run" / "dense")
-    (tmp_path / "run" / "grls.json").write_text(json.dumps({"kind": "link", "retriever": "dense"}))
-    assert main(["index", "update", f"{tmp_path / 'run'}", f"--remove={_ids(tmp_path)}"]) == 0
-    assert len(load(tmp_path / "run").corpus) == len(passages()) - 2
-    with pytest.raises(ConfigError, match="which would be lost"):
-        load(tmp_path / "run").updated(remove=["new"], output=tmp_path / "run")
 
 
 @pytest.mark.parametrize("kind", ["generative", "bm25", "hybrid", "ranked"])

@@ -1,8 +1,6 @@
 """The programs of demonstrate-search-predict, as a command."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +9,6 @@ import pytest
 from grls.cli import main
 from grls.runs.manifest import read_info
 from grls.runs.run import Run
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_without_dspy_the_command_says_how_to_install_it(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['dspy'] = None\n"
-        "import grls.commands.answer_dsp\n"  # works without
-        "from grls.cli import main\n"
-        f"sys.exit(main(['answer', 'dsp', 'vanilla', '--data=x', '--model=y', '--output={tmp_path}/z']))"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert 'pip install "grls[dsp]"' in ended.stderr
 
 
 @pytest.fixture(scope="module")
