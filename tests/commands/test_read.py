@@ -133,13 +133,8 @@ def test_a_killed_run_goes_on_where_it_stopped(
     asked.clear()
     assert read(quotes, tmp_path / "cut", *options) == 0
     assert asked == []
-    capsys.readouterr()
-    for option, value in (("--k", "1"), ("--reader.max_new_tokens", "5"), ("--reader.depth", "4")):
-        assert read(quotes, tmp_path / "cut", *options, option, value) == 1
-        assert (
-            f"was begun with other settings ({option.split('.')[-1].strip('-')}); give"
-            in capsys.readouterr().err
-        )
+    assert read(quotes, tmp_path / "cut", *options, "--reader.depth", "4") == 1
+    assert "was begun with other settings (depth); give" in capsys.readouterr().err
 
 
 def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(quotes: Path, tmp_path: Path) -> None:
