@@ -4,12 +4,13 @@ import ast
 import math
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import grls
+from grls.cli import VERBS, Command, Verb
 from grls.errors import (
     ConfigError,
     DataError,
@@ -130,3 +131,36 @@ def test_no_text_of_the_library_names_options_as_a_shell_does() -> None:
             if re.search(r"\s", text) and re.search(r"(?<![\w-])--[a-z]", plain):
                 faults.append(f"{name}, line {line}: {text}: pass an Option")
     assert not faults, "\n".join(faults)
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w.]*\w")
+TRAININGS = (
+    *("--data.", "--model.", "--trainer.", "--checkpoint.", "--recall.", "--mine.", "--quotes.", "--last."),
+    "--ckpt_path",
+)
+"""The options of ``grls train``, which Lightning parses."""
+OTHERS = {"--version", "--seed_everything", "--head", "--no"}
+"""Those of no verb, of ``ray start`` and of ``pip install --no-deps``."""
+
+
+def options_of(verbs: Iterable[Verb]) -> Iterator[str]:
+    for verb in verbs:
+        yield from options_of(verb.names.values())
+        if verb.target and not verb.training:
+            for action in Command(verb, "grls").parser()._actions:
+                yield from action.option_strings
+
+
+def test_remedies_name_options_that_there_are() -> None:
+    root, known = Path(grls.__file__).parent, {*options_of(VERBS.values()), *OTHERS}
+    assert {"--fit.multistep", "--search.beams", "--limits.query"} <= known
+    styled = ("page.py", "html.py", "page/files.py", "riches/written.py")
+    unknown = {
+        f"{file.relative_to(root)}: {option}"
+        for file in root.rglob("*.py")
+        if not str(file).endswith(styled)
+        for _, text in texts(file)
+        for option in OPTION.findall(text)
+        if option not in known and not option.startswith(TRAININGS)
+    }
+    assert unknown == set()
