@@ -12,7 +12,7 @@ from small_data import passages, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
+from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit
 from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_info
 from grls.runs.run import Run
@@ -155,11 +155,15 @@ def test_chains_are_fused_by_their_hops_added_up(place):
     assert [hit.score for hit in found.hits] == pytest.approx([2.0, 2.0, 1.0], abs=1e-6)
 
 
-def test_runs_for_different_queries_are_refused_with_examples(place, capsys):
+def test_runs_of_other_data_are_refused(place, capsys):
     message = refused(capsys, write("a"), write("b", split="dev"))
     assert "2 are in a.jsonl alone ('q-lynx-kind', 'q-lynx-proud')" in message
     message = refused(capsys, "a.jsonl", write("c", 1), "--split=dev")
     assert "a.jsonl (data, split test) answers other queries than data, split dev, holds" in message
+    asked, qrels = read_split("data", "test")
+    write_dataset("other", reversed(passages()), asked, {"test": qrels})
+    message = refused(capsys, "a.jsonl", "c.jsonl", "--data", "other", "--split", "test")
+    assert "a.jsonl is a run over another corpus (of data) than other has" in message
 
 
 def test_a_query_that_a_run_lacks_is_never_dropped(place, capsys, caplog):
