@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,44 +13,28 @@ from pathlib import Path
 import httpx
 import pytest
 from serve_helpers import hostile_folder
+from serve_process import GRLS, started
 
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.serve.listening import address_of, check_port, listening
 from grls.serve.start import say
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
     folder = hostile_folder(tmp_path / "one")
-    code = "import sys; from grls.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "serve", f"named={folder}", "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    server = subprocess.Popen(command, **pipes, text=True, env=environment)  # type: ignore[call-overload]
-    assert server.stderr is not None
-    assert server.stdout is not None
-    try:
-        lines = []
-        for line in server.stderr:
-            lines.append(line)
-            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-                break
-        assert found, lines
-        answer = httpx.post(f"{found[0]}/v1/search", json={"query": "alert"}).json()
+    with started(GRLS, "serve", f"named={folder}", "--port=0") as server:
+        answer = httpx.post(f"{server.address}/v1/search", json={"query": "alert"}).json()
         assert answer["retriever"] == "named"
-        answer = httpx.post(f"{found[0]}/v1/search", json={"query": "alert", "allow": []}).json()
+        answer = httpx.post(f"{server.address}/v1/search", json={"query": "alert", "allow": []}).json()
         assert answer["results"][0]["hits"] == []
-        server.send_signal(signal.SIGTERM)
-        lines += server.stderr.read().splitlines()
-        said = server.stdout.read().splitlines()
-    finally:
-        server.kill()
-    assert server.wait() == 0
+        server.process.send_signal(signal.SIGTERM)
+        lines = [*server.lines, *server.log.read().splitlines()]
+        said = server.printed.read().splitlines()
+        assert server.process.wait() == 0
     assert said[0] == f"Loading named={folder} for http://127.0.0.1"
     assert re.fullmatch(r"named: bm25, 5 passages, loaded in \d+\.\d s", said[1])
-    assert said[2:] == [f"Ready: open {found[0]}"]
+    assert said[2:] == [f"Ready: open {server.address}"]
     events = [json.loads(line) for line in lines]
     assert "the filter leaves no passage of the corpus, so there are no hits." in [e["event"] for e in events]
     assert {"route": "/v1/search", "status": 200}.items() <= next(e for e in events if "route" in e).items()
