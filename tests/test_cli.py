@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ import pytest
 import torch
 from failing import fails, refuses
 from small_data import small_tokenizer, write_jsonl
+from verbs import commands
 
-from grls.cli import VERBS, Command, Verb, main
+from grls.cli import VERBS, Command, main
 from grls.io.progress import counted
 
 
@@ -30,15 +30,6 @@ def data(kinds: Path) -> Path:
 @pytest.fixture
 def retriever(kinds: Path) -> Path:
     return kinds / "generative"
-
-
-def commands(verbs: Mapping[str, Verb] = VERBS, before: str = "") -> list[str]:
-    """All commands, as they are called."""
-    found = []
-    for name, verb in verbs.items():
-        found += [f"{before}{name}"] if verb.target else []
-        found += commands(verb.names, f"{before}{name} ")
-    return found
 
 
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +179,7 @@ def test_help_loads_nothing_that_takes_seconds() -> None:
     program = f"""
 import contextlib, io, sys
 from grls.cli import main
-for command in {commands()!r}:
+for command in {list(commands())!r}:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         main([*command.split(), "--help"])
     loaded = [name for name in {HEAVY!r} if name in sys.modules]
@@ -402,9 +393,6 @@ def test_no_command_has_more_than_14_parameters() -> None:
 
     ``--ray ADDRESS`` and its ``--workers`` say where a command runs, not what it does: they are not counted.
     """
-    for command in commands():
-        verb, names = VERBS[command.split()[0]], command.split()[1:]
-        for name in names:
-            verb = verb.names[name]
+    for command, verb in commands().items():
         parameters = set(signature(Command(verb, command).function).parameters) - {"ray", "workers"}
         assert len(parameters) <= 14, command

@@ -4,13 +4,14 @@ import ast
 import math
 import pickle
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from verbs import commands
 
 import grls
-from grls.cli import VERBS, Command, Verb
+from grls.cli import Command
 from grls.errors import (
     ConfigError,
     DataError,
@@ -143,16 +144,12 @@ OTHERS = {"--version", "--seed_everything", "--head", "--no"}
 """Those of no verb, of ``ray start`` and of ``pip install --no-deps``."""
 
 
-def options_of(verbs: Iterable[Verb]) -> Iterator[str]:
-    for verb in verbs:
-        yield from options_of(verb.names.values())
-        if verb.target and not verb.training:
-            for action in Command(verb, "grls").parser()._actions:
-                yield from action.option_strings
-
-
 def test_remedies_name_options_that_there_are() -> None:
-    root, known = Path(grls.__file__).parent, {*options_of(VERBS.values()), *OTHERS}
+    parsers = [Command(verb, "grls").parser() for verb in commands().values() if not verb.training]
+    known = {
+        option for one in parsers for action in one._actions for option in action.option_strings
+    } | OTHERS
+    root = Path(grls.__file__).parent
     assert {"--fit.multistep", "--search.beams", "--limits.query"} <= known
     styled = ("page.py", "html.py", "page/files.py", "riches/written.py")
     unknown = {

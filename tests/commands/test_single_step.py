@@ -8,8 +8,9 @@ from typing import Any, get_type_hints
 import pytest
 from failing import fails
 from ralm_helpers import write_model
+from verbs import commands
 
-from grls.cli import VERBS, Command, main
+from grls.cli import Command, main
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.spec import read_spec, update_spec, write_spec
 
@@ -52,29 +53,10 @@ def place(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path / "place"
 
 
-def with_hops() -> set[str]:
-    """The commands that have hops options."""
-    verbs = {
-        " ".join(words): verb
-        for name, outer in VERBS.items()
-        for words, verb in (([name], outer), *(([name, inner], one) for inner, one in outer.names.items()))
-    }
-    ours = {name: verb for name, verb in verbs.items() if verb.target and not verb.training}
-    return {
-        name
-        for name, verb in ours.items()
-        if get_type_hints(Command(verb, name).function).get("hops") is HopOptions
-    }
-
-
 def test_every_command_with_hops_is_here() -> None:
-    assert with_hops() == {
-        *COMMANDS,
-        "explain",
-        "search",
-        "tune",
-        "index hops",
-    }  # search: tests/commands/test_search.py
+    ours = {name: Command(verb, name) for name, verb in commands().items() if not verb.training}
+    hops = {name for name, one in ours.items() if get_type_hints(one.function).get("hops") is HopOptions}
+    assert hops == {*COMMANDS, "explain", "search", "tune", "index hops"}  # search: test_search.py
 
 
 @pytest.mark.parametrize("command", COMMANDS)

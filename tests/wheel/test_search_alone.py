@@ -2,15 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from composite_specs import COMPOSITES, written
 from encoder_models import tiny_colbert, tiny_splade
 from installed_packages import Environment
+from verbs import commands as every_command
 
-from grls.cli import VERBS, Verb
 from grls.data.corpus import Corpus
 from grls.io.ending import EXTRAS
 from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever
@@ -125,16 +124,8 @@ def test_bm25_searches_without_torch(core: Environment, place: Path) -> None:
     assert not {"torch", "transformers", "sentence_transformers"} & {*json.loads(done.stdout)[2]}
 
 
-def every_command(verbs: Mapping[str, Verb], before: str = "") -> list[str]:
-    found = []
-    for name, verb in verbs.items():
-        found += [f"{before}{name}"] if verb.target else []
-        found += every_command(verb.names, f"{before}{name} ")
-    return found
-
-
 def test_every_help_is_there_without_extras(core: Environment, place: Path) -> None:
-    lines = [f"{line} --help" for line in every_command(VERBS)]
+    lines = [f"{line} --help" for line in every_command()]
     assert len(lines) > 30
     for line, (code, out, err) in commands(core, place, "--version", *lines).items():
         assert code == 0, (line, err)
