@@ -255,6 +255,8 @@ SWAPS: dict[str, tuple[str, ...]] = {
     "hops-rescore": (*RESCORE, "--model.freeze_layers=0"), "query-generator": SHORT, "mixed": (),
 }  # fmt: skip
 """Training -> what is otherwise than shipped: small models, BM25 for a bi-encoder that would be trained."""
+LIKE_OTHERS = ("spans-beside", "causal-mixed", "spans-pseudo", "hops-rescore")
+"""Trainings with the options of others together."""
 USED = "logs/version_0/config.yaml"
 WRITTEN = {
     "spans": (("model/spans.json", '"words": 8'), (USED, "words: 8 drawn: 6")),
@@ -271,7 +273,7 @@ WRITTEN = {
 @pytest.mark.parametrize(
     ("run", "name"),
     [
-        pytest.param(run, name, marks=pytest.mark.slow if number else ())
+        pytest.param(run, name, marks=pytest.mark.slow if number or run in LIKE_OTHERS else ())
         for run in SWAPS
         for number, name in enumerate(sets_with(run))
     ],

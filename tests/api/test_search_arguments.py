@@ -103,9 +103,3 @@ def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> N
 def test_a_stream_refuses_an_empty_query_at_once(searcher: grls.Searcher) -> None:
     with pytest.raises(DataError, match="its text is empty"):
         searcher.stream(" ")
-
-
-@pytest.mark.parametrize("members", [0, 1])
-def test_a_fusion_has_two_members(searcher: grls.Searcher, members: int) -> None:
-    with pytest.raises(ConfigError, match="at least two retrievers"):
-        grls.fuse([searcher] * members)
