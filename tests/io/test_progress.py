@@ -154,4 +154,4 @@ def test_loops_show_themselves_within_a_command_alone(
         retriever.retrieve(["one"], 1)
         with Progress(5, "hidden", "x", shown=False) as bar:
             bar.update()
-    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["bm25 1 of 1 query"]
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["bm25 1 of 1 queries"]
