@@ -148,10 +148,11 @@ def test_loops_show_themselves_within_a_command_alone(
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     retriever = BM25Retriever(Corpus.read(folder / "data"))
-    retriever.retrieve(["one"], 1)
+    retriever.retrieve(["otter", "lynx"], 1)
     assert capsys.readouterr().err == ""
     with showing():
-        retriever.retrieve(["one"], 1)
+        retriever.retrieve(["otter", "lynx"], 1)
         with Progress(5, "hidden", "x", shown=False) as bar:
             bar.update()
-    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["bm25 1 of 1 queries"]
+    told = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["bm25 1 of 2 queries", "bm25 2 of 2 queries"]
