@@ -57,7 +57,6 @@ FIRST = (
     "train/stages/test_resume.py::test_kill_9_and_resume",
     "train/stages/test_resume.py::test_resume_at_the_end_of_an_epoch",
     "train/test_refusals.py::test_",
-    "wheel/test_wheel.py::test_a_wheel_has_the_recipes",
 )
 """Tests of several cases, of which `make test` runs the first."""
 
@@ -71,6 +70,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if name.startswith(SLOW) or (name.startswith(FIRST) and case in seen):
             item.add_marker(pytest.mark.slow)
         seen.add(case)
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of every kind of retriever side by side, the data set ``data``, a cross-encoder
+    ``encoder`` and an encoder ``bert``. What is there is not to be changed.
+    """
+    from composite_specs import COMPOSITES, write_kinds, written
+
+    place = write_kinds(tmp_path_factory.mktemp("kinds"))
+    ranked = {"kind": "hops", "retriever": "../dense", "hops": {"steps": "ranked", "max": 3}}
+    for name, spec in {**COMPOSITES, "ranked": ranked}.items():
+        written(place / name, spec)
+    return place
+
+
+@pytest.fixture(scope="session")
+def quotes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set ``data``, and in ``model`` a language model that learned to quote it; not to be changed."""
+    from quoting_model import quoting
+
+    return quoting(tmp_path_factory.mktemp("quotes"))
 
 
 @pytest.fixture(autouse=True)

@@ -61,8 +61,8 @@ def train(name: str, run: str, *more: str) -> None:
 QUICK = (
     "--trainer.max_epochs=1",
     "--trainer.check_val_every_n_epoch=1",
-    "--trainer.limit_train_batches=4",
-    "--trainer.limit_val_batches=2",
+    "--trainer.limit_train_batches=2",
+    "--trainer.limit_val_batches=1",
     "--trainer.accelerator=cpu",
     "--trainer.enable_progress_bar=false",
     "--data.dev_size=8",
@@ -239,141 +239,73 @@ def test_the_papers_programs(name: str, workplace: Path) -> None:
     assert len(runs) == (used["branches"] if used["branches"] > 1 else 0)
 
 
-@pytest.mark.parametrize("name", sets_with("riches"))
-def test_shipped_configs_learn_to_quote(name: str, workplace: Path) -> None:
-    """A model that is fine-tuned is a small one here; one from scratch is as shipped, but for its size."""
-    small(workplace / "data" / name)
-    swap = [f"--model.generator.{option}" for option in TINY]
-    if "scratch/riches" not in TRAININGS[name]["riches"].layers:
-        language_model(workplace, f"data/{name}")
-        swap = ["--model.generator.name_or_path=lm"]
-    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", "--quotes.limit=2"]
-    train(name, "riches", *swap, *short, *QUICK, "--quotes.max_new_tokens=6", "--quotes.beams=2")
-    assert (workplace / "runs" / name / "riches" / "model" / "config.json").is_file()
-
-
-@pytest.mark.parametrize("name", sets_with("causal"))
-def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) -> None:
-    """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
-    small(workplace / "data" / name)
-    language_model(workplace, f"data/{name}")
-    train(name, "causal", "--model.generator.name_or_path=lm", "--data.teacher=null", *QUICK)
-    assert (workplace / "runs" / name / "causal" / "model" / "config.json").is_file()
-
-
-@pytest.mark.parametrize("name", sets_with("spans"))
-def test_shipped_configs_learn_to_write_spans(name: str, workplace: Path) -> None:
-    """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
-    small(workplace / "data" / name)
-    language_model(workplace, f"data/{name}")
-    train(name, "spans", "--model.generator.name_or_path=lm", "--data.teacher=null", *QUICK)
-    model = workplace / "runs" / name / "spans" / "model"
-    assert json.loads((model / "spans.json").read_text()) == {"words": 8}
-    trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
-    assert "words: 8\n      drawn: 6\n" in trained  # what a set changes, and what it does not
-
-
-@pytest.mark.parametrize(
-    ("name", "run"), [(name, run) for run in ("beside", "spans-beside") for name in sets_with(run)]
-)
-def test_shipped_configs_learn_beside_a_prior(name: str, run: str, workplace: Path) -> None:
-    """BM25 in the place of the bi-encoder, who would have to be trained."""
-    small(workplace / "data" / name)
-    language_model(workplace, f"data/{name}")
-    swap = ["--model.generator.name_or_path=lm", "--data.prior.retrievers=[bm25]"]
-    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0"]
-    train(name, run, *swap, *short, *QUICK)
-    model = workplace / "runs" / name / run / "model"
-    assert (model / "config.json").is_file()
-    assert (model / "spans.json").is_file() == ("spans" in run)
+CAUSAL = "--model.generator.name_or_path=lm"
+"""A small model in the place of the pretrained one."""
+ALONE = "--data.teacher=null"
+"""No teacher, who would have to be trained."""
+SHORT = ("--trainer.max_steps=-1", "--trainer.val_check_interval=1.0")
+BESIDE = (CAUSAL, "--data.prior.retrievers=[bm25]", *SHORT)
+HOPS = (CAUSAL, ALONE, "--data.mix.size=8")
+RESCORE = (CAUSAL, ALONE, "--data.teacher_share=0", "--data.rescore.retrievers=[bm25]", *SHORT)
+QUOTES = (*SHORT, "--quotes.limit=2", "--quotes.max_new_tokens=6", "--quotes.beams=2")
+SWAPS: dict[str, tuple[str, ...]] = {
+    "riches": QUOTES, "causal": (CAUSAL, ALONE), "spans": (CAUSAL, ALONE), "beside": BESIDE,
+    "spans-beside": BESIDE, "causal-mixed": HOPS, "spans-hops": HOPS, "spans-pseudo": HOPS,
+    "spans-memories": (CAUSAL, "--data.mix.size=32", "--data.batch_size=4"),
+    "spans-rescore": (*RESCORE, "--model.freeze_layers=0"),
+    "hops-rescore": (*RESCORE, "--model.freeze_layers=0"), "query-generator": SHORT, "mixed": (),
+}  # fmt: skip
+"""Training -> what is otherwise than shipped: small models, BM25 for a bi-encoder that would be trained."""
+LIKE_OTHERS = ("spans-beside", "causal-mixed", "spans-pseudo", "hops-rescore")
+"""Trainings with the options of others together."""
+USED = "logs/version_0/config.yaml"
+WRITTEN = {
+    "spans": (("model/spans.json", '"words": 8'), (USED, "words: 8 drawn: 6")),
+    "spans-memories": ((USED, "teach_memories: true"),),
+    "spans-rescore": (("model/rescore.json", '"tokens": 128'),),
+    "hops-rescore": (("model/rescore.json", '"tokens": 128'),),
+    "entailmentbank-wt spans-rescore": ((USED, "passages: 10 depth: 60"),),
+    "entailmentbank-wt hops-rescore": ((USED, "passages: 7 depth: 60"),),
+    "strategyqa spans-rescore": ((USED, "passages: 8 depth: 60"),),
+}
+"""Training, or set and training -> files of the output, and what they hold."""
 
 
 @pytest.mark.parametrize(
-    ("name", "run"),
-    [(name, run) for run in ("causal-mixed", "spans-hops", "spans-pseudo") for name in sets_with(run)],
+    ("run", "name"),
+    [
+        pytest.param(run, name, marks=pytest.mark.slow if number or run in LIKE_OTHERS else ())
+        for run in SWAPS
+        for number, name in enumerate(sets_with(run))
+    ],
 )
-def test_shipped_configs_go_on_with_a_causal_generator(name: str, run: str, workplace: Path) -> None:
-    """Hop by hop, with the real queries in the place of pseudo-queries."""
-    data = workplace / "data" / name
-    small(data)
-    language_model(workplace, f"data/{name}")
-    pseudo = workplace / "runs" / name / "pseudo.jsonl"
-    pseudo.parent.mkdir(parents=True)
-    pseudo.write_text((data / "queries.jsonl").read_text())
-    swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.mix.size=8"]
-    train(name, run, *swap, *QUICK)
-    model = workplace / "runs" / name / run / "model"
-    assert (model / "config.json").is_file()
-    assert (model / "spans.json").is_file() == (run != "causal-mixed")
-
-
-@pytest.mark.parametrize("name", sets_with("spans-memories"))
-def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> None:
-    """An encoder that has learned nothing in the place of the teacher."""
+def test_shipped_trainings(run: str, name: str, workplace: Path) -> None:
+    """What makes a training another one is as shipped: its layers, and the options of its set."""
     data, runs = workplace / "data" / name, workplace / "runs" / name
     small(data)
     language_model(workplace, f"data/{name}")
-    biencoder = BiEncoderModel.load(str(tiny_bert(workplace / "bert")), device="cpu")
-    teacher = runs / "biencoder-retriever"
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(teacher)
-    near = f"--output={runs / 'near.safetensors'}"
-    assert (
-        main(["prepare", "neighbours", f"--data={data}", f"--retriever={teacher}", "--device=cpu", near]) == 0
-    )
-    swap = ["--model.generator.name_or_path=lm", "--data.mix.size=32", "--data.batch_size=4"]
-    train(name, "spans-memories", *swap, *QUICK)
-    assert (runs / "spans-memories" / "model" / "spans.json").is_file()
-    trained = (runs / "spans-memories" / "logs" / "version_0" / "config.yaml").read_text()
-    assert "teach_memories: true" in trained
-
-
-@pytest.mark.parametrize(
-    ("name", "run", "passages"),
-    [
-        ("entailmentbank-wt", "spans-rescore", 10),
-        ("entailmentbank-wt", "hops-rescore", 7),
-        ("explagraphs", "spans-rescore", 10),
-        ("strategyqa", "spans-rescore", 8),
-    ],
-)
-def test_shipped_configs_learn_to_rescore(name: str, run: str, passages: int, workplace: Path) -> None:
-    """BM25 in the place of the bi-encoder, who would have to be trained; a model of one layer."""
-    small(workplace / "data" / name)
-    language_model(workplace, f"data/{name}")
-    swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.teacher_share=0"]
-    swap += ["--data.rescore.retrievers=[bm25]", "--model.freeze_layers=0"]
-    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", f"--output=runs/{name}/rescore"]
-    train(name, run, *swap, *short, *QUICK)
-    model = workplace / "runs" / name / "rescore" / "model"
-    assert json.loads((model / "rescore.json").read_text()) == {"tokens": 128}
-    trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
-    assert f"passages: {passages}\n      depth: 60\n" in trained  # what a set changes, and what it does not
-
-
-@pytest.mark.parametrize("name", sets_with("query-generator"))
-def test_shipped_configs_learn_to_write_queries(name: str, workplace: Path) -> None:
-    small(workplace / "data" / name)
-    swap = [f"--model.generator.{option}" for option in TINY]
-    if "scratch/doc2query" not in TRAININGS[name]["query-generator"].layers:
-        language_model(workplace, f"data/{name}")
-        swap = ["--model.generator.name_or_path=lm"]
-    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0"]
-    train(name, "query-generator", *swap, *short, *QUICK)
-    assert (workplace / "runs" / name / "query-generator" / "model" / "query-generator.json").is_file()
-
-
-@pytest.mark.parametrize("name", sets_with("mixed"))
-def test_shipped_configs_mix(name: str, workplace: Path) -> None:
-    data = workplace / "data" / name
-    small(data)
-    pseudo = workplace / "runs" / name / "pseudo.jsonl"
-    pseudo.parent.mkdir(parents=True)
-    pseudo.write_text((data / "queries.jsonl").read_text())
-    memorise = ["--config=configs/memorise.yaml", f"--output=runs/{name}/memorise"]
-    given = [f"--data.data=data/{name}", *tiny_model(f"data/{name}")]
-    assert main(["train", "memorise", *memorise, *given, *QUICK]) == 0
-    train(name, "mixed", *QUICK)
-    assert (workplace / "runs" / name / "mixed" / "model" / "config.json").is_file()
+    runs.mkdir(parents=True)
+    (runs / "pseudo.jsonl").write_text((data / "queries.jsonl").read_text())
+    swaps = [*SWAPS[run]]
+    if run in ("riches", "query-generator"):
+        scratch = any(layer.startswith("scratch/") for layer in TRAININGS[name][run].layers)
+        swaps += [f"--model.generator.{option}" for option in TINY] if scratch else [CAUSAL]
+    if run == "mixed":
+        memorise = ["--config=configs/memorise.yaml", f"--output=runs/{name}/memorise"]
+        given = [f"--data.data=data/{name}", *tiny_model(f"data/{name}")]
+        assert main(["train", "memorise", *memorise, *given, *QUICK]) == 0
+    if run == "spans-memories":  # an encoder that has learned nothing in the place of the teacher
+        biencoder = BiEncoderModel.load(str(tiny_bert(workplace / "bert")), device="cpu")
+        DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(runs / "biencoder-retriever")
+        near = [f"--retriever={runs / 'biencoder-retriever'}", f"--output={runs / 'near.safetensors'}"]
+        assert main(["prepare", "neighbours", f"--data={data}", *near, "--device=cpu"]) == 0
+    train(name, run, *swaps, *QUICK)
+    model = runs / run / "model"
+    assert (model / "config.json").is_file()
+    assert (model / "spans.json").is_file() == (run.startswith("spans") or run == "hops-rescore")
+    assert (model / "query-generator.json").is_file() == (run == "query-generator")
+    for file, text in (*WRITTEN.get(run, ()), *WRITTEN.get(f"{name} {run}", ())):
+        assert text in " ".join((runs / run / file).read_text().split())
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -462,11 +394,11 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         if command[:2] == ["prepare", "propositions"]:
             given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
         if command[:2] == ["prepare", "pseudo-queries"]:  # what an untrained model writes leads nowhere
-            given += ["--retriever=null", "--limit=20", "--device=cpu"]
+            given += ["--retriever=null", "--limit=4", "--device=cpu"]
         if command[0] == "answer":
             if command[1] == "dsp" and find_spec("dspy") is None:
                 continue  # an extra
-            given += ["--limit=2", "--device=cpu", *FEW[command[1]]]
+            given += ["--limit=1", "--device=cpu", *FEW[command[1]]]
         if command[0] == "fit":  # the packaged models are extras
             given += ["--biencoder=none", "--generator=none"]
         if command[0] == "ralm":
@@ -482,14 +414,8 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
                 given += ["--model.generator.name_or_path=lm"]
         if command[:2] == ["train", "biencoder"]:
             options = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
-            given += [
-                "--source=null",
-                "--kind=auto",
-                *options,
-                "--fit.epochs=1",
-                "--fit.max_steps=2",
-                "--fit.batch_size=8",
-            ]
+            given += ["--source=null", "--kind=auto", *options, "--fit.epochs=1", "--fit.max_steps=2"]
+            given += ["--fit.batch_size=8"]
         assert main(given) == 0, given
     assert "recall" in capsys.readouterr().out
     for name in ("report.html", "why.html"):

@@ -76,11 +76,3 @@ def missing_names(text: str) -> list[str]:
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "extend").glob("*.md")), ids=lambda page: page.stem)
 def test_what_the_pages_on_extending_name_is_in_its_module(page: Path) -> None:
     assert missing_names(page.read_text(encoding="utf-8")) == []
-
-
-def test_a_name_that_is_not_there_is_found() -> None:
-    """One page named readers that no module had."""
-    text = (
-        "For JSON: `read_jsonl`, `read_json` in `data_prep/raw.py` | in `data_prep.raw`: `read_csv` (a), `no`"
-    )
-    assert missing_names(text) == [f"{name} in data_prep.raw" for name in ("read_jsonl", "read_json", "no")]

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from verbs import commands
 
 import grls
+from grls.cli import Command
 from grls.errors import (
     ConfigError,
     DataError,
@@ -130,3 +132,32 @@ def test_no_text_of_the_library_names_options_as_a_shell_does() -> None:
             if re.search(r"\s", text) and re.search(r"(?<![\w-])--[a-z]", plain):
                 faults.append(f"{name}, line {line}: {text}: pass an Option")
     assert not faults, "\n".join(faults)
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w.]*\w")
+TRAININGS = (
+    *("--data.", "--model.", "--trainer.", "--checkpoint.", "--recall.", "--mine.", "--quotes.", "--last."),
+    "--ckpt_path",
+)
+"""The options of ``grls train``, which Lightning parses."""
+OTHERS = {"--version", "--seed_everything", "--head", "--no"}
+"""Those of no verb, of ``ray start`` and of ``pip install --no-deps``."""
+
+
+def test_remedies_name_options_that_there_are() -> None:
+    parsers = [Command(verb, "grls").parser() for verb in commands().values() if not verb.training]
+    known = {
+        option for one in parsers for action in one._actions for option in action.option_strings
+    } | OTHERS
+    root = Path(grls.__file__).parent
+    assert {"--fit.multistep", "--search.beams", "--limits.query"} <= known
+    styled = ("page.py", "html.py", "page/files.py", "riches/written.py")
+    unknown = {
+        f"{file.relative_to(root)}: {option}"
+        for file in root.rglob("*.py")
+        if not str(file).endswith(styled)
+        for _, text in texts(file)
+        for option in OPTION.findall(text)
+        if option not in known and not option.startswith((*TRAININGS, "--x."))
+    }
+    assert unknown == set()

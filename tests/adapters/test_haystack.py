@@ -72,11 +72,6 @@ def test_filters_mean_what_they_mean_in_haystack(filters: dict[str, Any], search
     assert sorted(ids(HaystackRetriever(searcher).run(query, filters=filters))) == sorted(expected)
 
 
-def test_filters_and_where_hold_both(searcher: Searcher) -> None:
-    result = HaystackRetriever(searcher).run("green ponds", filters=SINCE_2000, where="year<2003")
-    assert ids(result) == ["p2"]
-
-
 def test_the_asynchronous_form_finds_the_same(searcher: Searcher) -> None:
     component = HaystackRetriever(searcher, top_k=2)
 
@@ -85,6 +80,7 @@ def test_the_asynchronous_form_finds_the_same(searcher: Searcher) -> None:
 
     assert asyncio.run(together()) == [component.run("green ponds"), component.run("stone")]
     assert ids(asyncio.run(component.run_async("green ponds", 5, SINCE_2000))) == ["p3", "p2"]
+    assert component.run(" ") == asyncio.run(component.run_async("")) == {"documents": []}
 
 
 def test_a_pipeline_runs_it_and_is_saved_with_its_folder(searcher: Searcher, folder: Path) -> None:
@@ -117,11 +113,6 @@ def test_a_folder_is_opened_as_its_searcher_was(searcher: Searcher, folder: Path
     again = HaystackRetriever.from_dict(opened)
     again.warm_up()
     assert (again.retriever.how.device, again.retriever.how.precision) == ("cpu", "bfloat16")
-
-
-def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
-    component = HaystackRetriever(searcher)
-    assert component.run(" ") == asyncio.run(component.run_async("")) == {"documents": []}
 
 
 def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:

@@ -30,11 +30,6 @@ def test_documents_are_the_hits_with_texts_and_metadata(searcher: Searcher) -> N
     ]
 
 
-def test_a_passage_without_title_and_metadata_has_an_empty_title(searcher: Searcher) -> None:
-    (document,) = LangChainRetriever(searcher=searcher).invoke("stone")
-    assert document.metadata == {"id": "p4", "score": searcher.search("stone")[0].score, "title": ""}
-
-
 def test_k_and_where_of_a_query_override_those_of_the_retriever(searcher: Searcher) -> None:
     retriever = LangChainRetriever(searcher=searcher, k=1, where="year<2000")
     assert ids(retriever.invoke("green ponds")) == ["p1"]
@@ -42,31 +37,19 @@ def test_k_and_where_of_a_query_override_those_of_the_retriever(searcher: Search
     assert ids(retriever.invoke("green ponds", where="year>=2000", k=5)) == ["p3", "p2"]
 
 
-def test_without_a_hit_there_is_no_document(searcher: Searcher) -> None:
-    assert LangChainRetriever(searcher=searcher).invoke("zebras") == []
-
-
-def test_the_asynchronous_form_and_batches_find_the_same(searcher: Searcher) -> None:
+def test_the_asynchronous_form_and_batches_find_the_same(searcher: Searcher, batches: list[int]) -> None:
     retriever = LangChainRetriever(searcher=searcher, k=2)
-    queries = ["green ponds", "stone", "flies"]
+    queries = ["green ponds", "stone", "zebras"]
     alone = [retriever.invoke(query) for query in queries]
 
     async def together() -> list[list[Document]]:
         return await asyncio.gather(*(retriever.ainvoke(query) for query in queries))
 
     assert asyncio.run(together()) == alone
+    assert batches == [1, 1, 1, 3]  # what comes at the same time is one batch
     assert retriever.batch(queries) == alone
     assert ids(asyncio.run(retriever.ainvoke("green ponds", k=1, where="year>=2000"))) == ["p3"]
-
-
-def test_queries_at_the_same_time_are_one_batch(searcher: Searcher, batches: list[int]) -> None:
-    retriever = LangChainRetriever(searcher=searcher)
-
-    async def together() -> None:
-        await asyncio.gather(*(retriever.ainvoke(query) for query in ("frogs", "stone", "ponds")))
-
-    asyncio.run(together())
-    assert batches == [3]
+    assert retriever.invoke(" ") == asyncio.run(retriever.ainvoke("")) == []
 
 
 def test_it_is_a_part_of_chains_and_calls_back(searcher: Searcher) -> None:
@@ -80,11 +63,6 @@ def test_it_is_a_part_of_chains_and_calls_back(searcher: Searcher) -> None:
     chain = LangChainRetriever(searcher=searcher, k=1) | RunnableLambda(lambda docs: docs[0].page_content)
     assert chain.invoke("stone", config={"callbacks": [heard]}) == "stone walls"
     assert ids(heard.found) == ["p4"]
-
-
-def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
-    retriever = LangChainRetriever(searcher=searcher)
-    assert retriever.invoke(" ") == asyncio.run(retriever.ainvoke("")) == []
 
 
 def test_bad_input_is_refused(searcher: Searcher) -> None:

@@ -36,7 +36,7 @@ def test_k_and_where_are_those_of_the_retriever(searcher: Searcher) -> None:
     assert ids(LlamaIndexRetriever(searcher, where="year<2000").retrieve("green ponds")) == ["p1"]
 
 
-def test_the_asynchronous_form_finds_the_same(searcher: Searcher) -> None:
+def test_the_asynchronous_form_finds_the_same(searcher: Searcher, batches: list[int]) -> None:
     retriever = LlamaIndexRetriever(searcher, k=2)
     queries = ["green ponds", "stone", "zebras"]
 
@@ -44,19 +44,11 @@ def test_the_asynchronous_form_finds_the_same(searcher: Searcher) -> None:
         return await asyncio.gather(*(retriever.aretrieve(query) for query in queries))
 
     assert asyncio.run(together()) == [retriever.retrieve(QueryBundle(query)) for query in queries]
+    assert batches == [3, 1, 1, 1]  # what comes at the same time is one batch
     assert retriever.retrieve("zebras") == []
+    assert retriever.retrieve(" ") == asyncio.run(retriever.aretrieve("")) == []
     filtered = LlamaIndexRetriever(searcher, k=1, where="year<2000")
     assert ids(asyncio.run(filtered.aretrieve("green ponds"))) == ["p1"]
-
-
-def test_queries_at_the_same_time_are_one_batch(searcher: Searcher, batches: list[int]) -> None:
-    retriever = LlamaIndexRetriever(searcher)
-
-    async def together() -> None:
-        await asyncio.gather(*(retriever.aretrieve(query) for query in ("frogs", "stone", "ponds")))
-
-    asyncio.run(together())
-    assert batches == [3]
 
 
 def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
@@ -64,11 +56,6 @@ def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
     answer = engine.query("green ponds")
     assert ids(answer.source_nodes) == ["p3", "p1"]
     assert "ponds hold green green water" in str(answer)
-
-
-def test_a_query_without_text_has_no_results(searcher: Searcher) -> None:
-    retriever = LlamaIndexRetriever(searcher)
-    assert retriever.retrieve(" ") == asyncio.run(retriever.aretrieve("")) == []
 
 
 def test_bad_input_is_refused(searcher: Searcher) -> None:

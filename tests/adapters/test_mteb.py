@@ -69,6 +69,9 @@ def test_its_scores_are_those_of_the_searcher(searcher: Searcher, corpus: Corpus
     }
     assert search.search(QUERIES, top_k=2) == expected
     assert expected["b"] == {}
+    few = MTEBSearch(searcher, k=1)
+    few.index(rows(corpus))
+    assert list(few.search(QUERIES, top_k=1000)["a"]) == ["p3"]
 
 
 def test_a_function_makes_a_retriever_of_every_corpus(corpus: Corpus, tmp_path: Path) -> None:
@@ -84,12 +87,6 @@ def test_a_function_makes_a_retriever_of_every_corpus(corpus: Corpus, tmp_path: 
             hits = retriever.retrieve([query["text"] for query in QUERIES], 1)
             right = [bool(top) and top[0].id in QRELS[q["id"]] for top, q in zip(hits, QUERIES, strict=True)]
             assert made["recall_at_1"] == pytest.approx(sum(right) / 3, abs=1e-5)
-
-
-def test_a_function_may_make_searchers(searcher: Searcher, corpus: Corpus) -> None:
-    search = MTEBSearch(lambda passages: searcher, name="team/mine", revision="2")
-    assert (search.mteb_model_meta.name, search.mteb_model_meta.revision) == ("team/mine", "2")
-    assert scores(search, task(rows(corpus))) == scores(MTEBSearch(searcher), task(rows(corpus)))
 
 
 def test_a_searcher_that_a_function_makes_is_held_with_its_temporary_folder(corpus: Corpus) -> None:
@@ -118,12 +115,6 @@ def test_reranking_finds_only_the_passages_of_a_query(searcher: Searcher, corpus
     search.index(rows(corpus))
     found = search.search(QUERIES, top_k=10, top_ranked={"a": ["p2"]})
     assert {name: list(hits) for name, hits in found.items()} == {"a": ["p2"], "b": [], "c": []}
-
-
-def test_k_holds_back_what_is_asked_for(searcher: Searcher, corpus: Corpus) -> None:
-    search = MTEBSearch(searcher, k=1)
-    search.index(rows(corpus))
-    assert list(search.search(QUERIES, top_k=1000)["a"]) == ["p3"]
 
 
 def test_instructions_follow_queries_and_empty_queries_find_nothing(

@@ -47,12 +47,6 @@ def test_an_empty_result_has_the_columns_and_types(topics: pd.DataFrame, searche
     assert empty[["score", "rank"]].dtypes.tolist() == full[["score", "rank"]].dtypes.tolist()
 
 
-def test_the_index_of_the_frame_and_earlier_results_do_not_matter(searcher: Searcher) -> None:
-    transformer = PyTerrierRetriever(searcher, k=1)
-    shuffled = TOPICS.iloc[[2, 0]].assign(score=7.0, rank=5)
-    assert transformer(shuffled)[["qid", "docno", "rank"]].values.tolist() == [["c", "p4", 0], ["a", "p3", 0]]
-
-
 def test_an_experiment_measures_it_without_java(searcher: Searcher) -> None:
     everything, first = PyTerrierRetriever(searcher), PyTerrierRetriever(searcher, k=1)
     measures = ["recip_rank", "recall_1"]

@@ -123,10 +123,6 @@ def test_a_cancelled_search_disturbs_no_other() -> None:
     assert [batch for batch, _ in retriever.batches] == [["a"], ["c"]]
 
 
-def threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("grls-search")}
-
-
 def test_the_thread_starts_late_and_ends_with_the_searcher() -> None:
     before = set(threading.enumerate())  # threads of other searchers may end meanwhile
     searcher, _ = slow()

@@ -97,10 +97,3 @@ def test_what_cannot_work_leaves_nothing(
     gc.collect()
     assert list(place.iterdir()) == []
     assert not (tmp_path / "bm25").exists()
-
-
-def test_a_folder_with_other_content_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "file").write_text("content")
-    with pytest.raises(ConfigError, match=r"holds no grls\.json, so it is not replaced"):
-        grls.BM25(TEXTS, output=tmp_path / "kept")

@@ -24,7 +24,6 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
     (lambda a, b: a.hops(temperature=2.0, steps="fixed"), 'done and onward are for steps="ranked".'),
     (lambda a, b: a.with_priors(b), "with_priors: priors look ahead for a generator: give the folder of"),
     (lambda a, b: grls.fuse([a, "gone"]), "fuse: members[1] names gone, but there is no retriever at gone:"),
-    (lambda a, b: grls.fuse([a, b], depth=0), "fuse: depth must be at least 1, got 0."),
     (
         lambda a, b: grls.fuse([b, a.hops(), grls.BM25(TEXTS[:2])]),
         "is over kept/corpus.jsonl (3 passages) and members[2] BM25Retriever over the corpus of searchers[2]",

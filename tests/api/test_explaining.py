@@ -4,10 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from composite_specs import written
 
 import grls
-from grls.api.explaining import ExplainedQuery
 from grls.api.searcher import Searcher
 from grls.cli import main
 from grls.data.dataset import read_queries
@@ -136,14 +134,3 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         searcher.explain(TEXT, "r0", depth=0)
     with pytest.raises(DataError, match="'zzz' is not in"):
         load(kinds / "generative").explain(TEXT, "zzz")
-
-
-def test_the_report_of_several_passages_is_one_text(kinds: Path) -> None:
-    fixed = written(
-        kinds / "dense-hops", {"kind": "hops", "retriever": "../dense", "hops": {"steps": "fixed", "max": 2}}
-    )
-    explained = load(fixed).explain(TEXT, {"r0"})
-    assert isinstance(explained, ExplainedQuery)
-    assert (len(explained), len(explained[:1])) == (1, 1)
-    both = load(kinds / "dense").explain(TEXT, ["r0", "r1"])
-    assert str(both) == f"{both[0]}\n\n{both[1]}"

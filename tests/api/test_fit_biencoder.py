@@ -132,8 +132,3 @@ def test_a_model_that_is_nowhere_is_refused(tmp_path: Path) -> None:
         grls.BiEncoder(tmp_path / "nothing")
     with pytest.raises(ConfigError, match="BiEncoder: kind must be one of auto, sentence, st5, got 'splade'"):
         grls.BiEncoder(tmp_path, kind="splade")  # type: ignore[arg-type]
-
-
-def test_every_recipe_has_options_of_the_training() -> None:
-    for recipe in BIENCODER_RECIPES.values():
-        assert recipe_values(recipe.layers)["fit"]["batch_size"] in (32, 120)

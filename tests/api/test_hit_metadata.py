@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import grls
-from grls.data.types import NO_METADATA, PassageMetadata
+from grls.data.types import NO_METADATA
 
 CORPUS = [
     {"id": "a", "title": "Otters", "text": "otters eat fish .", "year": 1999, "tags": ["river", "sea"]},
@@ -44,14 +44,6 @@ def test_nothing_is_parsed_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatc
     assert parsed == []
     assert hit.metadata["year"] == 1999 == dict(hit.metadata)["year"]
     assert parsed == ['{"year": 1999, "tags": ["river", "sea"]}']
-
-
-def test_metadata_are_a_plain_value() -> None:
-    one = PassageMetadata('{"a": 1, "b": [2]}')
-    assert (repr(one), len(one), list(one)) == ("{'a': 1, 'b': [2]}", 2, ["a", "b"])
-    assert hash(one) == hash(PassageMetadata('{"b": [2], "a": 1}'))
-    assert one == PassageMetadata('{"b": [2], "a": 1}') != {"a": 1}
-    assert pickle.loads(pickle.dumps(one)) == one == copy.deepcopy(one)
 
 
 def test_a_hit_is_the_tuple_of_before() -> None:

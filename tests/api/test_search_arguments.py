@@ -10,7 +10,6 @@ import datasets
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 
 import grls
@@ -75,13 +74,8 @@ def test_allowed_ids(searcher: grls.Searcher, search: Callable[..., Any]) -> Non
 
 FORMS: list[Any] = [
     {"q1": "fish", "q2": "den"},
-    [{"id": "q1", "text": "fish"}, {"id": "q2", "text": "den"}],
-    pd.DataFrame({"qid": ["q1", "q2"], "query": ["fish", "den"]}),
     pd.Series(["fish", "den"], index=[7, 7]),
-    np.array(["fish", "den"]),
     pl.DataFrame({"id": [1, 2], "text": ["fish", "den"]}),
-    pl.Series(["fish", "den"]),
-    pa.table({"id": ["q1", "q2"], "question": ["fish", "den"]}),
     datasets.Dataset.from_dict({"id": ["q1", "q2"], "text": ["fish", "den"]}),
     (Query("q1", "fish"), "den"),
 ]
@@ -99,12 +93,6 @@ def test_every_form_of_queries_is_searched_row_by_row(
     assert search(searcher, queries) == expected
 
 
-@pytest.mark.parametrize("queries", FORMS, ids=lambda form: type(form).__name__)
-def test_a_retriever_reads_queries_as_a_searcher_does(searcher: grls.Searcher, queries: Any) -> None:
-    ids = [[hit.id for hit in hits] for hits in searcher.search(["fish", "den"])]
-    assert [[hit.id for hit in hits] for hits in searcher.retriever.retrieve(queries, 10)] == ids
-
-
 def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> None:
     file = tmp_path / "queries.jsonl"
     file.write_text('{"_id": "q", "text": "den", "metadata": {}}\n', encoding="utf-8")
@@ -115,14 +103,3 @@ def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> N
 def test_a_stream_refuses_an_empty_query_at_once(searcher: grls.Searcher) -> None:
     with pytest.raises(DataError, match="its text is empty"):
         searcher.stream(" ")
-
-
-def test_gold_of_an_explanation_may_be_numbers(searcher: grls.Searcher) -> None:
-    assert searcher.explain("otters", gold=0)[0].rank == 1
-    assert len(searcher.explain("otters", gold=[0, "1"])) == 2
-
-
-@pytest.mark.parametrize("members", [0, 1])
-def test_a_fusion_has_two_members(searcher: grls.Searcher, members: int) -> None:
-    with pytest.raises(ConfigError, match="at least two retrievers"):
-        grls.fuse([searcher] * members)

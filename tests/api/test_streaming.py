@@ -13,7 +13,6 @@ from grls.api.searcher import Searcher
 from grls.api.texts import with_texts
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
-from grls.retrieve.base import WalksHops
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
 from grls.retrieve.registry import load_retriever
@@ -116,13 +115,6 @@ def test_hops_are_given_as_they_are_found(kinds: Path, monkeypatch: pytest.Monke
     for count in (1, 2, 3):
         assert (next(hops).number, len(asked)) == (count, count)
     assert list(hops) == []
-
-
-def test_the_batch_search_is_the_walk_of_many_queries(kinds: Path) -> None:
-    retriever = hops_of(kinds / "generative", steps="dynamic", max=3, chains=2).retriever
-    assert isinstance(retriever, WalksHops)
-    *_, last = retriever.walk(QUERIES)
-    assert last.chains() == retriever.retrieve_chains(QUERIES)  # type: ignore[attr-defined]
 
 
 def test_expected_f1_chooses_after_the_last_hop(kinds: Path) -> None:

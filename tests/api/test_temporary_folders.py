@@ -1,6 +1,5 @@
 """Temporary folders go with the object that they belong to."""
 
-import gc
 import os
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from grls.api.temporary import HeldFolder
 from grls.errors import WriteError
 
 
@@ -16,34 +14,6 @@ from grls.errors import WriteError
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
-
-
-def test_a_folder_goes_with_its_owner(place: Path) -> None:
-    owner, other = HeldFolder(), HeldFolder()
-    first, second = owner.path, other.path
-    assert first != second
-    assert all(folder.is_dir() and not list(folder.iterdir()) for folder in (first, second))
-    (first / "file").write_text("content")
-    del owner
-    gc.collect()
-    assert not first.exists()
-    assert second.is_dir()
-    del other
-    gc.collect()
-    assert list(place.iterdir()) == []
-
-
-def test_a_named_folder_is_no_temporary_one(place: Path) -> None:
-    assert HeldFolder("runs/mine").path == Path("runs/mine")
-    assert list(place.iterdir()) == []
-    assert HeldFolder().path.parent.parent == place
-
-
-def test_an_object_says_whether_its_folder_or_that_of_a_member_will_go() -> None:
-    named, temporary = HeldFolder("runs/mine"), HeldFolder()
-    assert (named.temporary, temporary.temporary) == (False, True)
-    assert not HeldFolder("runs/both", [named]).temporary
-    assert HeldFolder("runs/outer", [HeldFolder("runs/both", [named, temporary])]).temporary
 
 
 SCRIPT = """

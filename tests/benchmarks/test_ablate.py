@@ -1,23 +1,16 @@
 """The ablations: every run is made once, with the settings its row says, and made again where they differ."""
 
 import json
-import os
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from quoting_model import quoting
 
 from benchmarks import ablate
-from benchmarks.ablate import REFERENCE, questions
+from benchmarks.ablate import questions
 from grls.cli import main as grls
 from grls.models.load import build
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return quoting(tmp_path_factory.mktemp("ablate"))
 
 
 @pytest.fixture
@@ -33,46 +26,20 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return made
 
 
-def run(folder: Path, output: Path, **options: Any) -> None:
+def run(quotes: Path, output: Path, **options: Any) -> None:
     given = {"limit": 1, "max_new_tokens": 40, "device": "cpu", "batch_size": 2} | options
-    ablate.main(str(folder / "data"), str(folder / "model"), str(output), **given)
-
-
-def test_the_questions_depart_from_the_reference_by_one_setting() -> None:
-    asked = {q.title: q for q in questions("p.jsonl", "dense")}
-    for title, option, values in (
-        ("Beam size", "beams", ["1", "5", "10"]),
-        ("Keywords before each quote", "keywords", ["true", "false"]),
-        ("Decoding of free text and quotes", "beam", ["adaptive", "full", "greedy"]),
-        ("Retrieval keys", "keys", ["sentence", "paragraph", "titled", "title", "proposition"]),
-    ):
-        runs = [run for _, run in asked[title].runs]
-        assert [run.options[option] for run in runs] == values
-        for one in runs:
-            others = {
-                name: value for name, value in one.options.items() if name in REFERENCE and name != option
-            }
-            assert others == {name: value for name, value in REFERENCE.items() if name != option}
-    assert [label for label, _ in asked["Beside the baselines"].runs] == [
-        "RICHES", "no retrieval", "BM25, then read 1", "BM25, then read 3", "dense, then read 1",
-        "dense, then read 3", "iterative, BM25", "iterative, dense",
-    ]  # fmt: skip
-    names = {}
-    for question in asked.values():
-        for _, one in question.runs:
-            assert names.setdefault(one.name, one) == one  # a name is one run
-    assert len(names) == 17
+    ablate.main(str(quotes / "data"), str(quotes / "model"), str(output), **given)
 
 
 def test_all_runs_are_made_and_tabled_and_made_once(
-    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str],
+    quotes: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     loaded = []
     load = build._load
     monkeypatch.setattr(build, "_load", lambda *a: loaded.append(a) or load(*a))
     output = tmp_path / "ablations"
-    run(folder, output)
+    run(quotes, output)
     assert len(commands) == len({run.name for q in questions() for _, run in q.runs}) == 13
     assert len(loaded) == 1
     assert build._shared is None
@@ -87,20 +54,20 @@ def test_all_runs_are_made_and_tabled_and_made_once(
     assert figures["bm25-read-1"]["hits@1"] == 1.0
 
     commands.clear()
-    run(folder, output)
+    run(quotes, output)
     assert commands == []
     assert (output / "ablations.md").read_text(encoding="utf-8") == text
 
 
 def test_what_differs_is_made_again(
-    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+    quotes: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     only: Any = ("Keywords before each quote",)
     with_, without = "riches-sentence-10-adaptive-keywords", "riches-sentence-10-adaptive-nokeywords"
 
     def made(**options: Any) -> list[str]:
         commands.clear()
-        run(folder, tmp_path, only=only, **options)
+        run(quotes, tmp_path, only=only, **options)
         return [next(o[7:] for o in command if o.startswith("--name=")) for command in commands]
 
     assert made() == [with_, without]
@@ -117,60 +84,22 @@ def test_what_differs_is_made_again(
     assert "its answers have changed" in capsys.readouterr().out
 
 
-def test_a_baseline_that_is_made_again_does_not_go_on_with_what_it_kept(
-    folder: Path, tmp_path: Path, commands: list[list[str]]
-) -> None:
-    only: Any = ("Beside the baselines",)
-    run(folder, tmp_path, only=only)
-    kept = tmp_path / "closed-book.readings.jsonl"
-    before = kept.read_text()
-    kept.write_text(before.replace('"answer": "', '"answer": "of the old model: '))
-    for file in (folder / "model").iterdir():  # trained anew under its old name
-        os.utime(file, ns=(1, 1))
-    run(folder, tmp_path, only=only)
-    assert [json.loads(line).get("answer") for line in kept.read_text().splitlines()] == [
-        json.loads(line).get("answer") for line in before.splitlines()
-    ]
-
-
 def test_its_command_line(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = ["--data", str(folder / "data"), "--model", "m", "--output", str(tmp_path / "out")]
+    given = ["--data", str(quotes / "data"), "--model", "m", "--output", str(tmp_path / "out")]
     only = '["Beam size"]'
     monkeypatch.setattr("sys.argv", ["ablate", *given, "--limit", "1", "--only", only, "--dry_run", "true"])
     runpy.run_path(ablate.__file__, run_name="__main__")
     assert capsys.readouterr().out.count("grls answer riches --data=") == 3
 
 
-def test_a_dry_run_makes_nothing(
-    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(folder, tmp_path / "out", dry_run=True)
-    assert commands == []
-    assert not (tmp_path / "out").exists()
-    assert capsys.readouterr().out.count("grls answer ") == 13
-
-
-def test_a_model_of_ones_own_has_its_prompt_keys_and_score_mode(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = {"prompt": "none", "mode": "renormalized", "keys": "paragraph", "kinds": ("sentence",)}
-    run(folder, tmp_path / "out", dry_run=True, **own)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls answer riches")]
-    assert all("--prompt.kind=none --search.mode=renormalized" in line for line in lines)
-    assert [line for line in lines if "--keys.kind=paragraph" not in line] == [
-        line for line in lines if "riches-sentence-10-adaptive-keywords" in line
-    ]
-    assert len(lines) == 7  # three beams, of which one is the reference, one without keywords, two, one kind
-
-
 def test_what_fails_ends_it(
-    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+    quotes: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="the command above failed"):
-        run(folder, tmp_path, max_new_tokens=9999)
+        run(quotes, tmp_path, max_new_tokens=9999)
     assert len(commands) == 1
     assert list(tmp_path.glob("*.settings.json")) == []
     with pytest.raises(SystemExit, match="no table 'Beams'"):
-        run(folder, tmp_path, only=("Beams",))
+        run(quotes, tmp_path, only=("Beams",))

@@ -9,16 +9,15 @@ import torch
 from small_data import write_small
 
 from benchmarks import train, watching
-from benchmarks.fitting import Counted, Fast, Pairs, Recipe, fit_ours, fit_plain
+from benchmarks.fitting import Fast, Pairs, Recipe, fit_ours, fit_plain
 from benchmarks.train import Shape, scratch_llama, scratch_t5, seconds_cells, write_start
-from benchmarks.watching import Climb, HopRecall, Meter, Speed
+from benchmarks.watching import Climb, HopRecall, Meter
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.train.chains.examples import ChainExamples
 from grls.train.core.collate import IGNORED
 from grls.train.stages.examples import RetrieveExamples
 
@@ -80,17 +79,6 @@ def test_both_sides_begin_alike_train_and_count_whole_hops(
         assert 1e-3 < max(moved) < 0.1  # six steps of 1e-3 from the same weights
 
 
-def test_a_frozen_encoder_stays_on_both_sides(recipe: Recipe) -> None:
-    if recipe.causal:
-        pytest.skip("a causal model has no encoder")
-    before = recipe.generator.load().model.get_encoder().state_dict()
-    for fit in (fit_plain, lambda *a: fit_ours(*a, fast=Fast())):
-        watch = Ends(2)
-        fit(recipe._replace(freeze_encoder=True), watch, Meter())  # type: ignore[operator]
-        after = watch.model.get_encoder().state_dict()
-        assert all(torch.equal(after[name], weights) for name, weights in before.items())
-
-
 def test_pairs_are_what_transformers_wants(data: str) -> None:
     corpus = Corpus.read(data)
     codec = Codec(scratch_t5(data, SHAPE).tokenizer)
@@ -103,21 +91,6 @@ def test_pairs_are_what_transformers_wants(data: str) -> None:
     assert one["input_ids"] == source + target
     assert one["labels"] == [IGNORED] * len(source) + target
     assert meter == Meter(2, 2 * (len(source) + len(target)))
-
-
-def test_chains_count_as_their_hops(data: str) -> None:
-    corpus = Corpus.read(data)
-    codec = Codec(scratch_t5(data, SHAPE).tokenizer)
-    split = read_split(data, "train", corpus)
-    hops = RetrieveExamples(*split, corpus, codec)
-    index = watching.build_index(corpus, codec)
-    one, other = Meter(), Meter()
-    Counted(ChainExamples(*split, corpus, codec), one, index.tokens).draw(0, 0)
-    single = Counted(hops, other, index.tokens)
-    single.draw(0, 0)
-    single.draw(1, 0)  # DONE
-    assert one == other
-    assert one.hops == 2
 
 
 def test_the_clock_stands_still_while_recall_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,21 +131,6 @@ def test_a_run_ends_at_its_cap_and_is_said_to_have_missed(monkeypatch: pytest.Mo
     assert seconds_cells([missed, quick], 0.5) == ["not reached in 30 s (best 0.25)", "10.0", "> 3.0"]
     assert seconds_cells([quick, missed], 0.5) == ["10.0", "not reached in 30 s (best 0.25)", "-"]
     assert seconds_cells([missed, quick], 0.2) == ["30.0", "10.0", "3.0"]
-
-
-def test_rates_leave_the_warmup_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(watching.time, "perf_counter", lambda: now[0])
-    meter = Meter()
-    watch = Speed(meter, warmup=2, steps=3)
-    watch.start()
-    for seconds in (50, 50, 1, 1, 2):
-        now[0] += seconds
-        meter.add(8, 2)
-        meter.add(10, 20)
-        last = watch.step(None)
-    assert last
-    assert watch.rates == (6 / 4, 120 / 4)
 
 
 def test_recall_of_dev_hops_is_that_of_the_search(recipe: Recipe) -> None:

@@ -3,24 +3,14 @@
 from pathlib import Path
 
 import pytest
-import torch
-from small_data import small_retriever, tiny_bert, write_small
 
 from benchmarks.hybrid import main
-from grls.data.corpus import Corpus
-from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.dense import DenseRetriever
 
 
-def test_the_table_has_every_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = write_small(tmp_path / "data")
-    small_retriever(data).save_pretrained(tmp_path / "generator")
-    torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(tmp_path / "dense")
+def test_the_table_has_every_system(kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(
-        str(data), str(tmp_path / "generator"), str(tmp_path / "dense"), weights=(4.0,), empty_weights=(0.5,),
-        beams=10, k=1, repeats=1, device="cpu",
+        *(str(kinds / name) for name in ("data", "generative", "dense")), weights=(4.0,),
+        empty_weights=(0.5,), beams=10, k=1, repeats=1, device="cpu",
     )  # fmt: skip
     rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert [row[0].split(" (")[0].strip() for row in rows[2:]] == [

@@ -2,18 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from ralm_helpers import PASSAGES, TEXT, write_model
-from small_data import tiny_bert
 
 from benchmarks import ralm, ralm_study
-from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import MismatchError
-from grls.models.biencoder import BiEncoderModel
 
 
 @pytest.fixture(scope="module")
@@ -49,40 +44,6 @@ def test_every_configuration_is_run_once_and_tabled(folder: Path, capsys: pytest
     assert {name: (folder / name).stat().st_mtime_ns for name in made} == times
     with pytest.raises(MismatchError, match="other settings"):  # not the old figures under new options
         study(limit=50)
-
-
-def test_a_smaller_judge_and_a_dense_retriever_have_rows(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    torch.manual_seed(0)
-    BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "sentence")
-    dense, data = str(tmp_path / "dense"), str(folder / "data")
-    made = [f"{tmp_path / 'sentence'}", f"--corpus={data}", f"--output={dense}"]
-    assert main(["index", *made, "--device=cpu"]) == 0
-    write_model(tmp_path / "small", positions=1024, seed=3)
-    capsys.readouterr()
-    ralm_study.main(
-        data, str(folder / "text.txt"), str(tmp_path / "out"), str(folder / "model"), limit=60, dense=dense,
-        judge=str(tmp_path / "small"), strides=(), query_tokens=(), candidates=3,
-    )  # fmt: skip
-    printed = capsys.readouterr().out.splitlines()
-    rows = [line for line in printed if line.startswith("| ") and "---" not in line]
-    assert [row.split("|")[1].strip() for row in rows[1:]] == [
-        "no retrieval", "BM25", "dense", "BM25, zero-shot reranking", "BM25, zero-shot reranking by small",
-        "BM25, oracle", "dense, zero-shot reranking", "dense, zero-shot reranking by small", "dense, oracle",
-    ]  # fmt: skip
-
-    def chosen(name: str) -> tuple[list[list[str]], dict[str, Any]]:
-        lines = (tmp_path / f"out-{name}.strides.jsonl").read_text().splitlines()
-        head, *rows = map(json.loads, lines)
-        return [row["passages"] for row in rows], head["settings"]
-
-    for retriever, own in (("", "bm25"), ("dense-", dense)):
-        by_itself, by_judge = chosen(f"{retriever}zero-shot"), chosen(f"{retriever}judge")
-        assert by_itself[0] != by_judge[0]  # another model judges otherwise
-        assert (by_judge[1]["judge"], by_judge[1]["retriever"]) == (str(tmp_path / "small"), own)
-        assert by_itself[1]["judge"] is None
-    assert chosen("dense-oracle")[1]["candidates"] == 3
 
 
 def test_the_benchmark_compares_with_a_plain_loop(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

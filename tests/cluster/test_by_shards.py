@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from encoder_models import tiny_colbert, tiny_splade
-from small_data import small_retriever, tiny_bert, write_small
+from small_data import tiny_bert
 
 from grls.cluster.options import WorkerOptions, Workers
 from grls.data.corpus import Corpus
@@ -22,14 +22,13 @@ from grls.retrieve.registry import Opening, class_of, load_retriever
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("shards") / "data")
+def data(kinds: Path) -> Path:
+    return kinds / "data"
 
 
 @pytest.fixture(scope="module")
-def model(data: Path) -> str:
-    small_retriever(data).save_pretrained(data.parent / "made")
-    return str(data.parent / "made" / "model")
+def model(kinds: Path) -> str:
+    return str(kinds / "generative" / "model")
 
 
 def here(shard: int) -> Workers:
@@ -41,9 +40,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("form", ["whole", "prefixes"])
-@pytest.mark.parametrize("span_words", [0, 3])
-@pytest.mark.parametrize("shard", [3, 100])
+@pytest.mark.parametrize(
+    ("form", "span_words", "shard"),
+    [("whole", 0, 3), ("whole", 3, 100), ("prefixes", 3, 3), ("prefixes", 0, 100)],
+)
 def test_an_index_of_shards_has_the_bytes_of_one_process(
     data: Path, model: str, tmp_path: Path, form: str, span_words: int, shard: int
 ) -> None:
@@ -120,10 +120,9 @@ def test_a_killed_build_keeps_its_shards(
     assert sorted(file.name for file in kept.iterdir()) == [
         "plan.json", "shard-00000", "shard-00001", "shard-00002",
     ]  # fmt: skip
-    (data.parent / "other").mkdir(exist_ok=True)
-    Corpus.read(data).select(range(9)).write(data.parent / "other" / "corpus.jsonl")
+    Corpus.read(data).select(range(9)).write(tmp_path / "other" / "corpus.jsonl")
     with pytest.raises(MismatchError, match="begun with another corpus, items"):
-        build(model, str(data.parent / "other"), how)
+        build(model, str(tmp_path / "other"), how)
     build(model, str(data), how)
     assert not kept.exists()
 

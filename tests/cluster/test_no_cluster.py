@@ -2,7 +2,6 @@
 
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -30,14 +29,3 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
         ray_data.Cluster.opened(Workers("local", WorkerOptions())),
     ):
         pass
-
-
-def test_a_machine_says_what_it_lacks(tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    seen.touch()
-    here = ray_data._versions()
-    assert ray_data._complaint(here, str(seen)) == ""
-    other = ray_data._complaint({**here, "tokenizers": "0.1"}, str(seen))
-    assert other.startswith(f"it has tokenizers {here['tokenizers']} and this machine 0.1; install the same")
-    gone = ray_data._complaint(here, str(tmp_path / "nowhere" / "seen"))
-    assert gone.startswith(f"it does not see {tmp_path / 'nowhere'}: it must be a folder")

@@ -11,7 +11,7 @@ import dying
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
-from small_data import small_retriever, tiny_bert, write_small
+from small_data import tiny_bert
 from writing_models import writing_model
 
 from grls.answer.riches import proposition_file
@@ -43,14 +43,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("ray") / "data")
+def data(kinds: Path) -> Path:
+    return kinds / "data"
 
 
 @pytest.fixture(scope="module")
-def made(data: Path) -> Path:
-    small_retriever(data).save_pretrained(data.parent / "made")
-    return data.parent / "made"
+def made(kinds: Path) -> Path:
+    return kinds / "generative"
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -1,15 +1,13 @@
 """Two runs that would write the same shards: the second one is refused, and the first one ends."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from encoder_models import tiny_colbert, tiny_splade
+from encoder_models import tiny_splade
 from failing import fails
-from small_data import small_retriever, tiny_bert, write_small
 from writing_models import writing_model
 
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
@@ -25,43 +23,25 @@ REFUSED = r"\.shards is being written by another run: wait for it or end it"
 SHARED = Workers(LOCAL, WorkerOptions(count=2))
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("writers")
-    write_small(place / "data")
-    return place
-
-
-MODELS: dict[str, Callable[[Path], Path]] = {
-    "sparse": tiny_splade,
-    "multi-vector": tiny_colbert,
-    "dense": tiny_bert,
-}
-
-
-@pytest.mark.parametrize("kind", ["sparse", "multi-vector", "dense", "generative"])
-def test_a_second_run_that_builds_a_folder_is_refused(place: Path, tmp_path: Path, kind: str) -> None:
-    if kind == "generative":
-        small_retriever(place / "data").save_pretrained(tmp_path / "made")
-        model, workers = tmp_path / "made" / "model", SHARED
-    else:
-        model, workers = MODELS[kind](tmp_path / "model"), None
+@pytest.mark.parametrize("kind", ["dense", "generative"])
+def test_a_second_run_that_builds_a_folder_is_refused(kinds: Path, tmp_path: Path, kind: str) -> None:
+    model, workers = (kinds / "bert", None) if kind == "dense" else (kinds / "generative" / "model", SHARED)
     how = Building(f"{tmp_path}/out", kind, device="cpu", workers=workers)
     with alone_at_shards(how.output), pytest.raises(WriteError, match=REFUSED):
-        build(str(model), str(place / "data"), how)
+        build(str(model), str(kinds / "data"), how)
     assert not (tmp_path / "out").exists()
     assert not shards_folder(how.output).exists()
     if workers is None:
-        build(str(model), str(place / "data"), how)
+        build(str(model), str(kinds / "data"), how)
         assert (tmp_path / "out" / "grls.json").is_file()
         assert not shards_folder(how.output).exists()
 
 
 def test_the_first_run_ends_though_a_second_one_comes(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second run comes when the first one has encoded, and has not saved."""
-    model, data = str(tiny_splade(tmp_path / "model")), str(place / "data")
+    model, data = str(tiny_splade(tmp_path / "model")), str(kinds / "data")
     how = Building(f"{tmp_path}/out", "sparse", device="cpu")
     build(model, data, replace(how, output=f"{tmp_path}/alone"))
     real, refused = encoded.done_by_workers, []
@@ -86,10 +66,10 @@ def test_the_first_run_ends_though_a_second_one_comes(
 
 
 def test_second_runs_of_commands_are_refused(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kinds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ray", reason="the extra ray is not installed")
-    data, out = place / "data", tmp_path / "out"
+    data, out = kinds / "data", tmp_path / "out"
     model = writing_model(data, tmp_path / "model", positions=2048)
     (model / FORM).write_text(json.dumps(QueryForm("one", 32, 24)._asdict()))
     commands = [

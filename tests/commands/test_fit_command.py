@@ -41,10 +41,3 @@ def test_a_run_says_what_it_does_and_what_it_keeps_and_goes_on(
     assert {file: file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file()} == before
     assert main([*command, "--keep=dense"]) == 1
     assert "there is no candidate 'dense'; there are bm25" in capsys.readouterr().err
-
-
-def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["fit", "--help"])
-    printed = capsys.readouterr().out
-    assert all(f"--{name}" in printed for name in ("budget", "biencoder", "generator", "k", "plan", "seed"))

@@ -6,44 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from failing import fails
-from small_data import small_retriever, tiny_bert, write_small
+from small_data import small_retriever
 
 from grls.cli import main
-from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
 from grls.evaluation.evaluate import evaluate_run
-from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.spec import read_spec, relative, write_spec
 from grls.runs.manifest import read_info
-from grls.runs.trec import read_run
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("hybrid-command") / "data")
-
-
-@pytest.fixture(scope="module")
-def dense(data: Path) -> Path:
-    torch.manual_seed(0)
-    biencoder = BiEncoderModel.load(str(tiny_bert(data.parent / "bert")), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
-    return data.parent / "dense"
-
-
-@pytest.fixture(scope="module")
-def generative(data: Path) -> Path:
-    small_retriever(data).save_pretrained(data.parent / "generative")
-    return data.parent / "generative"
 
 
 def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: Any) -> Path:
@@ -51,48 +20,6 @@ def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: An
     named = {"generator": relative(generator, folder), "priors": list(priors)}
     write_spec(folder, "hybrid", named | options)
     return folder
-
-
-def test_priors_come_from_the_folder(data: Path, dense: Path, generative: Path, tmp_path: Path) -> None:
-    out, folder = tmp_path / "run", tmp_path / "hybrid"
-    priors: list[dict[str, Any]] = [
-        {"retriever": relative(dense, folder), "weight": 0.5, "temperature": 10.0},
-        {"retriever": "bm25", "weight": 2, "temperature": 1},
-    ]
-    hybrid(folder, generative, *priors, empty_weight=0.25)
-    assert main(["retrieve", str(folder), f"--data={data}", f"--output={out}", "--device=cpu", "--k=4"]) == 0
-    generator = GenerativeRetriever.from_pretrained(generative, "cpu", options=SearchOptions(beams=10))
-    opened = DenseRetriever.from_pretrained(dense, "cpu")
-    expected = HybridRetriever(
-        generator,
-        [
-            WeightedSource(RetrieverPrior(opened), 0.5, 10.0),
-            WeightedSource(RetrieverPrior(BM25Retriever(generator.corpus)), 2.0, 1.0),
-            WeightedSource(EmptyPromptPrior(generator), -0.25),
-        ],
-    )
-    queries = read_split(data, "test")[0]
-    found = read_run(f"{out}.trec")
-    for query, hits in zip(queries, expected.retrieve(queries, 4), strict=True):
-        assert [hit.id for hit in found[query.id]] == [hit.id for hit in hits]
-    info = read_info(out)
-    assert info is not None
-    assert (info.system, info.score_mode) == ("hybrid", "renormalized with priors")
-    assert info.options["prior"] == [relative(dense, folder), "bm25"]
-    assert info.options["prior_weight"] == [0.5, 2]
-    assert info.options["empty_weight"] == 0.25
-
-
-@pytest.mark.parametrize("steps", ["fixed", "dynamic"])
-def test_priors_go_hop_by_hop(steps: str, data: Path, generative: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    folder = hybrid(tmp_path / "hybrid", generative, {"retriever": "bm25"}, done_share=-0.1)
-    given = [str(folder), f"--data={data}", f"--output={out}", "--device=cpu", "--hops.max=2"]
-    assert main(["retrieve", *given, f"--hops.steps={steps}"]) == 0
-    assert {len(hits) for hits in read_run(f"{out}.trec").values()} <= {1, 2}
-    info = read_info(out)
-    assert info is not None
-    assert info.options["done_share"] == -0.1
 
 
 @pytest.mark.parametrize("normalized", [False, True])
@@ -161,14 +88,11 @@ def test_what_cannot_work_is_refused(
         ("retrieve", [itself], "does not score all passages"),
         ("retrieve", [made("share", generative, bm25, done_share=0)], "must be below 0, got 0"),
         ("retrieve", [made("field", generative, bm25, prior_weight=1)], "unknown field 'prior_weight'"),
-        ("retrieve", [str(generative), "--hops.sets=true"], "choose --hops.steps dynamic or fixed"),
         ("retrieve", [str(dense), "--hops.sets=true", "--hops.steps=fixed"], "hops.sets needs a generator"),
         ("tune", [none, "--grid.empty_weights=[]"], "nothing to tune"),
         ("tune", [str(generative)], "has nothing to tune: priors (kind hybrid)"),
         ("tune", [ahead, "--grid.prior_weights=[0]"], "grid.prior_weights must be above 0"),
         ("tune", [ahead, "--grid.empty_weights=[.nan]"], "grid.empty_weights must be above 0"),
-        ("tune", [made("tuned-dense", dense, bm25)], "look ahead for a generator"),
-        ("tune", [ahead, "--limit=0"], "limit must be at least 1"),
         ("tune", [ahead, "--split=none"], "none.tsv: the split holds no query"),
         ("tune", [three, f"--grid.prior_weights={[*range(1, 40)]}"], "settings of the priors are 320,000"),
     ):

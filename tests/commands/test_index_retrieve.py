@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 from failing import fails
-from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
+from small_data import passages, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
-from grls.cluster.plan import shards_folder
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import IndexFormatError
@@ -32,11 +31,6 @@ from grls.runs.trec import read_run
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("commands") / "data")
-
-
-@pytest.fixture(scope="module")
 def sentence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of sentence-transformers."""
     torch.manual_seed(0)
@@ -45,33 +39,12 @@ def sentence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
-@pytest.fixture(scope="module")
-def dense(data: Path, sentence: Path) -> Path:
-    folder = data.parent / "dense"
-    arguments = [f"{sentence}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
-    assert main(["index", *arguments]) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def generative(data: Path) -> Path:
-    folder = data.parent / "generative"
-    small_retriever(data).save_pretrained(folder)
-    return folder
-
-
 def retrieve(data: Path, output: Path, *options: object) -> tuple[dict[str, list[str]], Any]:
     """Rankings as ids, and the manifest."""
     given = [f"--data={data}", f"--output={output}", "--device=cpu", *map(str, options)]
     assert main(["retrieve", *given]) == 0
     run = read_run(f"{output}.trec")
     return {query: [hit.id for hit in hits] for query, hits in run.items()}, read_info(output)
-
-
-def test_a_folder_of_sentence_transformers_is_indexed_densely(dense: Path, data: Path) -> None:
-    opened = DenseRetriever.from_pretrained(dense, "cpu")
-    assert len(opened.rows) == len(Corpus.read(data)) + 1
-    assert not shards_folder(dense).exists()
 
 
 def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path, tmp_path: Path) -> None:
@@ -153,14 +126,6 @@ def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_pat
     assert max(map(len, pooled.values())) > 2
 
 
-def test_a_generative_retriever_pools_too(data: Path, generative: Path, tmp_path: Path) -> None:
-    options = (generative, "--hops.steps=fixed", "--hops.max=2", "--hops.pool=true", "--k=5")
-    found, info = retrieve(data, tmp_path / "o", *options)
-    assert {len(ids) for ids in found.values()} <= {3, 4, 5}
-    assert (info.system, info.options["chains"], info.options["branch"]) == ("generator", 4, 4)
-    assert {"beams", "early_stop", "truncate_queries"} <= set(info.options)
-
-
 def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, tmp_path: Path) -> None:
     given = (generative, "--hops.steps=dynamic", "--hops.max=3", "--hops.chains=6", "--search.beams=6")
     found, info = retrieve(data, tmp_path / "o", *given, "--hops.choose=expected-f1")
@@ -234,56 +199,32 @@ def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
 def test_what_cannot_work_is_refused(
     data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
-    assert "pool ranks" in fails(capsys, *asked, dense, "--hops.pool=true")
-    assert "bm25 has no such" in fails(capsys, *asked, "bm25", "--search.compile=true")
-    assert "--analyzer is for bm25" in fails(capsys, *asked, dense, "--analyzer.stem=true")
-    neighbours = (
-        "prepare",
-        "neighbours",
-        f"--data={data}",
-        f"--output={tmp_path / 'n'}",
-        f"--retriever={dense}",
-    )
-    assert "--analyzer is for bm25" in fails(capsys, *neighbours, "--analyzer.stem=true")
-    assert "no step to compile" in fails(capsys, *asked, dense, "--search.compile=true")
-    assert "choose --hops.steps dynamic" in fails(capsys, *asked, dense, "--hops.choose=expected-f1")
-    chosen = fails(capsys, *asked, dense, "--hops.choose=expected-f1", "--hops.steps=dynamic")
-    assert "needs log-probabilities of chains" in chosen
-    assert "bm25 never writes DONE" in fails(capsys, *asked, "bm25", "--hops.steps=dynamic")
-    for name in ("chains", "branch"):
-        message = fails(capsys, *asked, dense, "--hops.steps=fixed", f"--hops.{name}=0")
-        assert f"{name} must be at least 1" in message
-    message = fails(capsys, *asked, "bm25", "--hops.steps=fixed", "--hops.pool=true", "--k=0")
-    assert "k must be at least 1" in message
+    retrieval = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
+    near = ("prepare", "neighbours", f"--data={data}", f"--output={tmp_path / 'n'}", f"--retriever={dense}")
+    index = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
     (tmp_path / "file").write_text("")
-    for command in (
-        ["retrieve", f"--data={data}", "bm25"],
-        ["index", f"{dense}", f"--corpus={data}"],
+    unwritable = f"--output={tmp_path / 'file' / 'o'}"
+    dynamic, fixed, best = "--hops.steps=dynamic", "--hops.steps=fixed", "--hops.choose=expected-f1"
+    for line, said in (
+        ((*retrieval, dense, "--hops.pool=true"), "pool ranks"),
+        ((*retrieval, "bm25", "--search.compile=true"), "bm25 has no such"),
+        ((*retrieval, dense, "--search.compile=true"), "no step to compile"),
+        ((*retrieval, dense, "--analyzer.stem=true"), "--analyzer is for bm25"),
+        ((*near, "--analyzer.stem=true"), "--analyzer is for bm25"),
+        ((*retrieval, dense, best), "choose --hops.steps dynamic"),
+        ((*retrieval, dense, best, dynamic), "needs log-probabilities of chains"),
+        ((*retrieval, "bm25", dynamic), "bm25 never writes DONE"),
+        ((*retrieval, dense, fixed, "--hops.chains=0"), "chains must be at least 1"),
+        ((*retrieval, "bm25", fixed, "--hops.pool=true", "--k=0"), "k must be at least 1"),
+        ((*retrieval, dense, dynamic, "--hops.done_bias=.nan"), "done_bias must be a finite number, got nan"),
+        ((*retrieval, dense, dynamic, "--hops.done_bias=1e400"), "must be a finite number, got inf"),
+        (("retrieve", f"--data={data}", "bm25", unwritable), "the folder cannot be written"),
+        (("index", dense, f"--corpus={data}", unwritable), "the folder cannot be written"),
+        ((*index, sentence, "--limits.passage=9"), "no --limits.passage; set --limits.input"),
+        ((*index, sentence, "--kind=generative"), "sequence-to-sequence"),
     ):
-        message = fails(capsys, *command, f"--output={tmp_path / 'file' / 'o'}")
-        assert "the folder cannot be written" in message
-    for bias, read in ((".nan", "nan"), ("-.inf", "-inf"), ("1e400", "inf")):  # as YAML writes them
-        message = fails(capsys, *asked, dense, "--hops.steps=dynamic", f"--hops.done_bias={bias}")
-        assert f"done_bias must be a finite number, got {read}" in message
-    made = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
-    message = fails(capsys, *made, f"{sentence}", "--limits.passage=9")
-    assert "no --limits.passage; set --limits.input" in message
-    assert "sequence-to-sequence" in fails(capsys, *made, f"{sentence}", "--kind=generative")
-    assert "use kind sentence" in fails(capsys, *made, f"{sentence}", "--kind=st5")
-    assert not (tmp_path / "r").exists()
-
-
-def test_a_folder_whose_parts_do_not_belong_together(
-    data: Path, sentence: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "r"
-    assert main(["index", f"{sentence}", f"--corpus={data}", f"--output={folder}"]) == 0
-    lines = [{"_id": p.id, "text": p.text + " ."} for p in passages()]
-    write_jsonl(folder / "corpus.jsonl", lines)
-    message = fails(capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", folder)
-    assert "made with another corpus" in message
-    assert "grls index" in message
+        assert said in fails(capsys, *line)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_filters_by_ids_by_metadata_and_by_the_queries_own(
@@ -310,20 +251,13 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
         assert info.options["where"] == "kind=rule"
     found, _ = retrieve(other, tmp_path / "o", folder, f"--filter.allow={tmp_path / 'ids'}")
     assert {frozenset(ids) for ids in found.values()} == {frozenset({"r0", "otter-calm"})}
-    both = (
-        f"--filter.allow={tmp_path / 'ids'}",
-        "--filter.where=kind=rule",
-        "--hops.steps=dynamic",
-        "--hops.done_bias=-9",
-    )
-    chains, _ = retrieve(other, tmp_path / "o", folder, *both)
-    assert {tuple(ids) for ids in chains.values()} == {("r0",)}
+    both = (f"--filter.allow={tmp_path / 'ids'}", "--filter.where=kind=rule")
+    found, _ = retrieve(other, tmp_path / "o", folder, *both)
+    assert {tuple(ids) for ids in found.values()} == {("r0",)}
     records = [json.loads(line) for line in (other / "queries.jsonl").read_text().splitlines()]
     for record in records:
         record["metadata"] = {"allow": ["r1"]}
     write_jsonl(other / "queries.jsonl", records)
-    found, _ = retrieve(other, tmp_path / "o", folder, "--filter.queries=true")
-    assert {tuple(ids) for ids in found.values()} == {("r1",)}
     records[-1]["metadata"] = {"allow": []}
     write_jsonl(other / "queries.jsonl", records)
     chosen = (
@@ -348,41 +282,19 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     assert "passage id 'zebra'" in fails(capsys, *asked, f"--filter.allow={tmp_path / 'ids'}")
 
 
-def test_update_removes_adds_and_merges(
-    data: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, queries = tmp_path / "r", data / "queries.jsonl"
-    write_jsonl(tmp_path / "new.jsonl", [{"_id": "new", "text": "the otter is proud ."}])
-    (tmp_path / "gone").write_text("r0\nlynx-calm\n")
-    changes = (f"--add={tmp_path / 'new.jsonl'}", f"--remove={tmp_path / 'gone'}")
-    assert main(["index", "update", f"{generative}", f"--output={folder}", *changes]) == 0
-    assert "9 passages to be found, 2 removed" in capsys.readouterr().out
-    expected = {p.id for p in passages()} - {"r0", "lynx-calm"} | {"new"}
-    for merged in (False, True):
-        if merged:
-            assert main(["index", "update", f"{folder}", "--merge=true"]) == 0
-        found, _ = retrieve(queries, tmp_path / "o", folder, "--split=null", "--k=20")
-        assert {frozenset(ids) for ids in found.values()} == {frozenset(expected)}
-    assert {p.id for p in Corpus.read(folder)} == expected
-    assert "nothing to do" in fails(capsys, "index", "update", f"{folder}")
-    assert "'r0' is not in the corpus" in fails(capsys, "index", "update", f"{folder}", changes[1])
-
-
-@pytest.mark.parametrize(
-    "options", [("bm25",), ("GENERATIVE", "--hops.steps=dynamic", "--hops.max=3"), ("GENERATIVE", "--k=3")]
-)
+@pytest.mark.parametrize("options", [("bm25",), ("GENERATIVE", "--hops.steps=dynamic", "--hops.max=3")])
 def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
-    options: tuple[str, ...], data: Path, generative: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: tuple[str, ...],
+    data: Path,
+    generative: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = [str(generative) if option == "GENERATIVE" else option for option in options]
-    arguments = [
-        "retrieve",
-        f"--data={data}",
-        "--split=null",
-        "--device=cpu",
-        "--search.batch_size=1",
-        *given,
-    ]
+    folder = Path(shutil.copytree(data, tmp_path / "data"))
+    arguments = ["retrieve", f"--data={folder}", "--split=train", "--device=cpu", *given]
+    arguments.append("--search.batch_size=1")
     assert main([*arguments, f"--output={tmp_path / 'whole'}"]) == 0
     assert not (tmp_path / "whole.retrieved.jsonl").exists()
     asked: list[int] = []
@@ -403,7 +315,13 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     lines = growing.read_text().splitlines(keepends=True)
     assert len(lines) == 5
     growing.write_text("".join(lines[:4]) + lines[4][:9])  # cut within the second portion
-    assert main([*cut, "--k=4"]) == 1
+    for other, named in (("--k=4", "options"), ("--limit=8", "queries")):
+        assert f"cut.retrieved.jsonl was begun with other settings ({named})" in fails(capsys, *cut, other)
+    if options == ("bm25",):  # a filter would let through other passages than before
+        before = (folder / "corpus.jsonl").read_text()
+        (folder / "corpus.jsonl").write_text(before.replace('"metadata": {}', '"metadata": {"y": 1}', 1))
+        assert "other settings (metadata)" in fails(capsys, *cut)
+        (folder / "corpus.jsonl").write_text(before)
     assert main(cut) == 0
     total = sum(1 for _ in (tmp_path / "whole.jsonl").open())
     assert asked == [2, 2, 2, *[2] * ((total - 2) // 2), *[1] * (total % 2)]
@@ -417,9 +335,9 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
 
 
 @pytest.fixture(scope="module")
-def damaged(generative: Path) -> Path:
+def damaged(generative: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A retriever of whose index one bit is another."""
-    folder = Path(shutil.copytree(generative, generative.parent / "damaged"))
+    folder = Path(shutil.copytree(generative, tmp_path_factory.mktemp("damaged") / "r"))
     file = folder / "index" / "tokens.npy"
     whole = bytearray(file.read_bytes())
     whole[-2] ^= 1
@@ -429,10 +347,7 @@ def damaged(generative: Path) -> Path:
 
 VERIFYING = {
     "explain": ["who"],
-    "prepare neighbours": ["--output={out}"],
     "answer direct": ["--output={out}", "--model=none", "--split=dev"],
-    "retrieve": ["--output={out}", "--split=dev"],
-    "tune": [],
     "index update": ["--merge=true", "--output={out}"],
 }
 
@@ -452,7 +367,7 @@ def test_checksums_are_compared_where_it_is_asked_for(
     GenerativeRetriever.from_pretrained(damaged, "cpu")
     given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
     given += [] if command == "index update" else ["--device=cpu", f"--data={data}"]
-    named = str(damaged) if command in ("retrieve", "tune", "index update") else f"--retriever={damaged}"
+    named = str(damaged) if command == "index update" else f"--retriever={damaged}"
     line = fails(capsys, *command.split(), named, *given, "--verify=true")
     assert f"{damaged / 'index' / 'tokens.npy'}: the checksum differs, the file is damaged" in line
     assert list(tmp_path.iterdir()) == []
@@ -467,34 +382,6 @@ def _sampled(file: Path, folder: Path) -> str:
     return str(files[file.stem]["sample"])
 
 
-def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a filter lets through would be others than before."""
-    folder = Path(shutil.copytree(data, tmp_path / "data"))
-    whole, asked = retrieving.retrieve_results, []
-
-    def killed(opened: Any, queries: Any, *rest: Any) -> Any:
-        asked.append(len(queries))
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return whole(opened, queries, *rest)
-
-    monkeypatch.setattr(portions, "PORTION", 2)
-    monkeypatch.setattr(retrieving, "retrieve_results", killed)
-    arguments = [
-        "retrieve",
-        f"--data={folder}",
-        "--split=null",
-        "bm25",
-        f"--output={tmp_path / 'run'}",
-    ]
-    assert main(arguments) == 130
-    corpus = folder / "corpus.jsonl"
-    corpus.write_text(corpus.read_text().replace('"metadata": {}', '"metadata": {"year": 2001}', 1))
-    assert "metadata" in fails(capsys, *arguments)
-
-
 GOLD_CHECKED = {
     "retrieve": ["retrieve", "bm25"],
     "tune": ["tune", "nowhere"],
@@ -503,8 +390,10 @@ GOLD_CHECKED = {
 }
 
 
-@pytest.mark.parametrize("command", GOLD_CHECKED)
-@pytest.mark.parametrize("place", ["qrel", "evidence"])
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [("retrieve", "qrel"), ("tune", "evidence"), ("direct", "evidence"), ("riches", "qrel")],
+)
 def test_gold_passages_that_the_corpus_lacks_are_refused(
     command: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@
 What a kind is made of, no command knows: its class and its name in the registry are enough.
 """
 
-import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,7 @@ import pytest
 from biencoder_helpers import options as biencoder_options
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
-from ralm_helpers import write_model
-from small_data import passages, small_retriever, small_tokenizer, tiny_bert, write_small
+from small_data import passages, small_tokenizer, tiny_bert
 from toy_kind import TARGET, ToyRetriever
 
 from grls.cli import main
@@ -35,14 +34,11 @@ MODELS: dict[str, Any] = {"toy": tiny_bert, "sparse": tiny_splade, "multi-vector
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data set, a generator, a language model, a text; the toy kind is known."""
-    folder = tmp_path_factory.mktemp("kinds")
-    write_small(folder / "data")
-    small_retriever(folder / "data").save_pretrained(folder / "generative")
-    write_model(folder / "lm", positions=4096)
-    tiny_bert(folder / "bert")
-    (folder / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)
+def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data set, a generator, an encoder; the toy kind is known."""
+    folder = tmp_path_factory.mktemp("place")
+    for name in ("data", "generative", "bert"):
+        shutil.copytree(kinds / name, folder / name)
     register("toy", TARGET)
     yield folder
     del KINDS["toy"]
@@ -129,27 +125,6 @@ def test_it_is_tuned_by_the_steps_of_its_class(place: Path, tmp_path: Path, caps
     assert main(["tune", str(tmp_path / "r"), f"--data={place / 'data'}", "--split=dev", "--device=cpu"]) == 0
     assert read_spec(tmp_path / "r")["power"] == 2
     assert "power: recall@2 0.0 -> " in capsys.readouterr().out
-
-
-def test_readers_and_programs_ask_it(folder: Path, place: Path, tmp_path: Path) -> None:
-    which, kind = f"--retriever={folder}", folder.parent.name
-    model, data = f"--model={place / 'lm'}", f"--data={place / 'data'}"
-    ralm = [model, f"--text={place / 'text.txt'}", f"--output={tmp_path / 'ralm'}", "--device=cpu"]
-    few = ["--reader.stride=16", "--reader.query_tokens=16", "--reader.window=128"]
-    few += ["--reader.document_tokens=40"]
-    assert main(["ralm", *ralm, which, *few]) == 0
-    read = [data, model, "--reader.max_new_tokens=2", "--device=cpu", f"--output={tmp_path / 'read'}"]
-    assert main(["answer", "direct", *read, which]) == 0
-    info = read_info(f"{tmp_path / 'read'}.jsonl")
-    assert info is not None
-    assert info.system == kind
-    pytest.importorskip("dspy", reason="the extra dsp is not installed")
-    program = [data, model, f"--output={tmp_path / 'dsp'}", "--limit=1", "--device=cpu", "--k=1"]
-    few = ["--dsp.calls.max_new_tokens=2", "--dsp.calls.attempts=1"]
-    assert main(["answer", "dsp", "retrieve-then-read", *program, *few, which]) == 0
-    trace = [json.loads(line) for line in Path(f"{tmp_path}/dsp.trace.jsonl").read_text().splitlines()]
-    first = read_split(place / "data", "test")[0][0]
-    assert trace[1]["found"][0][0] == load_retriever(folder, Opening("cpu")).retrieve([first], 1)[0][0].id
 
 
 def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(

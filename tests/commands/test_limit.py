@@ -10,9 +10,8 @@ from small_data import write_small
 
 from grls.cli import main
 from grls.data.dataset import read_split
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs import portions
 from grls.runs.manifest import fingerprint_queries, read_info
 from grls.runs.run import Run
 from grls.tune.dev import DevQueries
@@ -91,29 +90,6 @@ def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     text = page_text(Path(f"{page}.html"))
     assert "data, train, the first 5" in text
     assert "over 5 queries" in text
-
-
-def test_a_killed_run_goes_on_with_the_same_queries_alone(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(portions, "PORTION", 2)
-    expected = Path(retrieved(data, "whole", "--limit=6")).read_text()
-    asked, add = [], portions.GrowingFile.add
-
-    def killed(file, records):  # type: ignore[no-untyped-def]
-        add(file, records)
-        asked.append(len(records))
-        if len(asked) == 2:
-            raise DataError("killed")
-
-    command = ["retrieve", "bm25", f"--data={data}", "--split=train", f"--output={data.parent / 'part'}"]
-    monkeypatch.setattr(portions.GrowingFile, "add", killed)
-    fails(capsys, *command, "--limit=6")
-    other = fails(capsys, *command, "--limit=8")
-    assert "part.retrieved.jsonl was begun with other settings (queries); give another output" in other
-    assert main([*command, "--limit=6"]) == 0
-    assert asked == [2, 2, 2]  # four were there
-    assert (data.parent / "part.jsonl").read_text() == expected
 
 
 def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from grls.errors import ConfigError
 from grls.index import BACKENDS
 from grls.index.backends import check_backend
 from grls.io import recipes
-from grls.retrieve.registry import KINDS, Opening, load_retriever, register
+from grls.retrieve.registry import KINDS, Opening, load_retriever
 
 KIND = """
 from toy_kind import ToyRetriever
@@ -157,15 +157,6 @@ def test_an_installed_package_names_its_module_as_an_entry_point(
     check_backend("plain")
     assert "plain" in BACKENDS
     assert "the plugin nowhere_at_all cannot be imported" in caplog.text
-
-
-def test_a_kind_that_cannot_be_imported_is_in_the_way_of_no_other(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plugin(place, monkeypatch, KIND)
-    register("broken", "nowhere_at_all:X")
-    assert main(index(place, "words")) == 0
-    assert "nowhere_at_all:X, which cannot be imported" in fails(capsys, *index(place, "broken"))
 
 
 def test_a_class_that_builds_no_folder_is_said_to(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quoting_model import QUERIES, quoting
+from quoting_model import QUERIES
 from run_files import write_jsonl_run
 
 from grls.cli import main
@@ -15,13 +15,8 @@ from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_in
 from grls.runs.run import Run
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return quoting(tmp_path_factory.mktemp("read"))
-
-
-def read(folder: Path, output: Path, *options: str, verb: str = "direct") -> int:
-    base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(output)]
+def read(quotes: Path, output: Path, *options: str, verb: str = "direct") -> int:
+    base = ["--data", str(quotes / "data"), "--model", str(quotes / "model"), "--output", str(output)]
     return main(["answer", verb, *base, "--device", "cpu", "--reader.max_new_tokens", "4", *options])
 
 
@@ -29,9 +24,9 @@ def lines(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(f"{output}.answers.jsonl").read_text().splitlines()]
 
 
-def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_bm25(quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "runs" / "bm25"
-    assert read(folder, output, "--retriever", "bm25", "--k", "1") == 0
+    assert read(quotes, output, "--retriever", "bm25", "--k", "1") == 0
     printed = capsys.readouterr().out
     assert "Mill: The mill was built in 1820. Orla Finn owned it. -> a" in printed
     assert "passages: hits@1 100.0" in printed
@@ -45,31 +40,31 @@ def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (info.system, info.name, info.score_mode) == ("bm25", "direct, bm25, k=1", "bm25")
     assert info.options["method"] == "direct"
     assert (info.options["k"], info.options["prompts"], info.options["calls"]) == (1, 2, 1)
-    assert main(["evaluate", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
+    assert main(["evaluate", f"{output}.answers.jsonl", "--data", str(quotes / "data")]) == 0
     assert "| direct, bm25, k=1" in capsys.readouterr().out
 
 
-def test_the_ranking_is_deeper_than_what_is_read(folder: Path, tmp_path: Path) -> None:
+def test_the_ranking_is_deeper_than_what_is_read(quotes: Path, tmp_path: Path) -> None:
     retrieved = {"q1": [Hit("c", 3.0), Hit("a", 2.0), Hit("b", 1.0)], "q2": [Hit("b", 1.0)]}
-    corpus = Corpus.read(folder / "data")
+    corpus = Corpus.read(quotes / "data")
     write_jsonl_run(tmp_path / "r.jsonl", QUERIES, corpus, "bm25", retrieved)
     info = RunInfo("bm25", "the run", "single", corpus.fingerprint, "", "", None, "bm25")
     write_info(tmp_path / "r", info)
     run = ("--run", str(tmp_path / "r.jsonl"))
-    assert read(folder, tmp_path / "x", *run, "--k", "1", "--reader.depth", "2") == 0
+    assert read(quotes, tmp_path / "x", *run, "--k", "1", "--reader.depth", "2") == 0
     assert Run.load(tmp_path / "x.jsonl").rankings == {name: hits[:2] for name, hits in retrieved.items()}
     first = lines(tmp_path / "x")[0]
     assert first["retrieved"] == ["c", "a"]
     assert [quote["passages"] for quote in first["quotes"]] == [["c"]]
-    assert read(folder, tmp_path / "y", *run, "--k", "3", "--reader.depth", "2") == 0
+    assert read(quotes, tmp_path / "y", *run, "--k", "3", "--reader.depth", "2") == 0
     assert len(lines(tmp_path / "y")[0]["quotes"]) == 3
     found = read_info(tmp_path / "x.jsonl")
     assert found is not None
     assert (found.system, found.options["run"]) == ("bm25", "the run")
 
 
-def test_closed_book_reads_nothing(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert read(folder, tmp_path / "x", "--limit", "1") == 0
+def test_closed_book_reads_nothing(quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read(quotes, tmp_path / "x", "--limit", "1") == 0
     assert "hits@1 0.0" in capsys.readouterr().out
     only = lines(tmp_path / "x")
     assert [(line["query_id"], line["quotes"], line["retrieved"]) for line in only] == [("q1", [], [])]
@@ -78,7 +73,7 @@ def test_closed_book_reads_nothing(folder: Path, tmp_path: Path, capsys: pytest.
     assert "k" not in info.options
 
 
-def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from grls.answer.writer import Continuation, TextWriter
 
     def write(self: TextWriter, prompts: Any, decided: Any = None) -> list[Continuation]:
@@ -87,7 +82,7 @@ def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(TextWriter, "write", write)
     options = ("--retriever", "bm25", "--reader.questions", "2")
-    assert read(folder, tmp_path / "x", *options, verb="follow-up") == 0
+    assert read(quotes, tmp_path / "x", *options, verb="follow-up") == 0
     first = lines(tmp_path / "x")[0]
     assert [(piece["kind"], piece["quote"]) for piece in first["pieces"]] == [
         ("thought", -1), ("quote", 0), ("answer", -1)
@@ -100,7 +95,7 @@ def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_killed_run_goes_on_where_it_stopped(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from grls.answer import kept
     from grls.answer.writer import TextWriter
@@ -114,7 +109,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
 
     monkeypatch.setattr(TextWriter, "write", counted)
     options = ("--retriever", "bm25", "--k", "2", "--reader.batch_size", "1")
-    assert read(folder, tmp_path / "whole", *options) == 0
+    assert read(quotes, tmp_path / "whole", *options) == 0
     monkeypatch.setattr("grls.answer.kept.BATCHES", 1)  # kept after each query
     add = kept.GrowingFile.add
 
@@ -124,10 +119,10 @@ def test_a_killed_run_goes_on_where_it_stopped(
 
     with monkeypatch.context() as patch:
         patch.setattr(kept.GrowingFile, "add", killed)
-        assert read(folder, tmp_path / "cut", *options) == 130
+        assert read(quotes, tmp_path / "cut", *options) == 130
     assert not Path(f"{tmp_path}/cut.answers.jsonl").exists()
     asked.clear()
-    assert read(folder, tmp_path / "cut", *options) == 0
+    assert read(quotes, tmp_path / "cut", *options) == 0
     assert asked == [1]  # the second query alone
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
     one, other = (read_info(tmp_path / name) for name in ("whole", "cut"))
@@ -136,35 +131,30 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert one.options == other.options  # what was spent before counts
     assert other.seconds > 0
     asked.clear()
-    assert read(folder, tmp_path / "cut", *options) == 0
+    assert read(quotes, tmp_path / "cut", *options) == 0
     assert asked == []
-    capsys.readouterr()
-    for option, value in (("--k", "1"), ("--reader.max_new_tokens", "5"), ("--reader.depth", "4")):
-        assert read(folder, tmp_path / "cut", *options, option, value) == 1
-        assert (
-            f"was begun with other settings ({option.split('.')[-1].strip('-')}); give"
-            in capsys.readouterr().err
-        )
+    assert read(quotes, tmp_path / "cut", *options, "--reader.depth", "4") == 1
+    assert "was begun with other settings (depth); give" in capsys.readouterr().err
 
 
-def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(folder: Path, tmp_path: Path) -> None:
+def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(quotes: Path, tmp_path: Path) -> None:
     options = ("--retriever", "bm25", "--k", "2", "--reader.batch_size", "2")
-    assert read(folder, tmp_path / "whole", *options) == 0
+    assert read(quotes, tmp_path / "whole", *options) == 0
     whole = (tmp_path / "whole.readings.jsonl").read_text().splitlines(keepends=True)
     assert len(whole) == 3
     (tmp_path / "cut.readings.jsonl").write_text("".join(whole[:2]))
-    assert read(folder, tmp_path / "cut", *options) == 0
+    assert read(quotes, tmp_path / "cut", *options) == 0
     one, other = (read_info(tmp_path / name) for name in ("whole", "cut"))
     assert one is not None
     assert other is not None
     assert one.options == other.options
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
     (tmp_path / "cut.readings.jsonl").write_text("".join([*whole, *whole[1:]]))  # two runs at once
-    assert read(folder, tmp_path / "cut", *options) == 1
+    assert read(quotes, tmp_path / "cut", *options) == 1
 
 
 def test_follow_ups_are_kept_with_their_passages(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quotes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grls.answer.writer import Continuation, TextWriter
 
@@ -172,11 +162,11 @@ def test_follow_ups_are_kept_with_their_passages(
     options = ("--retriever", "bm25", "--reader.questions", "1", "--limit", "1")
     with monkeypatch.context() as patch:
         patch.setattr(TextWriter, "write", lambda *_: [Continuation(said.pop(0), 3, bool(said))])
-        assert read(folder, tmp_path / "x", *options, verb="follow-up") == 0
+        assert read(quotes, tmp_path / "x", *options, verb="follow-up") == 0
     first = lines(tmp_path / "x")
     assert (first[0]["pieces"][0]["text"], first[0]["ended"]) == ("which barn burned", False)
     assert (
-        read(folder, tmp_path / "x", *options, verb="follow-up") == 0
+        read(quotes, tmp_path / "x", *options, verb="follow-up") == 0
     )  # the model would write something else
     assert lines(tmp_path / "x") == first
 
@@ -188,9 +178,7 @@ def test_follow_ups_are_kept_with_their_passages(
         (["--run", "x.jsonl", "--hops.steps", "fixed"], "a --run has retrieved"),
         (["--hops.steps", "fixed"], "give --retriever FOLDER or bm25"),
         (["--retriever", "bm25", "--hops.steps", "dynamic"], "bm25 never writes DONE"),
-        (["--reader.depth", "0"], "--reader.depth must be at least 1"),
         (["--retriever", "bm25", "--k", "0"], "--k must be at least 1, got 0"),
-        (["--retriever", "bm25", "--limit", "0"], "--limit must be at least 1"),
         (
             ["--retriever", "bm25", "--reader.max_new_tokens", "1024"],
             "but the model has room for 0 beside 1024 new ones",
@@ -201,17 +189,17 @@ def test_follow_ups_are_kept_with_their_passages(
     ],
 )
 def test_wrong_options_are_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+    quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
-    assert read(folder, tmp_path / "x", *options) == 1
+    assert read(quotes, tmp_path / "x", *options) == 1
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_of_other_queries_and_an_output_over_the_run_are_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    corpus = Corpus.read(folder / "data")
+    corpus = Corpus.read(quotes / "data")
     other = [query._replace(id=f"other-{query.id}") for query in QUERIES]
     for name, asked in (("mine", QUERIES), ("other", other)):
         write_jsonl_run(
@@ -222,12 +210,12 @@ def test_a_run_of_other_queries_and_an_output_over_the_run_are_refused(
         )  # fmt: skip
         write_info(tmp_path / name, info)
     before = (tmp_path / "mine.jsonl").read_bytes()
-    assert read(folder, tmp_path / "mine", "--run", str(tmp_path / "mine.jsonl")) == 1
+    assert read(quotes, tmp_path / "mine", "--run", str(tmp_path / "mine.jsonl")) == 1
     assert "would replace" in capsys.readouterr().err
     assert (tmp_path / "mine.jsonl").read_bytes() == before
-    assert read(folder, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
+    assert read(quotes, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
     assert "answers other queries than those asked" in capsys.readouterr().err
     (tmp_path / "other.info.json").unlink()
-    assert read(folder, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
+    assert read(quotes, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
     assert "answers other queries than those asked" in capsys.readouterr().err
-    assert read(folder, tmp_path / "x", "--run", str(tmp_path / "mine.jsonl")) == 0
+    assert read(quotes, tmp_path / "x", "--run", str(tmp_path / "mine.jsonl")) == 0

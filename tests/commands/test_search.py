@@ -2,11 +2,11 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from failing import fails
-from small_data import small_retriever, write_small
 
 import grls
 from grls.cli import main
@@ -19,11 +19,11 @@ CORPUS = [
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("search")
     grls.BM25(CORPUS).save(folder / "bm25")
-    write_small(folder / "data")
-    small_retriever(folder / "data").save_pretrained(folder / "generative")
+    for name in ("data", "generative"):
+        shutil.copytree(kinds / name, folder / name)
     return folder
 
 

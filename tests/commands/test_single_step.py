@@ -8,9 +8,9 @@ from typing import Any, get_type_hints
 import pytest
 from failing import fails
 from ralm_helpers import write_model
-from small_data import small_retriever, write_small
+from verbs import commands
 
-from grls.cli import VERBS, Command, main
+from grls.cli import Command, main
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.spec import read_spec, update_spec, write_spec
 
@@ -35,10 +35,11 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set, a generator's folder that stores hops, a language model, a text."""
     place = tmp_path_factory.mktemp("single")
-    small_retriever(write_small(place / "data")).save_pretrained(place / "r")
+    shutil.copytree(kinds / "data", place / "data")
+    shutil.copytree(kinds / "generative", place / "r")
     update_spec(place / "r", {"hops": STORED})
     write_model(place / "lm", positions=4096)
     (place / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)
@@ -52,29 +53,10 @@ def place(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path / "place"
 
 
-def with_hops() -> set[str]:
-    """The commands that have hops options."""
-    verbs = {
-        " ".join(words): verb
-        for name, outer in VERBS.items()
-        for words, verb in (([name], outer), *(([name, inner], one) for inner, one in outer.names.items()))
-    }
-    ours = {name: verb for name, verb in verbs.items() if verb.target and not verb.training}
-    return {
-        name
-        for name, verb in ours.items()
-        if get_type_hints(Command(verb, name).function).get("hops") is HopOptions
-    }
-
-
 def test_every_command_with_hops_is_here() -> None:
-    assert with_hops() == {
-        *COMMANDS,
-        "explain",
-        "search",
-        "tune",
-        "index hops",
-    }  # search: tests/commands/test_search.py
+    ours = {name: Command(verb, name) for name, verb in commands().items() if not verb.training}
+    hops = {name for name, one in ours.items() if get_type_hints(one.function).get("hops") is HopOptions}
+    assert hops == {*COMMANDS, "explain", "search", "tune", "index hops"}  # search: test_search.py
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -109,15 +91,12 @@ def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: list
     assert '"steps": "single"' in Path("o.info.json").read_text()
 
 
-def test_options_of_hops_that_are_given_join_those_of_the_folder(place: Path) -> None:
-    for given in (["--hops.max=3"], ["--hops.max=3", "--hops.steps=dynamic"]):
-        update_spec("r", {"hops": STORED | {"done_bias": -1.5}})
+def test_other_steps_leave_what_the_folder_stores_of_its_own(place: Path) -> None:
+    update_spec("r", {"hops": STORED | {"done_bias": -1.5}})
+    for given, hops, bias in ((["--hops.max=3"], 3, -1.5), (["--hops.steps=fixed", "--hops.max=1"], 1, 0.0)):
         assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *given]) == 0
         options = json.loads(Path("o.info.json").read_text())["options"]
-        assert (options["hops"], options["done_bias"]) == (3, -1.5)
-    other = ["--hops.steps=fixed", "--hops.max=1"]
-    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *other]) == 0
-    assert json.loads(Path("o.info.json").read_text())["options"]["done_bias"] == 0.0
+        assert (options["hops"], options["done_bias"]) == (hops, bias)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +138,3 @@ def test_a_single_step_is_tuned_and_the_hops_stay(place: Path, capsys: pytest.Ca
     assert "r has nothing to tune in a single step" in fails(capsys, "tune", "r", *given)
     write_spec("hops", "hops", {"retriever": "../r", "hops": STORED})
     assert "hops has nothing to tune in a single step" in fails(capsys, "tune", "hops", *given)
-
-
-def test_hops_of_a_single_step_are_no_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = fails(capsys, "index", "hops", "r", "--output=made", SINGLE)
-    assert "choose --hops.steps fixed or dynamic" in told

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from composite_specs import write_kinds
 from failing import fails
 
 from grls.cli import main
@@ -24,16 +23,10 @@ GRID = ["--grid.k=2", "--grid.cross_encoder_passages=[3, 6, 10]", "--grid.cross_
 TUNE = ["tune", "r", "--data=data", "--device=cpu", "--split=train"]
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set, folders of retrievers, and ``encoder``, a cross-encoder."""
-    return write_kinds(tmp_path_factory.mktemp("tuned"))
-
-
 @pytest.fixture
-def place(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, a copy of it with the folder ``r``."""
-    monkeypatch.chdir(shutil.copytree(shared, tmp_path / "place"))
+    monkeypatch.chdir(shutil.copytree(kinds, tmp_path / "place"))
     content = {"retriever": "../dense", "model": "../encoder", "passages": 5, "weight": 0.7}
     write_spec("r", "rescored", content)
     return tmp_path / "place"

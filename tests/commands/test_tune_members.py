@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from composite_specs import write_kinds
 from failing import fails
 from small_data import write_jsonl
 
@@ -25,16 +24,10 @@ GRID = ["--grid.k=2", "--grid.prior_weights=[1]", "--grid.empty_weights=[]", "--
 GRID += ["--grid.cross_encoder_passages=[3]", "--grid.cross_encoder_weights=[2]"]
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set, folders of retrievers, and ``encoder``, a cross-encoder."""
-    return write_kinds(tmp_path_factory.mktemp("members"))
-
-
 @pytest.fixture
-def place(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, a copy of it, with ``long``: the data set with queries that are too long."""
-    monkeypatch.chdir(shutil.copytree(shared, tmp_path / "place"))
+    monkeypatch.chdir(shutil.copytree(kinds, tmp_path / "place"))
     shutil.copytree("data", "long")
     lines = [json.loads(line) for line in Path("data/queries.jsonl").read_text().splitlines()]
     write_jsonl(Path("long/queries.jsonl"), [line | {"text": f"{line['text']} " * 99} for line in lines])

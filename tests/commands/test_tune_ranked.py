@@ -6,15 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from llama_small import write_llama
-from small_data import write_small
-from train_helpers import tiny_bert
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
-from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -27,27 +23,22 @@ GAIN = re.compile(r"^(\w+): (.+) ([0-9.]+) -> ([0-9.]+) \((.*)\), ", re.MULTILIN
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(data: Path, dense: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("ranked")
-    data = write_small(root / "data")
-    torch.manual_seed(0)
-    BiEncoderModel.load(str(tiny_bert(root / "bert")), device="cpu").save(root / "model")
-    assert main(["index", str(root / "model"), f"--corpus={data}", f"--output={root / 'dense'}"]) == 0
     loaded = CausalLM(str(write_llama(root / "llama", data))).load()
     made = GenerativeRetriever.assemble(
         loaded.model.eval(), loaded.tokenizer, Corpus.read(data), span_words=3
     )
     made.save_pretrained(root / "generator")
     hybrid = root / "hybrid"
-    priors = [{"retriever": relative(root / "dense", hybrid)}, {"retriever": "bm25"}]
-    write_spec(hybrid, "hybrid", {"generator": relative(root / "generator", hybrid), "priors": priors})
+    priors = [{"retriever": relative(dense, hybrid)}, {"retriever": "bm25"}]
+    write_spec(hybrid, "hybrid", {"generator": "../generator", "priors": priors})
     return hybrid
 
 
 def test_priors_are_tuned_on_every_hop_and_then_hops_are(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = folder.parent / "data"
     command = ["tune", str(folder), f"--data={data}", "--split=train", "--device=cpu", "--grid.k=2"]
     grid = ["--grid.prior_weights=[0.5, 4]", "--grid.hops=[1, 2]", "--grid.hop_temperatures=[1]"]
     assert main([*command, *grid, "--hops.steps=ranked"]) == 0
@@ -61,8 +52,7 @@ def test_priors_are_tuned_on_every_hop_and_then_hops_are(
     assert all("weight" in prior for prior in spec["priors"])
 
 
-def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path) -> None:
-    data = folder.parent / "data"
+def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path, data: Path) -> None:
     queries, qrels = read_split(data, "train")
     query = next(query for query in queries if len(gold_passages(query, qrels)) > 1)
     dev = DevQueries(str(data), "train", [query], [gold_passages(query, qrels)], None)
@@ -80,10 +70,13 @@ def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path) ->
 
 
 def test_the_weight_of_rescoring_is_tuned_on_every_hop(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The generator reads each hop's evidence, as the search does, and does not find it again."""
-    data = folder.parent / "data"
     loaded = CausalLM(str(folder.parent / "llama")).load()
     made = GenerativeRetriever.assemble(
         loaded.model.eval(), loaded.tokenizer, Corpus.read(data), span_words=3, rescore_input=RescoreInput(8)

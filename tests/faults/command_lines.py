@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from biencoder_helpers import options as biencoder_options
-from fault_folders import write_every_kind
+from encoder_models import tiny_colbert, tiny_splade
+from fault_folders import write_usual_kinds
 from forked import ended
 from llama_small import write_llama
 from ralm_helpers import TEXT, write_model
@@ -215,24 +216,34 @@ def _reranker(place: Path, out: Path) -> list[str]:
 
 def prepare(place: Path, chosen: Iterable[Command]) -> Path:
     """The inputs of some commands."""
-    write_every_kind(place)
-    write_raw(place / "raw")
-    write_llama(place / "llama", place / "data", positions=2048)
-    (place / "texts").mkdir()
-    for number, name in enumerate("abcdefghijkl"):
-        (place / "texts" / f"{name}.txt").write_text(f"text {number} . {TEXT}\n\n" * 3)
-    write_jsonl(place / "new" / "corpus.jsonl", [NEW])
-    (place / "gone.txt").write_text("otter-calm\n")
-    for name, retriever, split in (("a", "bm25", "train"), ("b", "dense", "train"), ("dev", "bm25", "dev")):
-        run = ["retrieve", f"{place / retriever}", f"--data={place / 'data'}", f"--split={split}", "--k=3"]
-        _must([*run, "--device=cpu", f"--output={place / 'runs' / name}"])
+    write_usual_kinds(place)
     words = [word for one in chosen for word in one.line(place, place / "out")]
-    writers = {"riches": _write_riches, "reader": _write_reader, "generator": _write_generator}
-    writers |= {"examples": _write_examples, "answers": _write_answers}
+    writers = {
+        "raw": lambda place: write_raw(place / "raw"), "texts": _write_texts, "runs": _write_runs,
+        "splade-model": lambda place: tiny_splade(place / "splade-model"),
+        "late-model": lambda place: tiny_colbert(place / "late-model"),
+        "llama": lambda place: write_llama(place / "llama", place / "data", positions=2048),
+        "riches": _write_riches, "reader": _write_reader, "generator": _write_generator,
+        "examples": _write_examples, "answers": _write_answers,
+    }  # fmt: skip
     for name, write in writers.items():
         if any(f"{place / name}" in word for word in words):
             write(place)
+    write_jsonl(place / "new" / "corpus.jsonl", [NEW])
+    (place / "gone.txt").write_text("otter-calm\n")
     return place
+
+
+def _write_texts(place: Path) -> None:
+    (place / "texts").mkdir()
+    for number, name in enumerate("abcdefghijkl"):
+        (place / "texts" / f"{name}.txt").write_text(f"text {number} . {TEXT}\n\n" * 3)
+
+
+def _write_runs(place: Path) -> None:
+    for name, retriever, split in (("a", "bm25", "train"), ("b", "dense", "train"), ("dev", "bm25", "dev")):
+        run = ["retrieve", f"{place / retriever}", f"--data={place / 'data'}", f"--split={split}", "--k=3"]
+        _must([*run, "--device=cpu", f"--output={place / 'runs' / name}"])
 
 
 def _must(line: list[str]) -> None:
@@ -258,8 +269,9 @@ def _write_examples(place: Path) -> None:
 
 def _write_once(place: Path, command: str, name: str) -> None:
     """What a command with the model that reads writes, as an input of another."""
-    if not (place / "reader").is_dir():
-        _write_reader(place)
+    for input_, write in (("reader", _write_reader), ("texts", _write_texts)):
+        if not (place / input_).is_dir():
+            write(place)
     line = next(one.line for one in commands() if one.name == command)
     _must(line(place, place / name))
 

@@ -8,13 +8,16 @@ more memory than the files have.
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import resource
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from small_data import queries
 
 from grls.errors import GrlsError
@@ -60,9 +63,6 @@ def damages(content: bytes, other: bytes, rng: random.Random, flips: int) -> Ite
 
 def numbers_changed(content: bytes, rng: random.Random) -> Iterator[tuple[str, bytes]]:
     """JSON whose numbers became huge, negative, or texts: sizes that the files do not have."""
-    import json
-    import re
-
     text = content.decode()
     places = list(re.finditer(r"(?<![\w.\"-])\d+(?![\w.\"])", text))
     for match in rng.sample(places, min(len(places), 6)):
@@ -90,8 +90,6 @@ def answers_of(folder: Path) -> Any:
 
 def _walk(index: Any) -> list[list[int]]:
     """The prefixes of an index, level by level, as far as it goes."""
-    import numpy as np
-
     states, levels = np.array([index.start()]), []
     for _ in range(index.rows.longest + 1):
         allowed = index.allowed(states)
@@ -118,14 +116,12 @@ class Damager:
         self.results: list[Damaged] = []
         self.before: dict[str, Any] = {}
 
-    def run(self, folders: dict[str, Path], share: float = 1.0, every: bool = False) -> list[Damaged]:
+    def run(self, folders: dict[str, Path], share: float = 1.0) -> list[Damaged]:
         """Damage all files of these folders; of the damages a share, drawn at random.
 
         Args:
             folders: Name -> folder.
             share: The share of damages.
-            every: Damage the files of models of each folder, too; otherwise of the first folder that has
-                such files.
         """
         for name, folder in folders.items():
             self.before[name] = answers_of(folder)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 from composite_specs import COMPOSITES, write_kinds
 from encoder_models import tiny_colbert, tiny_splade
 from small_data import small_retriever
@@ -26,15 +27,8 @@ ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is 
 
 def write_every_kind(place: Path) -> dict[str, Path]:
     """Name -> retriever folder, of every kind and form. Beside them: ``data``, ``encoder``."""
-    write_kinds(place)
-    _add_metadata(place)
-    folders = {name: place / name for name in ("bm25", "dense", "generative")}
-    folders |= _generative(place)
+    folders = write_usual_kinds(place) | _generative(place)
     folders["sparse"], folders["multi-vector"] = _encoded(place)
-    for name, spec in COMPOSITES.items():
-        content = {key: value for key, value in spec.items() if key != "kind"}
-        write_spec(place / name, spec["kind"], content)
-        folders[name] = place / name
     write_link(place / "link", place / "fusion")
     folders["link"] = place / "link"
     cross = str(place / "encoder")
@@ -45,8 +39,9 @@ def write_every_kind(place: Path) -> dict[str, Path]:
     return folders
 
 
-def _add_metadata(place: Path) -> None:
-    """Give the passages metadata, and write the folders of the data anew."""
+def write_usual_kinds(place: Path) -> dict[str, Path]:
+    """The folders of :func:`composite_specs.write_kinds` over passages with metadata, and all composites."""
+    write_kinds(place)
     corpus, data = Corpus.read(place / "data"), place / "data"
     years = [{"year": 2000 + number} for number in range(len(corpus))]
     Corpus.from_passages(list(corpus), metadata=years).write(data / "corpus.jsonl")
@@ -54,6 +49,9 @@ def _add_metadata(place: Path) -> None:
     small_retriever(data, beams=20).save_pretrained(place / "generative")
     biencoder = BiEncoderModel.load(str(place / "bert"), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
+    for name, spec in COMPOSITES.items():
+        write_spec(place / name, spec["kind"], {key: spec[key] for key in spec if key != "kind"})
+    return {name: place / name for name in ("bm25", "dense", "generative", *COMPOSITES)}
 
 
 def _generative(place: Path) -> dict[str, Path]:
@@ -88,8 +86,6 @@ def _encoded(place: Path) -> tuple[Path, Path]:
 
 def write_indexes(place: Path) -> dict[str, Path]:
     """Name -> folder of an index alone, of every backend and form."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
     sequences = [np.append(rng.integers(2, 6, int(rng.integers(1, 9))), 1) for _ in range(60)]
     folders = {}

@@ -37,11 +37,15 @@ def child(line: list[str], log: Path | int, before: Callable[[], None] = lambda:
         os._exit(code)
 
 
-def ended(line: list[str]) -> tuple[int, str]:
-    """The exit code of a command, and what it said."""
-    log = Path(f"/tmp/grls-kills-{os.getpid()}.log")
-    _, status = os.waitpid(child(line, log), 0)
-    return os.waitstatus_to_exitcode(status), log.read_text(errors="replace")
+def ended(line: list[str], before: Callable[[], None] = lambda: None) -> tuple[int, str]:
+    """The exit code of a command, in whose process ``before`` is called first, and what it said."""
+    heard, spoken = os.pipe()  # a file could not grow where the disk is full
+    pid = child(line, spoken, before)
+    os.close(spoken)
+    with os.fdopen(heard, encoding="utf-8", errors="replace") as stream:
+        said = stream.read()
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), said
 
 
 def killed(line: list[str], after: float) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fault_folders import write_every_kind
 
 from grls.errors import GrlsError
 from grls.retrieve.registry import Opening, load_retriever
@@ -27,13 +26,6 @@ ENCODED = {
 }
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("claims")
-    write_every_kind(place)
-    return place
-
-
 def refused(folder: Path) -> str:
     with pytest.raises(GrlsError) as error:
         load_retriever(folder, Opening("cpu"))
@@ -43,8 +35,8 @@ def refused(folder: Path) -> str:
 
 @pytest.mark.parametrize("kind", ENCODED)
 @pytest.mark.parametrize("field", ["dimension", "bytes"])
-def test_sizes_of_a_manifest(made: Path, tmp_path: Path, kind: str, field: str) -> None:
-    folder = Path(shutil.copytree(made / kind, tmp_path / kind))
+def test_sizes_of_a_manifest(every_kind: Path, tmp_path: Path, kind: str, field: str) -> None:
+    folder = Path(shutil.copytree(every_kind / kind, tmp_path / kind))
     spec = read_spec(folder)
     place = spec["embeddings"] if field == "bytes" else spec
     for size in SIZES:
@@ -74,8 +66,8 @@ def headers(file: Path) -> Iterator[bytes]:
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize(("kind", "name"), ENCODED.items())
-def test_sizes_of_a_header(made: Path, tmp_path: Path, kind: str, name: str) -> None:
-    folder = Path(shutil.copytree(made / kind, tmp_path / kind))
+def test_sizes_of_a_header(every_kind: Path, tmp_path: Path, kind: str, name: str) -> None:
+    folder = Path(shutil.copytree(every_kind / kind, tmp_path / kind))
     file, spec = folder / name, read_spec(folder)
     before = file.read_bytes()
     for content in list(headers(file)):

@@ -5,7 +5,6 @@ memory beyond what the files' sizes allow.
 """
 
 import json
-import os
 import shutil
 import tracemalloc
 from contextlib import suppress
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from fault_folders import write_indexes
-from fuzzing import within_bounds
-from hypothesis import HealthCheck, given, settings
+from fuzzing import JSON, NUMBERS, fuzzed, within_bounds
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grls.errors import ConfigError, GrlsError, IndexFormatError
@@ -24,24 +23,10 @@ from grls.index import Segment, load_index
 from grls.index.array_files import describe_arrays
 from grls.index.index_check import check_index
 
-EXAMPLES = int(os.environ.get("GRLS_FUZZ", "60"))
 MOST_BYTES = 64 * 2**20
 """Of memory, for indexes of a few kilobytes; loading also fills caches of NumPy."""
 
-fuzzed = settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
-
-NUMBERS = st.one_of(
-    st.sampled_from([0, 1, -1, 2**15, 2**16 - 1, 2**31, 2**32, 2**63 - 1, -(2**63), 2**64]),
-    st.integers(-3, 70),
-)
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), NUMBERS, st.floats(), st.text(max_size=5)),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
+WHOLE = NUMBERS.filter(lambda number: isinstance(number, int))
 NAMES = ["index-array-whole", "index-array-prefixes", "index-marisa-whole", "index-flat-whole"]
 
 
@@ -95,7 +80,7 @@ def tried(folder: Path) -> None:
     assert "grls index" in told
 
 
-@fuzzed
+@fuzzed(60)
 @given(st.sampled_from(NAMES), st.data())
 def test_arrays_whose_checksums_fit(fresh: Any, name: str, data: st.DataObject) -> None:
     folder = fresh(name)
@@ -121,7 +106,7 @@ def changed(array: Any, data: st.DataObject) -> Any:
     if how == "number" and flat.dtype.kind in "iu" and len(flat):
         place = data.draw(st.integers(0, len(flat) - 1))
         limits = np.iinfo(flat.dtype)
-        flat[place] = min(max(data.draw(NUMBERS), int(limits.min)), int(limits.max))
+        flat[place] = min(max(data.draw(WHOLE), int(limits.min)), int(limits.max))
         return flat.reshape(array.shape)
     if how == "longer":
         return np.concatenate([array, array])
@@ -133,7 +118,7 @@ def changed(array: Any, data: st.DataObject) -> Any:
     return flat[::-1] if how == "order" else flat.reshape(1, -1)
 
 
-@fuzzed
+@fuzzed(60)
 @given(st.sampled_from(NAMES), st.data())
 def test_manifests_of_any_json(fresh: Any, name: str, data: st.DataObject) -> None:
     """Sizes that the files do not have are refused before anything of such a size is made."""
@@ -148,7 +133,7 @@ def test_manifests_of_any_json(fresh: Any, name: str, data: st.DataObject) -> No
     tried(folder)
 
 
-@fuzzed
+@fuzzed(60)
 @given(st.sampled_from(NAMES), st.binary(max_size=300), st.data())
 def test_files_of_any_bytes(fresh: Any, name: str, content: bytes, data: st.DataObject) -> None:
     folder = fresh(name)

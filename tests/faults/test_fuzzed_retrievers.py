@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_folders import write_every_kind
 from fuzzing import changed_bytes, changed_json, changed_records, changed_value, fuzzed, tried
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,13 +27,6 @@ ENCODED = ("dense", "sparse", "multi-vector")
 WORDS = [b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\xff" * 4, b"\0\0\0\x80", b"\xff\xff\x7f\x7f"]
 """NaN, infinity, -1, the smallest whole number, the largest float."""
 ASKED = [query.text for query in queries()[:2]]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("kinds")
-    write_every_kind(place)
-    return place
 
 
 KINDS = (
@@ -83,8 +75,8 @@ def write_spec(file: Path, spec: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_manifests_of_retrievers(made: Path, kind: str) -> None:
-    file = made / kind / "grls.json"
+def test_manifests_of_retrievers(every_kind: Path, kind: str) -> None:
+    file = every_kind / kind / "grls.json"
     content = file.read_bytes()
 
     @fuzzed(4, 0.2)
@@ -94,18 +86,18 @@ def test_manifests_of_retrievers(made: Path, kind: str) -> None:
             write_spec(file, changed_value(json.loads(content), data))
         else:
             file.write_bytes(changed_bytes(content, data))
-        told(made / kind, made)
+        told(every_kind / kind, every_kind)
 
     with restored(file):
-        assert answered(made / kind)
+        assert answered(every_kind / kind)
         changed()
 
 
 @pytest.mark.parametrize("kind", ENCODED)
-def test_encoded_passages(made: Path, kind: str) -> None:
+def test_encoded_passages(every_kind: Path, kind: str) -> None:
     """Arrays of other numbers or forms, of which the manifest has the checksum."""
-    file = made / kind / class_of(kind).file  # type: ignore[attr-defined]
-    manifest = made / kind / "grls.json"
+    file = every_kind / kind / class_of(kind).file  # type: ignore[attr-defined]
+    manifest = every_kind / kind / "grls.json"
     content, spec = file.read_bytes(), manifest.read_bytes()
 
     @fuzzed(10, 0.5)
@@ -114,7 +106,7 @@ def test_encoded_passages(made: Path, kind: str) -> None:
         file.write_bytes(changed_tensors(content, data))
         sums = {"bytes": file.stat().st_size, "sha256": sha256(file)}
         write_spec(manifest, {**json.loads(spec), "embeddings": sums})
-        told(made / kind, made)
+        told(every_kind / kind, every_kind)
 
     with restored(file, manifest):
         changed()
@@ -141,9 +133,9 @@ def changed_tensors(content: bytes, data: st.DataObject) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["bm25", "dense", "generative"])
-def test_passages_of_retrievers(made: Path, kind: str) -> None:
+def test_passages_of_retrievers(every_kind: Path, kind: str) -> None:
     """Passages that the manifest knows nothing of."""
-    file, manifest = made / kind / "corpus.jsonl", made / kind / "grls.json"
+    file, manifest = every_kind / kind / "corpus.jsonl", every_kind / kind / "grls.json"
     content, spec = file.read_bytes(), manifest.read_bytes()
 
     @fuzzed(10, 0.5)
@@ -153,16 +145,16 @@ def test_passages_of_retrievers(made: Path, kind: str) -> None:
         if kind == "bm25":
             rest = json.loads(spec)
             write_spec(manifest, {name: rest[name] for name in ("format", "kind", "analyzer")})
-        told(made / kind, made)
+        told(every_kind / kind, every_kind)
 
     with restored(file, manifest):
         changed()
 
 
 @pytest.mark.parametrize("kind", ["dense", "generative", "sparse"])
-def test_settings_of_models(made: Path, kind: str) -> None:
+def test_settings_of_models(every_kind: Path, kind: str) -> None:
     """Settings of a model that the manifest knows, but that its weights do not have."""
-    file, manifest = made / kind / "model" / "config.json", made / kind / "grls.json"
+    file, manifest = every_kind / kind / "model" / "config.json", every_kind / kind / "grls.json"
     content, spec = file.read_bytes(), manifest.read_bytes()
 
     @fuzzed(5, 0.3)
@@ -171,7 +163,7 @@ def test_settings_of_models(made: Path, kind: str) -> None:
         file.write_bytes(changed_json(content, data))
         with suppress(GrlsError):
             write_spec(manifest, json.loads(spec) | {"settings": settings_in(file.parent)})
-        told(made / kind, made)
+        told(every_kind / kind, every_kind)
 
     with restored(file, manifest):
         changed()
@@ -179,9 +171,11 @@ def test_settings_of_models(made: Path, kind: str) -> None:
 
 @fuzzed(10, 0.2)
 @given(st.sampled_from(KINDS), st.data())
-def test_the_check_of_a_folder_reports(made: Path, kind: str, data: st.DataObject) -> None:
+def test_the_check_of_a_folder_reports(every_kind: Path, kind: str, data: st.DataObject) -> None:
     """Whatever a file holds: ``grls check`` says what is broken."""
-    file = data.draw(st.sampled_from(sorted(path for path in (made / kind).rglob("*") if path.is_file())))
+    file = data.draw(
+        st.sampled_from(sorted(path for path in (every_kind / kind).rglob("*") if path.is_file()))
+    )
     with restored(file):
         file.write_bytes(changed_bytes(file.read_bytes(), data))
-        tried(lambda: check_folder(made / kind), made)
+        tried(lambda: check_folder(every_kind / kind), every_kind)

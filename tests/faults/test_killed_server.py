@@ -2,9 +2,8 @@
 
 import os
 import random
-import re
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -12,15 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
-from composite_specs import write_kinds
+from serve_process import GRLS, started
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 import httpx
 
-ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "import sys; from grls.cli import main; sys.exit(main())"]
 TOKEN = "the-token-of-the-admin"
 KILLS = int(os.environ.get("GRLS_SERVER_KILLS", "1"))
 """Kills of each kind of server; `make faults` tries more."""
@@ -28,27 +26,12 @@ LONG = pytest.mark.skipif(KILLS == 1, reason="only in the long form: GRLS_SERVER
 
 
 @contextmanager
-def server(folder: Path, scratch: Path, process: bool) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+def server(folder: Path, scratch: Path, process: bool) -> Iterator[tuple["Popen[str]", str]]:
     """The command as a process, and its address."""
-    more = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "GRLS_ADMIN_TOKEN": TOKEN}
     options = ["--port=0", "--device=cpu", f"--worker.process={str(process).lower()}"]
-    begun = subprocess.Popen(
-        [*COMMAND, "serve", str(folder), *options],
-        stderr=subprocess.PIPE, text=True, env=os.environ | more,
-    )  # fmt: skip
-    assert begun.stderr is not None
-    try:
-        lines = []
-        for line in begun.stderr:
-            lines.append(line)
-            if address := re.search(r"http://127\.0\.0\.1:\d+", line):
-                break
-        assert address, lines
-        yield begun, address[0]
-    finally:
-        begun.kill()
-        begun.wait()
-        begun.stderr.close()
+    more = {"TMPDIR": str(scratch), "GRLS_ADMIN_TOKEN": TOKEN}
+    with started(GRLS, "serve", folder, *options, **more) as begun:
+        yield begun.process, begun.address
 
 
 def answer(address: str) -> object:
@@ -64,7 +47,7 @@ def reload(address: str) -> int:
     return 0
 
 
-def kill_all(begun: "subprocess.Popen[str]") -> None:
+def kill_all(begun: "Popen[str]") -> None:
     """Kill the server with its worker process in one go, as a lack of memory may."""
     children = Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()
     for process in (begun.pid, *map(int, children)):
@@ -78,9 +61,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("process", [True, pytest.param(False, marks=LONG)])
-def test_a_server_that_is_killed_while_it_loads_a_folder_again(tmp_path: Path, process: bool) -> None:
-    write_kinds(tmp_path / "kinds")
-    folder = tmp_path / "kinds" / "generative"
+def test_a_server_that_is_killed_while_it_loads_a_folder_again(
+    kinds: Path, tmp_path: Path, process: bool
+) -> None:
+    kind = "bm25" if KILLS == 1 else "generative"  # which takes seconds to import
+    folder = Path(shutil.copytree(kinds / kind, tmp_path / "kinds" / kind))
     with tempfile.TemporaryDirectory(prefix="gk-") as scratch:  # short, as the name of a socket must be
         _kill_and_ask(folder, Path(scratch), process)
     assert sorted(path.name for path in (tmp_path / "kinds").iterdir() if path.name.startswith(".")) == []

@@ -20,7 +20,7 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
 from grls.index.array_files import map_array
-from grls.io.files import sha256, write_json
+from grls.io.files import sha256
 from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
 from grls.models.biencoder import BiEncoderModel
@@ -45,18 +45,16 @@ LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 @pytest.mark.parametrize(
     "text", ["a: 2001-99-99", "a: &a {b: *a}", "? [a]\n: 1", "a: \x00", "[" * 1200, LAUGHS]
 )
-@pytest.mark.parametrize("read", [recipe_values])
-def test_options_that_cannot_be_read(tmp_path: Path, text: str, read: Callable[[list[str]], Any]) -> None:
+def test_options_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     file = tmp_path / "options.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"options\.yaml (cannot be read|holds no options)"):
-        read([str(file), str(file)])
+        recipe_values([str(file), str(file)])
 
 
-@pytest.mark.parametrize("read", [recipe_values])
-def test_options_with_a_byte_order_mark(tmp_path: Path, read: Callable[[list[str]], Any]) -> None:
+def test_options_with_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "options.yaml").write_text("\ufeffa: {b: 1}\n")
-    assert read([str(tmp_path / "options.yaml")]) == {"a": {"b": 1}}
+    assert recipe_values([str(tmp_path / "options.yaml")]) == {"a": {"b": 1}}
 
 
 def test_an_error_does_not_quote_a_whole_file() -> None:
@@ -69,76 +67,56 @@ def test_an_error_does_not_quote_a_whole_file() -> None:
 
 
 def written(file: Path, *lines: Any) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return file
 
 
-def test_records_of_work_without_their_fields(tmp_path: Path) -> None:
-    file = written(tmp_path / "tuned.jsonl", {"settings": {}}, {"of": {"n": 1}, "found": 1}, {"of": {"n": 2}})
-    with pytest.raises(DataError, match=r"tuned.jsonl, line 3: the field 'found' is missing"):
-        Journal(file, {})
-    step = {"stage": "bm25", "inputs": "x", "seconds": "long", "result": {}}
-    written(tmp_path / "fit" / JOURNAL, {"settings": {"data": "d"}}, step)
-    with pytest.raises(DataError, match="line 2: the field 'seconds' is missing or malformed"):
-        FitJournal(tmp_path / "fit", "d")
-    file = written(tmp_path / "any.jsonl", {"settings": [{}]}, {})
-    with pytest.raises(DataError, match="holds no settings"):
-        GrowingFile(file, {})
-
-
-def test_a_journal_of_other_settings_with_damaged_steps(tmp_path: Path) -> None:
-    for line in ({"steps": "plan"}, [], "plan"):
-        written(tmp_path / JOURNAL, {"settings": {"data": "d"}}, line)
-        with pytest.raises(MismatchError, match="holds a run over other data"):
-            FitJournal(tmp_path, "e")
-
-
-def test_kept_results_that_are_damaged(tmp_path: Path) -> None:
-    for hits in ([["a"]], 3, [1]):
-        file = written(tmp_path / "kept.jsonl", {"settings": {}}, {"query_id": "q", "hits": hits})
-        kept = GrowingFile(file, {}, keep=False)
-        with pytest.raises(DataError, match=r"kept.jsonl: the record of query 'q' is damaged"):
-            list(KeptResults(kept, [Query("q", "text")]))
+def kept_results(file: Path) -> None:
+    kept = GrowingFile(file, {}, keep=False)
+    try:
+        list(KeptResults(kept, [Query("q", "text")]))
+    finally:
         kept.close()
 
 
-@pytest.mark.parametrize(
-    "content", [[], {"passages": "none"}, {"query_tokens": "64"}, {"passage_tokens": 0}, {"more": 1}, None]
-)
-def test_a_form_of_queries_that_is_none(tmp_path: Path, content: Any) -> None:
-    write_json(tmp_path / FORM, content)
-    with pytest.raises(DataError, match="expected the form of a query generator"):
-        QueryForm.read(tmp_path)
+SETTINGS = {"settings": {}}
+PLAN = {"settings": {"data": "d"}}
+QUERY_FORM = "expected the form of a query generator"
+TRAINED = "expected an object of what was trained"
+EXAMPLE = {"prefix": "the", "passages": ["r0", "r1"], "scores": [0.5, 1]}
+ANSWER = {"query_id": "q", "answer": "a", "ended": "no", "quotes": []}
+BROKEN: list[tuple[str, list[Any], Callable[[Path], Any], str]] = [
+    ("t.jsonl", [SETTINGS, {"of": {"n": 1}, "found": 1}, {"of": {"n": 2}}], lambda file: Journal(file, {}),
+     "line 3: the field 'found' is missing"),
+    (JOURNAL, [PLAN, {"stage": "bm25", "inputs": "x", "seconds": "long", "result": {}}],
+     lambda file: FitJournal(file.parent, "d"), "line 2: the field 'seconds' is missing or malformed"),
+    ("any.jsonl", [{"settings": [{}]}, {}], lambda file: GrowingFile(file, {}), "holds no settings"),
+    *((JOURNAL, [PLAN, line], lambda file: FitJournal(file.parent, "e"), "holds a run over other data")
+      for line in ({"steps": "plan"}, [], "plan")),
+    *(("kept.jsonl", [SETTINGS, {"query_id": "q", "hits": hits}], kept_results,
+       "the record of query 'q' is damaged") for hits in ([["a"]], 3, [1])),
+    *((FORM, [content], lambda file: QueryForm.read(file.parent), QUERY_FORM) for content in (
+        [], {"passages": "none"}, {"query_tokens": "64"}, {"passage_tokens": 0}, {"more": 1}, None)),
+    *((TRAINING, [content], lambda file, read=read: read(str(file.parent)), TRAINED)
+      for content in ([], 3, None, "done") for read in (learned_done_of, evidence_words_of)),
+    *(("examples.jsonl", [EXAMPLE | field], read_examples, "line 1: expected 'prefix'")
+      for field in ({"scores": ["1", 2]}, {"scores": [10**400, 1]}, {"passages": [["r0"], "r1"]})),
+    ("answers.jsonl", [ANSWER], read_answers, "expected true or false, got 'no'"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("read", [learned_done_of, evidence_words_of])
-@pytest.mark.parametrize("content", [[], 3, None, "done"])
-def test_a_training_file_that_is_no_object(tmp_path: Path, content: Any, read: Callable[[str], Any]) -> None:
-    write_json(tmp_path / TRAINING, content)
-    with pytest.raises(DataError, match="expected an object of what was trained"):
-        read(str(tmp_path))
+@pytest.mark.parametrize(("name", "lines", "read", "said"), BROKEN)
+def test_a_file_of_other_content_is_named(
+    tmp_path: Path, name: str, lines: list[Any], read: Callable[[Path], Any], said: str
+) -> None:
+    with pytest.raises((DataError, MismatchError), match=said) as caught:
+        read(written(tmp_path / name, *lines))
+    assert str(tmp_path) in str(caught.value)
 
 
 def test_measures_that_no_float_holds(tmp_path: Path) -> None:
-    write_json(tmp_path / "metrics.json", {"nDCG": 0.5, "huge": 10**400})
+    written(tmp_path / "metrics.json", {"nDCG": 0.5, "huge": 10**400})
     assert figures_beside(tmp_path) == {"this retriever": {"nDCG": 0.5}}
-
-
-@pytest.mark.parametrize(
-    "field", [{"scores": ["1", 2]}, {"scores": [10**400, 1]}, {"passages": [["r0"], "r1"]}]
-)
-def test_examples_of_other_types(tmp_path: Path, field: dict[str, Any]) -> None:
-    good = {"prefix": "the", "passages": ["r0", "r1"], "scores": [0.5, 1]}
-    assert len(read_examples(written(tmp_path / "examples.jsonl", good))) == 1
-    with pytest.raises(DataError, match=r"examples.jsonl, line 1: expected 'prefix'"):
-        read_examples(written(tmp_path / "examples.jsonl", {**good, **field}))
-
-
-def test_an_answer_whose_end_is_no_truth_value(tmp_path: Path) -> None:
-    line = {"query_id": "q", "answer": "a", "ended": "no", "quotes": []}
-    with pytest.raises(DataError, match="expected true or false, got 'no'"):
-        read_answers(written(tmp_path / "answers.jsonl", line))
 
 
 @pytest.mark.parametrize("number", [np.inf, np.nan, 3e38])

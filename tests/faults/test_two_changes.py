@@ -1,9 +1,9 @@
 """Two runs that change one folder in place: the second is refused, so that no change is lost."""
 
+import shutil
 from pathlib import Path
 
 import pytest
-from composite_specs import COMPOSITES, write_kinds, written
 from failing import fails
 from small_data import write_jsonl
 
@@ -12,9 +12,8 @@ from grls.io.resumable import alone_in
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = write_kinds(tmp_path_factory.mktemp("changes"))
-    written(made / "fusion", COMPOSITES["fusion"])
+def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = Path(shutil.copytree(kinds, tmp_path_factory.mktemp("changes") / "kinds"))
     write_jsonl(made / "new.jsonl", [{"_id": "new", "text": "the otter is proud ."}])
     return made
 

@@ -57,7 +57,7 @@ class Trials(Killer):
     ) -> None:
         out = self._fresh("killed", command)
         self._count(what)
-        code, said = run(command.line(self.place, out), hinder)
+        code, said = ended(command.line(self.place, out), hinder)
         self._refused(what, command, code, said)
         self._look(command, out, expected, what)
         again = [command.line] if command.again is None else [command.line, command.again]
@@ -81,7 +81,7 @@ class Trials(Killer):
     def _unhindered(self, what: str, command: Command, expected: dict[str, Any], changed: Hinder) -> None:
         out = self._fresh("killed", command)
         self._count(what)
-        code, said = run(command.line(self.place, out), changed)
+        code, said = ended(command.line(self.place, out), changed)
         if code:
             self.faults.append(f"{command.name}, {what}: ended with {code}: {said[-300:]}")
         elif contents(out, command) != expected:
@@ -116,17 +116,6 @@ class Trials(Killer):
             self._refused("read-only folder", command, code, said)
             if not code:
                 self.faults.append(f"{command.name}, read-only folder: ended with 0")
-
-
-def run(line: list[str], before: Hinder) -> tuple[int, str]:
-    """Run a command in a forked process, in which ``before`` is called first."""
-    heard, spoken = os.pipe()  # a file could not grow where the disk is full
-    pid = child(line, spoken, before)
-    os.close(spoken)
-    with os.fdopen(heard, encoding="utf-8", errors="replace") as stream:
-        said = stream.read()
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status), said
 
 
 def full_disk(size: int) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx
 import serve_extra  # noqa: F401
 
-from grls.serve.front import supervisor as supervising
 from grls.serve.front.run import front_server, serve_front
 from grls.serve.front.task import WorkerTask
 from grls.serve.options import (
@@ -29,7 +28,7 @@ CHILD = (sys.executable, "-P", str(Path(__file__).with_name("serve_child.py")))
 
 
 class Running:
-    """A front process in a thread, whose worker process is that of the tests, or serves other folders."""
+    """A front process in a thread, whose worker process is that of the tests."""
 
     def __init__(
         self,
@@ -37,14 +36,10 @@ class Running:
         limits: RequestLimits = USUAL_LIMITS,
         access: AccessOptions = OPEN_ACCESS,
         starts: int = 1,
-        folders: tuple[str, ...] = (),
     ):
         self.folder = folder
-        task = WorkerTask(folders or (str(folder),), limits, access)
-        child = supervising.CHILD if folders else CHILD
-        self.server, self.supervisor = front_server(
-            task, "127.0.0.1", 0, WorkerProcessOptions(True, starts), child
-        )
+        task, how = WorkerTask((str(folder),), limits, access), WorkerProcessOptions(True, starts)
+        self.server, self.supervisor = front_server(task, "127.0.0.1", 0, how, CHILD)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
         until(lambda: self.server.started or not self.thread.is_alive(), 120)

@@ -14,7 +14,7 @@ import pytest
 
 from grls.answer.ralm.task import without
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split, write_dataset
+from grls.data.dataset import read_split
 from grls.data.filters import Only, read_allowed
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, WriteError
@@ -28,7 +28,6 @@ from grls.io.files import (
     read_text,
     refuse_foreign,
     refuse_unwritable,
-    sha256,
     text_lines,
     write_json,
 )
@@ -302,10 +301,7 @@ except WriteError as error:
 
 
 def on_full_disk(body: str, *arguments: object) -> str:
-    """Run ``body`` where no file may pass 20 kB; returns the text of the WriteError.
-
-    Only the limit of a whole test ends it: the start of a process takes minutes on a busy machine.
-    """
+    """Run ``body`` where no file may pass 20 kB; returns the text of the WriteError."""
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK.format(body=body), *map(str, arguments)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -324,18 +320,6 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     message = on_full_disk(body, file)
     assert f"cannot write {file}: File too large; nothing was left under that name." in message
     assert (read_json(file), names(tmp_path)) == ({"old": 1}, ["a.json"])
-
-
-def test_a_full_disk_leaves_the_old_data_set(tmp_path: Path) -> None:
-    write_dataset(tmp_path / "set", [Passage("a", "old")], [], {})
-    before = (tmp_path / "set" / "corpus.jsonl").read_bytes()
-    body = (
-        "from grls.data.dataset import write_dataset; from grls.data.types import Passage; "
-        "write_dataset(sys.argv[1], (Passage(str(n), 'x' * 99) for n in range(9999)), [], {{}})"
-    )
-    assert "nothing was left" in on_full_disk(body.replace("{{}}", "{}"), tmp_path / "set")
-    assert (tmp_path / "set" / "corpus.jsonl").read_bytes() == before
-    assert names(tmp_path) == ["set"]
 
 
 def test_a_full_disk_leaves_no_retriever(tmp_path: Path) -> None:
@@ -379,33 +363,6 @@ def test_json_that_is_none_is_named(tmp_path: Path) -> None:
         (tmp_path / "a.json").write_bytes(bad)
         with pytest.raises(DataError, match=r"a\.json: expected a JSON document"):
             read_json(tmp_path / "a.json")
-
-
-def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"abc")
-    assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-
-def test_a_folder_of_another_kind_is_never_replaced(tmp_path: Path) -> None:
-    """`--output .` must not cost a user the folder they stand in."""
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ConfigError, match=r"holds no grls\.json"), atomic_folder(tmp_path, "grls.json"):
-        pass
-    assert (tmp_path / "thesis.tex").read_text() == "years of work"
-    assert list(tmp_path.iterdir()) == [tmp_path / "thesis.tex"]
-    with atomic_folder(tmp_path / "new", "grls.json") as new:
-        (new / "grls.json").write_text("1")
-    with atomic_folder(tmp_path / "new", "grls.json") as new:
-        (new / "grls.json").write_text("2")
-    assert (tmp_path / "new" / "grls.json").read_text() == "2"
-
-
-def test_a_folder_never_takes_the_place_of_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "corpus.jsonl"
-    file.write_text("dear")
-    with pytest.raises(ConfigError, match="is a file"), atomic_folder(file, "marker"):
-        pass
-    assert file.read_text() == "dear"
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):

@@ -5,22 +5,6 @@ import re
 import pytest
 
 from grls.cli import main
-from grls.io.option_errors import name_lines, paragraphs
-
-
-def test_a_list_goes_on_below_its_text() -> None:
-    text = name_lines({"a": "one two three four five six seven", "a-very-long-name-of-a-thing": "x"}, 52)
-    assert text == (
-        f"  {'a':<29}one two three four\n{'':31}five six seven\n  a-very-long-name-of-a-thing  x\n"
-    )
-    assert name_lines({}) == ""
-
-
-def test_paragraphs_are_filled_one_by_one_and_lists_stay() -> None:
-    assert paragraphs("one two\nthree\n\n  a  b\n  c  d\n\nfour five", 9) == (
-        "one two\nthree\n\n  a  b\n  c  d\n\nfour five"
-    )
-    assert paragraphs("one two three", 9, "> ") == "> one two\n> three"
 
 
 @pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"], ["train", "--help"]])

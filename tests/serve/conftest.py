@@ -7,21 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from composite_specs import COMPOSITES, write_kinds, written
 
 
 @pytest.fixture(autouse=True)
 def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRLS_ADMIN_TOKEN", raising=False)
-
-
-@pytest.fixture(scope="session")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one folder of every kind."""
-    place = write_kinds(tmp_path_factory.mktemp("served"))
-    for name, spec in COMPOSITES.items():
-        written(place / name, spec)
-    return place
 
 
 @pytest.fixture(scope="session")

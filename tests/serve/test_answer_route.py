@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quoting_model import PASSAGES, quoting
+from quoting_model import PASSAGES
 from serve_helpers import Slow, client_of, serving_of
 from starlette.testclient import TestClient
 
@@ -33,10 +33,9 @@ needs_dspy = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = quoting(tmp_path_factory.mktemp("answers"))
-    BM25Retriever(Corpus.read(place / "data")).save_pretrained(place / "bm25")
-    return place
+def folder(quotes: Path) -> Path:
+    BM25Retriever(Corpus.read(quotes / "data")).save_pretrained(quotes / "bm25")
+    return quotes
 
 
 def served(folder: Path, methods: tuple[Any, ...], retriever: Any = None, **options: Any) -> TestClient:

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from grls.errors import ConfigError
 from grls.serve.app import create_app
-from grls.serve.guards import accepted_hosts, host_of
+from grls.serve.guards import accepted_hosts
 from grls.serve.options import AccessOptions
 
 
@@ -26,9 +26,9 @@ def status(host: str, header: str, allowed: tuple[str, ...] = ()) -> int:
 @pytest.mark.parametrize(
     "header", ["127.0.0.1:8000", "127.0.0.1", "localhost:1", "LOCALHOST", "localhost.", "[::1]:8000", "[::1]"]
 )
-@pytest.mark.parametrize("bound", ["127.0.0.1", "localhost", "::1", "127.0.0.7"])
-def test_names_of_this_machine(bound: str, header: str) -> None:
-    assert status(bound, header) == 200
+def test_names_of_this_machine(header: str) -> None:
+    for bound in ("127.0.0.1", "localhost", "::1", "127.0.0.7"):
+        assert status(bound, header) == 200
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,6 @@ def test_every_header_counts() -> None:
     app = create_app(serving_of({"slow": Slow()}), hosts=accepted_hosts("127.0.0.1", ()))
     headers = [("Host", "127.0.0.1"), ("Host", "evil.example")]
     assert TestClient(app).get("/health", headers=headers).status_code == 400
-
-
-def test_the_name_of_a_header() -> None:
-    assert [host_of(text) for text in ("a:1", "a.", "[::1]:80", "a:b", "a]")] == [
-        "a",
-        "a",
-        "[::1]",
-        None,
-        None,
-    ]
 
 
 @pytest.mark.parametrize("name", ["https://example.org", "example.org:80", "", "*.example.org", "a b"])

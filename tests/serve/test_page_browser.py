@@ -152,18 +152,6 @@ def test_a_view_can_be_shared(page: Any, address: str) -> None:
     page.wait_for_selector(".example")
 
 
-def test_a_question_that_is_asked_while_the_page_connects(page: Any, address: str) -> None:
-    held: list[Any] = []
-    page.route("**/v1/retrievers", lambda route: held.append(route))
-    page.goto(address, wait_until="commit")
-    until(lambda: page.wait_for_timeout(20) or bool(held))
-    page.fill("#question", QUESTION)
-    page.press("#question", "Enter")
-    held[0].continue_()
-    page.wait_for_selector("li[data-id]")
-    assert page.input_value("#question") == QUESTION
-
-
 def test_hostile_texts_stay_texts(page: Any, address: str) -> None:
     wild = "<img src=x onerror=alert(1)> alert right quote injected end event"
     page.goto(address)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_browser import PATIENCE, ask, ids
+from serve_browser import PATIENCE, ask
 from serve_helpers import behind_socket, serving_of
 
 from grls.data.corpus import Corpus
@@ -86,18 +86,3 @@ def test_long_words_are_broken(narrow: Any) -> None:
             narrow.wait_for_selector(f"{dialog}[open]")
             fits(narrow)
             narrow.keyboard.press("Escape")
-
-
-def test_a_passage_that_was_merely_asked_about_is_no_gold_passage(narrow: Any) -> None:
-    ask(narrow, "is the otter kind ?", retriever="generative", steps="single")
-    passage = ids(narrow)[1]
-    report = explained(narrow, 1).locator(".report")
-    fits(narrow)  # the steps of the search are a table in a box of its own
-    assert report.locator("table").count() == 2
-    facts = report.locator(".data").first
-    names, values = (facts.locator(tag).all_text_contents() for tag in ("dt", "dd"))
-    assert names == ["query", "passage", "hop", "search"]
-    assert values[0] == "is the otter kind ?"
-    assert values[1].startswith(f"{passage}: ")
-    assert "gold" not in report.text_content()
-    assert report.locator("tr.strong td.id").text_content() == passage

@@ -63,10 +63,3 @@ def test_ranked_hops_of_a_generator_keep_the_beam_of_a_hop(page: Any, address: s
     page.click("text=See the beam")
     page.wait_for_selector(".tree")
     assert page.text_content("#beam h2").startswith("The beam of hop ")
-
-
-def test_the_drawing_begins_at_the_question(page: Any, alone: str) -> None:
-    page.set_viewport_size({"width": 400, "height": 800})
-    page.goto(alone)
-    ask(page)
-    assert page.evaluate("document.querySelector('.trail-box').scrollLeft") == 0

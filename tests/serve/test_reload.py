@@ -21,7 +21,6 @@ from grls.serve.guards import read_admin_token
 from grls.serve.options import USUAL_LIMITS
 from grls.serve.served import Opened, open_served
 from grls.serve.start import named_folders
-from grls.serve.worker import CallJob
 
 TOKEN = {"Authorization": "Bearer the-token-of-the-admin"}
 
@@ -163,14 +162,3 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
 def _set_aside() -> bool:
     """Whether most objects are left out of collections; what is imported later is not."""
     return gc.get_freeze_count() > max(100_000, len(gc.get_objects()))
-
-
-def test_a_request_that_has_found_the_old_version_is_answered(folder: Path) -> None:
-    (one,) = open_served([str(folder)], Opened("cpu", "float32", USUAL_LIMITS)).values()
-    gc.unfreeze()
-    old = one.version
-    one.reload()
-    time.sleep(0.05)
-    job = CallJob(lambda: 7)
-    old.worker.submit(job)
-    assert job.future.result(5) == 7

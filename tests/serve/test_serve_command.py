@@ -6,54 +6,35 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
-import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from serve_helpers import hostile_folder
+from serve_process import GRLS, started
 
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.serve.listening import address_of, check_port, listening
 from grls.serve.start import say
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
     folder = hostile_folder(tmp_path / "one")
-    code = "import sys; from grls.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "serve", f"named={folder}", "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    server = subprocess.Popen(command, **pipes, text=True, env=environment)  # type: ignore[call-overload]
-    assert server.stderr is not None
-    assert server.stdout is not None
-    try:
-        lines = []
-        for line in server.stderr:
-            lines.append(line)
-            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-                break
-        assert found, lines
-        answer = httpx.post(f"{found[0]}/v1/search", json={"query": "alert"}).json()
+    with started(GRLS, "serve", f"named={folder}", "--port=0") as server:
+        answer = httpx.post(f"{server.address}/v1/search", json={"query": "alert"}).json()
         assert answer["retriever"] == "named"
-        answer = httpx.post(f"{found[0]}/v1/search", json={"query": "alert", "allow": []}).json()
+        answer = httpx.post(f"{server.address}/v1/search", json={"query": "alert", "allow": []}).json()
         assert answer["results"][0]["hits"] == []
-        server.send_signal(signal.SIGTERM)
-        lines += server.stderr.read().splitlines()
-        said = server.stdout.read().splitlines()
-    finally:
-        server.kill()
-    assert server.wait() == 0
+        server.process.send_signal(signal.SIGTERM)
+        lines = [*server.lines, *server.log.read().splitlines()]
+        said = server.printed.read().splitlines()
+        assert server.process.wait() == 0
     assert said[0] == f"Loading named={folder} for http://127.0.0.1"
     assert re.fullmatch(r"named: bm25, 5 passages, loaded in \d+\.\d s", said[1])
-    assert said[2:] == [f"Ready: open {found[0]}"]
+    assert said[2:] == [f"Ready: open {server.address}"]
     events = [json.loads(line) for line in lines]
     assert "the filter leaves no passage of the corpus, so there are no hits." in [e["event"] for e in events]
     assert {"route": "/v1/search", "status": 200}.items() <= next(e for e in events if "route" in e).items()
@@ -134,35 +115,6 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(
         f"error: port {port} of 127.0.0.1 is taken by another program: end that one, or give another --port "
         "(0: any free one)."
     ]
-
-
-@pytest.mark.parametrize("more", [[], ["--worker.process", "true"]])
-def test_a_port_that_is_taken_while_retrievers_load_is_an_error_that_leaves_nothing(
-    tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, threads = hostile_folder(tmp_path / "one"), set(threading.enumerate())
-    with ExitStack() as others, tempfile.TemporaryDirectory() as sockets:  # a short name
-        monkeypatch.setattr(tempfile, "tempdir", sockets)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-
-        def checked(host: str, port: int) -> None:
-            check_port(host, port)
-            others.enter_context(socket.create_server((host, port)))
-
-        for module in ("grls.serve.run", "grls.serve.front.run"):
-            monkeypatch.setattr(f"{module}.check_port", checked)
-        assert main(["serve", str(folder), "--port", str(port), *more]) == 1
-        assert list(Path(sockets).iterdir()) == []
-    assert set(threading.enumerate()) <= threads
-    said = capsys.readouterr()
-    assert said.out.splitlines()[0] == f"Loading {folder} for http://127.0.0.1:{port}"
-    assert "Ready" not in said.out
-    assert [line for line in said.err.splitlines() if not line.startswith("{")] == [
-        f"error: port {port} of 127.0.0.1 is taken by another program: end that one, or give another --port "
-        "(0: any free one)."
-    ]
-    assert "address already in use" not in said.err
 
 
 def test_a_host_of_another_machine_is_refused() -> None:

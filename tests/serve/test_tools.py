@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_helpers import Slow, behind_socket, hostile_folder, serving_of
+from serve_helpers import HOSTILE, Slow, behind_socket, hostile_folder, serving_of
 
 pytest.importorskip("mcp", reason='needs the extra mcp: pip install "grls[mcp]"')
 
@@ -96,60 +96,47 @@ def test_hops_are_those_of_the_stream(serving: Serving, kinds: Path) -> None:
     assert [hop["chain"] for hop in hops] == [[hit.id for hit in hop.chain] for hop in streamed]
 
 
-@pytest.mark.parametrize("retriever", ["generative", "hops"])
-@pytest.mark.parametrize("steps", [None, "fixed", "ranked"])
-@pytest.mark.parametrize("most", [1, 2])
-def test_hops_heed_their_largest_number(serving: Serving, retriever: str, steps: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("retriever", "steps", "most"),
+    [("hops", None, 1), ("hops", "fixed", 2), ("generative", None, 2), ("generative", "ranked", 1)],
+)
+def test_hops_heed_their_largest_number(
+    serving: Serving, retriever: str, steps: str | None, most: int
+) -> None:
     how = {"max": most} if steps is None else {"steps": steps, "max": most}
     result = called(tool_server(serving), "hops", query="is the otter calm ?", retriever=retriever, **how)
     assert [hop["number"] for hop in found(result)["hops"]] == list(range(1, most + 1))
 
 
-def test_passages_by_any_id(serving: Serving) -> None:
-    from serve_helpers import HOSTILE
-
-    ids = [passage.id for passage in HOSTILE]
-    result = called(tool_server(serving), "passages", ids=ids, retriever="hostile")
-    texts = [(one["id"], one["text"]) for one in found(result)["passages"]]
-    assert texts == [(passage.id, passage.text) for passage in HOSTILE]
-    assert "unknown" not in found(result)
-
-
 def test_passages_that_are_there_are_shown_and_the_others_are_named(serving: Serving) -> None:
-    ids = ["nowhere", "two\nlines", "x" * 200, "a/b?c#d%20e"]
-    body = found(called(tool_server(serving), "passages", ids=ids, retriever="hostile"))
-    assert [one["id"] for one in body["passages"]] == [ids[1], ids[3]]
+    ids = [passage.id for passage in HOSTILE]
+    server = tool_server(serving)
+    body = found(called(server, "passages", ids=["nowhere", *ids, "x" * 200], retriever="hostile"))
+    texts = [(one["id"], one["text"]) for one in body["passages"]]
+    assert texts == [(passage.id, passage.text) for passage in HOSTILE]
     assert body["unknown"] == ["nowhere", "x" * 100]
+    assert "unknown" not in found(called(server, "passages", ids=ids, retriever="hostile"))
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
         ("search", {}, "the call of search cannot be used: query: it is missing; expected a text"),
-        ("search", {"query": ""}, "query: expected a text (at least 1 character), got an empty text."),
         ("search", {"query": " "}, "a query is empty"),
         ("search", {"query": "x", "k": 101}, "k is at most 100"),
-        ("search", {"query": "x", "k": "many"}, 'k: expected a whole number (at least 1), got "many".'),
         ("search", {"query": "x", "retriever": "no"}, "there are generative, hops, hostile"),
         ("search", {"query": "x", "where": "(("}, "filter, column 3"),
         ("search", {"query": "x" * 4001}, "4,000"),
         ("hops", {"query": "x", "steps": "fixed", "max": 9}, "max is at most 8"),
-        ("hops", {"query": "x", "steps": "many"}, 'single, fixed, dynamic, ranked, or null, got "many".'),
-        ("hops", {"query": "x", "max": 9}, "max is at most 8"),
         ("hops", {"query": "x", "steps": "single", "max": 2}, "max: a single step has no hops"),
         ("hops", {"query": "x", "maximum": 1}, "maximum: there is no such field (did you mean max?)"),
         ("search", {"query": "x", "filter": "y>1"}, "filter: there is no such field; there are retriever, w"),
         ("search", {"query": "x", "top_k": 1}, "top_k: there is no such field (did you mean k?); there are"),
-        ("search", {"query": "x", "Where": "y>1"}, "Where: there is no such field (did you mean where?)"),
         ("search", {"query": "x", "": 1}, "search cannot be used: '': there is no such field; there are"),
-        ("search", {"query": "x", " ": 1}, "cannot be used: ' ': there is no such field; there are"),
         ("search", {"query": "x", "k": "3"}, 'k: expected a whole number (at least 1), got "3".'),
-        ("search", {"query": "x", "k": True}, "k: expected a whole number (at least 1), got true."),
-        ("passages", {"ids": ["a"], "retreiver": "b"}, "retreiver: there is no such field (did you mean ret"),
         ("passages", {"ids": ["nowhere", "never"]}, "'nowhere', 'never': the corpus of generative has no"),
         ("hops", {"query": "x", "steps": "dynamic", "retriever": "hostile"}, 'choose steps "fixed", or'),
         ("passages", {"ids": []}, "ids: expected a list (at least 1 item), each a text, got an empty"),
-        ("passages", {"ids": ["nowhere"]}, "'nowhere': the corpus of generative has no passage of this id"),
         ("passages", {"ids": ["a"] * 101}, "ids: the number of ids is at most 100"),
         ("magic", {}, "there is no tool of this name; there are search, hops, passages."),
     ],
@@ -243,11 +230,11 @@ def answers(folder: Path, how: str) -> tuple[list[Any], int, str]:
 
 
 def test_the_client_is_answered_while_retrievers_are_opened(tmp_path: Path) -> None:
-    how = "late(*given, **named):\n import time\n time.sleep(3)\n return opened(*given, **named)"
+    how = "late(*given, **named):\n import time\n time.sleep(1)\n return opened(*given, **named)"
     ((first, early), (second, late)), code, log = answers(hostile_folder(tmp_path / "one"), how)
     assert first["serverInfo"]["name"] == "grls"
     assert json.loads(second["content"][0]["text"])["hits"]
-    assert late - early >= 3
+    assert late - early >= 1
     assert (code, "Ready: an agent may ask" in log) == (0, True)
 
 

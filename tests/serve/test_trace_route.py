@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from serve_helpers import HOSTILE, Slow, client_of, serving_of
+from serve_helpers import Slow, client_of, serving_of
 from starlette.testclient import TestClient
 
 import grls
@@ -91,9 +91,3 @@ def test_a_damaged_data_set_gives_no_examples(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "queries.jsonl").write_text("no json\n")
     assert example_queries(tmp_path) == []
-
-
-def test_metadata_of_a_passage(client: TestClient) -> None:
-    sent = client.get("/v1/passages/two%0Alines?retriever=hostile").json()
-    assert sent["metadata"] == {"year": 2003}
-    assert sent["id"] == HOSTILE[3].id

@@ -4,10 +4,11 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_helpers import client_of, hostile_folder, serving_of
+from serve_helpers import client_of, serving_of
 from starlette.testclient import TestClient
 
 from grls.serve.serving import Serving
@@ -44,8 +45,8 @@ def wrong(schema: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tu
 
 
 @pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    opened = serving_of({"hostile": hostile_folder(tmp_path_factory.mktemp("wrong") / "one")})
+def serving(hostile: Path) -> Iterator[Serving]:
+    opened = serving_of({"hostile": hostile})
     yield opened
     opened.close()
 

@@ -1,15 +1,15 @@
 """What ``pip install grls`` can do without any extra: search, serve, evaluate, and say what is missing."""
 
 import json
-from collections.abc import Mapping
+import shutil
 from pathlib import Path
 
 import pytest
-from composite_specs import COMPOSITES, write_kinds, written
+from composite_specs import COMPOSITES, written
 from encoder_models import tiny_colbert, tiny_splade
 from installed_packages import Environment
+from verbs import commands as every_command
 
-from grls.cli import VERBS, Verb
 from grls.data.corpus import Corpus
 from grls.io.ending import EXTRAS
 from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever
@@ -48,16 +48,15 @@ print(json.dumps(ended))
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a retriever of each kind, and their data set."""
-    place = write_kinds(tmp_path_factory.mktemp("kinds"))
+    place = Path(shutil.copytree(kinds, tmp_path_factory.mktemp("every") / "kinds"))
     corpus = Corpus.read(place / "data")
     sparse = SparseTexts.load(str(tiny_splade(place)), device="cpu")
     SparseRetriever.assemble(sparse, corpus).save_pretrained(place / "sparse")
     late = LateTexts.load(str(tiny_colbert(place)), device="cpu")
     MultiVectorRetriever.assemble(late, corpus).save_pretrained(place / "multi-vector")
-    for name, spec in {**COMPOSITES, "link": {"kind": "link", "retriever": "../bm25"}}.items():
-        written(place / name, spec)
+    written(place / "link", {"kind": "link", "retriever": "../bm25"})
     return place
 
 
@@ -68,11 +67,11 @@ def commands(environment: Environment, place: Path, *lines: str) -> dict[str, tu
     return {line: (code, out, err) for line, code, out, err in json.loads(done.stdout.splitlines()[-1])}
 
 
-def test_every_kind_is_searched(core: Environment, kinds: Path) -> None:
+def test_every_kind_is_searched(core: Environment, place: Path) -> None:
     names = ["bm25", "dense", "sparse", "multi-vector", "generative", "link", *COMPOSITES]
-    ours = {kind for kind, place in KINDS.items() if place.startswith("grls.")}
-    assert {read_spec(kinds / name).get("kind", "generative") for name in names} == ours
-    done = core.run("-c", SEARCH, *names, cwd=kinds)
+    ours = {kind for kind, target in KINDS.items() if target.startswith("grls.")}
+    assert {read_spec(place / name).get("kind", "generative") for name in names} == ours
+    done = core.run("-c", SEARCH, *names, cwd=place)
     assert done.returncode == 0, done.stderr
     file, hits, modules = json.loads(done.stdout.splitlines()[-1])
     assert file.startswith(str(core.folder))
@@ -81,18 +80,18 @@ def test_every_kind_is_searched(core: Environment, kinds: Path) -> None:
     assert all(texts for name, texts in hits.items() if name != "cut")
 
 
-def test_runs_are_made_and_evaluated(core: Environment, kinds: Path) -> None:
+def test_runs_are_made_and_evaluated(core: Environment, place: Path) -> None:
     lines = [
         f"retrieve {name} --data data --split test --device cpu --output runs/{name}"
         for name in ("bm25", "hybrid", "fusion")
     ]
     evaluate = "evaluate runs/bm25.jsonl runs/hybrid.jsonl --data data --split test --measures nDCG@10"
-    ended = commands(core, kinds, *lines, evaluate, "check data", "index bm25 --corpus data --output new")
+    ended = commands(core, place, *lines, evaluate, "check data", "index bm25 --corpus data --output new")
     assert {line: (code, err) for line, (code, _, err) in ended.items() if code} == {}
     assert "nDCG@10" in ended[evaluate][1]
 
 
-def test_what_needs_an_extra_says_which(core: Environment, kinds: Path) -> None:
+def test_what_needs_an_extra_says_which(core: Environment, place: Path) -> None:
     expected = {
         "train memorise --config memorise --data.data data": "train",
         "train biencoder --data data --output out --source bert": "train",
@@ -100,7 +99,7 @@ def test_what_needs_an_extra_says_which(core: Environment, kinds: Path) -> None:
         "report runs/bm25.jsonl": "report",
         "answer dsp vanilla --data data --model m --output out": "dsp",
     }
-    ended = commands(core, kinds, *expected)
+    ended = commands(core, place, *expected)
     for line, extra in expected.items():
         code, _, err = ended[line]
         assert code == 1, (line, err)
@@ -110,33 +109,25 @@ def test_what_needs_an_extra_says_which(core: Environment, kinds: Path) -> None:
         assert EXTRAS[extra][0] in err
 
 
-def test_training_from_python_says_what_it_needs(core: Environment, kinds: Path) -> None:
+def test_training_from_python_says_what_it_needs(core: Environment, place: Path) -> None:
     for made in ("BiEncoder('bert')", "Generator('generative/model')"):
         program = f"import grls\ngrls.{made}.fit(['an otter', 'a heron'], {{'q': 'otter'}}, {{'q': ['0']}})"
-        done = core.run("-c", program, cwd=kinds)
+        done = core.run("-c", program, cwd=place)
         last = done.stderr.strip().splitlines()[-1]
         assert "needs lightning and tensorboard" in last, done.stderr
         assert last.startswith("grls.errors.ConfigError: ")
 
 
-def test_bm25_searches_without_torch(core: Environment, kinds: Path) -> None:
-    done = core.run("-c", SEARCH, "bm25", cwd=kinds)
+def test_bm25_searches_without_torch(core: Environment, place: Path) -> None:
+    done = core.run("-c", SEARCH, "bm25", cwd=place)
     assert done.returncode == 0, done.stderr
     assert not {"torch", "transformers", "sentence_transformers"} & {*json.loads(done.stdout)[2]}
 
 
-def every_command(verbs: Mapping[str, Verb], before: str = "") -> list[str]:
-    found = []
-    for name, verb in verbs.items():
-        found += [f"{before}{name}"] if verb.target else []
-        found += every_command(verb.names, f"{before}{name} ")
-    return found
-
-
-def test_every_help_is_there_without_extras(core: Environment, kinds: Path) -> None:
-    lines = [f"{line} --help" for line in every_command(VERBS)]
+def test_every_help_is_there_without_extras(core: Environment, place: Path) -> None:
+    lines = [f"{line} --help" for line in every_command()]
     assert len(lines) > 30
-    for line, (code, out, err) in commands(core, kinds, "--version", *lines).items():
+    for line, (code, out, err) in commands(core, place, "--version", *lines).items():
         assert code == 0, (line, err)
         if line.startswith("train memorise"):
             assert 'pip install "grls[train]"' in " ".join(out.split())

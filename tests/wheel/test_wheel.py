@@ -76,10 +76,8 @@ def test_the_readme_from_data_to_a_report(everything: Environment, tmp_path: Pat
         "prepare ruletaker --config prepare/quickstart.yaml --out data --train 40 --dev 8 --test 10 "
         "--theory.subjects 6 --theory.predicates 6 --theory.rules 10 --theory.max_depth 3",
         "check data",
-        f"train memorise --config memorise.yaml --config scratch/memorise --config quickstart {tiny} {QUICK} "
-        "--data.data data --model.generator.data data --output runs/memorise",
-        "train retrieve --config configs/retrieve.yaml --config scratch/retrieve --config quickstart "
-        f"{QUICK} --data.data data --model.generator.name_or_path runs/memorise/model --output runs/retrieve",
+        f"train retrieve --config configs/retrieve.yaml --config scratch/memorise --config quickstart {tiny} "
+        f"{QUICK} --data.data data --model.generator.data data --output runs/retrieve",
         "index runs/retrieve/model --corpus data --output runs/retriever",
         "index bm25 --corpus data --output runs/bm25",
         "retrieve runs/retriever --data data --hops.steps dynamic --hops.max 3 --output runs/test",
@@ -99,26 +97,6 @@ def test_the_program_grls(everything: Environment, tmp_path: Path) -> None:
     program = [str(everything.folder / "bin" / "grls"), "--version"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"grls {grls.__version__}\n", done.stderr
-
-
-@pytest.mark.parametrize(
-    ("line", "output"),
-    [
-        ("train chains --config configs/chains.yaml --config default/chains --print_config", "spans:"),
-        ("train biencoder --config biencoder --config configs/local/biencoder.yaml --print_config", "MiniLM"),
-        ("index m --config configs/sparse.yaml --print_config", "kind: sparse"),
-    ],
-)
-def test_a_wheel_has_the_recipes(line: str, output: str, everything: Environment, tmp_path: Path) -> None:
-    done = run(everything, tmp_path, line)
-    assert done.returncode == 0, done.stderr
-    assert output in done.stdout
-
-
-def test_a_wheel_names_near_recipes(everything: Environment, tmp_path: Path) -> None:
-    done = run(everything, tmp_path, "train memorise --config memorize.yaml")
-    assert done.returncode == 2
-    assert "Near names: memorise" in done.stderr
 
 
 def test_a_wheel_holds_every_recipe_and_data_file_and_no_other_folder(
