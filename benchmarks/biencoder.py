@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from grls.train.biencoder.collate import PairCollator
 from jsonargparse import auto_cli
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor, nn
@@ -26,7 +27,6 @@ from grls.io.ending import quiet
 from grls.models.biencoder import BiEncoderModel
 from grls.models.precision import Precision, has_bfloat16
 from grls.models.sessions.memory import plain_attention
-from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import PairOptions

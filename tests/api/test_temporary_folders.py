@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from grls.api.temporary import HeldFolder
 from grls.errors import WriteError
 
 
