@@ -36,7 +36,7 @@ from grls.fitting.choose import level
 from grls.fitting.models import BaseModels, Machine
 from grls.fitting.options import FitOptions
 from grls.fitting.progress import FitProgress
-from grls.fitting.search import Pace, Stage, TimeIsUp
+from grls.fitting.search import MARGIN, Pace, Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN, DataFacts
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.progress import counted, duration
@@ -387,12 +387,13 @@ class FitStages:
         model = self.models.biencoder
         assert model is not None
         folder, begun = self.output / "stages/biencoder/model", perf_counter()
+        reserved = self._dense_follows()
         if not folder.is_dir():
             most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[0]
             steps = min(most, ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH))
-            self._trained("dense", steps, self._train_encoder, allowance)
+            self._trained("dense", steps, self._train_encoder, allowance, self._dense_follows)
         if allowance is not None:  # what follows the training has its own time
-            allowance = max(0.0, allowance - (perf_counter() - begun)) + self._dense_follows()
+            allowance = max(0.0, allowance + reserved - (perf_counter() - begun))
         self.progress.limit(allowance)
         self._embedded("dense", str(folder), allowance)
 
@@ -434,7 +435,7 @@ class FitStages:
         if not trained.is_dir():
             most = (GPU_STEPS if self.machine.gpu else CPU_STEPS)[1]
             steps = min(most, WRITER_EPOCHS * self._epoch)
-            self._trained("generator", steps, self._train_writer, allowance)
+            self._trained("generator", steps, self._train_writer, allowance, self._hybrid_seconds)
             self.progress.limit(None)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
@@ -509,11 +510,12 @@ class FitStages:
         whole: int,
         train: Callable[[int, bool, float | None, Meter], TrainingResult],
         allowance: float | None,
+        follows: Callable[[], float],
     ) -> None:
         """Train within a time: with all steps where they fit, else with as many as do.
 
         The first steps show how long one takes. A training that was cut off goes on with the steps that it
-        was begun with.
+        was begun with. Where the machine gets slower, so that what ``follows`` takes longer, it ends earlier.
         """
         output, begun = self.output / "stages" / _TRAINED[stage], perf_counter()
         file, least, steps = output / "steps.txt", min(whole, _LEAST[stage]), whole
@@ -524,8 +526,11 @@ class FitStages:
             steps = min(whole, int(0.8 * allowance / known))
         fixed = resume or allowance is None
 
+        later = follows()
+
         def left() -> float:
-            return max(1.0, (allowance or 0.0) - (perf_counter() - begun))
+            slower = MARGIN * max(0.0, follows() - later)
+            return max(1.0, (allowance or 0.0) - slower - (perf_counter() - begun))
 
         def run() -> TrainingResult:
             if steps < least:
@@ -536,16 +541,16 @@ class FitStages:
                 file.write_text(f"{steps}\n")
             marks: list[float] = []
 
-            def meter(step: TrainingStep) -> None:
+            def meter(step: TrainingStep) -> float | None:
                 self.progress.at(f"train step {step.step:,} of {steps:,}")
                 marks.append(perf_counter())
-                if len(marks) != 5:  # the first step warms up
-                    return
-                each = (marks[4] - marks[1]) / 3
-                self.pace.add(f"step {stage}", each)
-                room = 0.85 * left()
-                if not fixed and (steps - step.step) * each > room:
-                    raise _Fewer(int((room - (marks[0] - begun)) / each))
+                if len(marks) == 5:  # the first step warms up
+                    each = (marks[4] - marks[1]) / 3
+                    self.pace.add(f"step {stage}", each)
+                    room = 0.85 * left()
+                    if not fixed and (steps - step.step) * each > room:
+                        raise _Fewer(int((room - (marks[0] - begun)) / each))
+                return None if allowance is None else left()
 
             return train(steps, resume, None if allowance is None else left(), meter)
 

@@ -20,7 +20,7 @@ from grls.fitting.journal import CLOCK, FitClock, FitJournal
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
-from grls.fitting.search import Pace
+from grls.fitting.search import MARGIN, Pace
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.card import figures_beside
 from grls.retrieve.registry import Opening, create, load_retriever
@@ -433,13 +433,14 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
     monkeypatch.setattr(stages, "perf_counter", lambda: seconds[0])
     monkeypatch.setattr(stages, "_LEAST", {"dense": 4, "generator": 4})
     asked: list[tuple[int, bool]] = []
+    still: list[float | None] = []
 
     class Slow(stages.FitStages):
-        def _train(self, steps: int, resume: bool, left: float | None, meter: Callable[[Any], None]) -> Any:
+        def _train(self, steps: int, resume: bool, left: float | None, meter: Callable[[Any], Any]) -> Any:
             asked.append((steps, resume))
             for step in range(steps + 1):
                 seconds[0] += 10.0
-                meter(stages.TrainingStep("chains", step, steps, None))
+                still.append(meter(stages.TrainingStep("chains", step, steps, None)))
             return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
 
     def made(output: Path) -> Slow:
@@ -452,15 +453,21 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
     source = run.read_source(str(place / "data"), options)
     progress = run.FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     slow = made(tmp_path / "one")
-    slow._trained("generator", 40, slow._train, 250.0)
+    slow._trained("generator", 40, slow._train, 250.0, lambda: 9.0)
     assert [steps for steps, _ in asked] == [40, 16]
     assert slow.notes["generator"] == "16 of 40 steps"
     assert slow.pace.of("step generator") == pytest.approx(10.0)
     asked.clear()
     slow = made(tmp_path / "two")
     with pytest.raises(stages.TimeIsUp, match="2 of 40 steps would fit"):
-        slow._trained("generator", 40, slow._train, 95.0)
+        slow._trained("generator", 40, slow._train, 95.0, lambda: 9.0)
     assert [steps for steps, _ in asked] == [40]
+    # The machine gets slower: what follows needs more, and the training has less.
+    later = iter([10.0, 10.0, 10.0, *[50.0] * 9])
+    seconds[0] = 0.0
+    still.clear()
+    slow._trained("dense", 4, slow._train, 250.0, lambda: next(later))
+    assert still == [240.0, 230.0, *(250.0 - MARGIN * 40.0 - spent for spent in (30.0, 40.0, 50.0))]
 
 
 def test_a_plan_says_what_there_would_be_and_writes_nothing(

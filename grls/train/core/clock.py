@@ -32,8 +32,9 @@ class TrainingStep(NamedTuple):
     seconds_left: float | None
 
 
-Meter = Callable[[TrainingStep], None]
-"""Called when the first step begins, and after every step."""
+Meter = Callable[[TrainingStep], float | None]
+"""Called when the first step begins, and after every step; returns the seconds that are left for the training
+from now on, or None: the limit stays."""
 
 
 class TrainingClock:
@@ -93,9 +94,9 @@ class TrainingClock:
     def stepped(self, step: int) -> bool:
         """A step has ended; returns whether the training has no time for another one.
 
-        Time is kept for one more measurement on dev: as long as the longest so far, and before the first one
-        a tenth of the limit. The next step is thought to take as long as the last one, or the mean of all if
-        that is longer.
+        Time is kept for one more measurement on dev: as long as the longest so far (longer by as much as the
+        last step was longer than the mean of all), and before the first one a tenth of the limit. The next
+        step is thought to take as long as the last one, or the mean of all if that is longer.
         """
         self._step = step
         begun, measured = self._last_end
@@ -106,7 +107,10 @@ class TrainingClock:
             return False
         steps = max(step - self._before, 1)
         mean = max(self._now() - self._steps_begun - sum(self._measured), 0.0) / steps
-        needed = max(mean, self._last) + max(self._measured, default=_FIRST * self.max_seconds)
+        measuring = _FIRST * self.max_seconds
+        if self._measured:
+            measuring = max(self._measured) * (max(1.0, self._last / mean) if mean else 1.0)
+        needed = max(mean, self._last) + measuring
         self.time_is_up = self.seconds + needed > self.max_seconds
         return self.time_is_up
 
@@ -127,4 +131,6 @@ class TrainingClock:
         if self._of is not None and done:
             left = (self._now() - self._steps_begun) / done * (self._of - self._step)
             left = left if limit is None else min(left, limit)
-        self.meter(TrainingStep(self.stage, self._step, self._of, left))
+        still = self.meter(TrainingStep(self.stage, self._step, self._of, left))
+        if still is not None and self.max_seconds is not None:
+            self.max_seconds = self.seconds + still

@@ -62,3 +62,29 @@ def test_steps_that_become_far_longer_end_within_the_limit() -> None:
         now[0] += 6.0
     assert (step, clock.time_is_up) == (12, True)
     assert clock.seconds <= 65.0
+
+
+def test_a_meter_may_shorten_the_limit_and_a_slower_machine_measures_longer() -> None:
+    now = [0.0]
+    clock = TrainingClock("chains", 1000.0, lambda step: 30.0 if step.step == 2 else None, lambda: now[0])
+    clock.start(0, 100)
+    now[0] = 10.0
+    assert not clock.stepped(1)
+    with clock.measuring():
+        now[0] += 5.0
+    now[0] += 10.0
+    assert not clock.stepped(2)  # 30 s are left from here
+    now[0] += 10.0
+    assert not clock.stepped(3)
+    now[0] += 8.0
+    assert clock.stepped(4)  # another step and the measurement would not fit
+    slow = TrainingClock("chains", 100.0, now=lambda: now[0])
+    now[0] = slow._begun
+    slow.start(0, 100)
+    for step in (1, 2):
+        now[0] += 5.0
+        assert not slow.stepped(step)
+    with slow.measuring():
+        now[0] += 10.0
+    now[0] += 25.0
+    assert slow.stepped(3)  # 45 + 25 + 10 would fit, but the measurement gets slower as well
