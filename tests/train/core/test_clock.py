@@ -78,7 +78,7 @@ def test_a_meter_may_shorten_the_limit_and_a_slower_machine_measures_longer() ->
     assert not clock.stepped(3)
     now[0] += 8.0
     assert clock.stepped(4)  # another step and the measurement would not fit
-    slow = TrainingClock("chains", 100.0, now=lambda: now[0])
+    slow = TrainingClock("chains", 90.0, now=lambda: now[0])
     now[0] = slow._begun
     slow.start(0, 100)
     for step in (1, 2):
