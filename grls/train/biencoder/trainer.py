@@ -234,7 +234,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         if self.weights.within is None and not self.weights.adapted:
             super()._load_from_checkpoint(checkpoint_path)
             return
-        known: dict[str, Any]
+        known: Any
         if self.weights.adapted:
             known = load_file(Path(checkpoint_path) / ADAPTERS)
         else:
