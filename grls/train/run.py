@@ -87,8 +87,9 @@ def run_stage(
     finally:
         if before is not None:
             signal.signal(signal.SIGINT, before)
-    output, trainer = Path(str(options["output"])), ended.trainer
-    best: Any = next(callback for callback in trainer.checkpoint_callbacks if callback.monitor)
+    output = Path(str(options["output"]))
+    trainer: Any = ended.trainer
+    best = next(callback for callback in trainer.checkpoint_callbacks if callback.monitor)
     return TrainingResult(
         output / "model",
         Path(trainer.log_dir or output),

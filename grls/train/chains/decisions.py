@@ -102,7 +102,7 @@ def walk_paths(
         allowed = index.allowed(prefixes[:, 1])
         owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
         taken = _find(allowed, group, np.array([rows[n][place] for n in live.tolist()]))
-        gained = np.zeros(len(owners))
+        gained: Floats = np.zeros(len(owners))
         if gains is not None:
             gained = gains(prefixes[:, 0], allowed.states, allowed.offsets)
         parts.append(

@@ -83,11 +83,11 @@ class QueryData(FitData):
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
         self.prompt = QueryPrompt(tokenizer, causal, self.form)
-        made = self.corpus, self.prompt, self.seed
         train = self.read_split(self.train_split, self.corpus)
-        self.train_examples = QueryExamples(*train, *made, self.train_split)
+        self.train_examples = QueryExamples(*train, self.corpus, self.prompt, self.seed, self.train_split)
         queries, qrels = self.read_split(self.dev_split, self.corpus)
-        self.dev_examples = QueryExamples(queries[: self.dev_size], qrels, *made, self.dev_split)
+        dev = queries[: self.dev_size], qrels
+        self.dev_examples = QueryExamples(*dev, self.corpus, self.prompt, self.seed, self.dev_split)
         start = None if causal else start_token(module.model)
         self.collator = InterlacedCollator(int(tokenizer.pad_token_id), start)
 
