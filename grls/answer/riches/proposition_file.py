@@ -114,7 +114,7 @@ class PropositionFile:
         units: list[list[dict[str, Any]]] = []
         for passage, texts, by, dropped in new:
             if passage not in self.tally.passages:
-                numbered = list(enumerate(texts, 1)) or [(0, None)]
+                numbered: Iterable[tuple[int, str | None]] = list(enumerate(texts, 1)) or [(0, None)]
                 lines: list[dict[str, Any]] = [
                     {"passage": passage, "text": text, "part": part, "parts": len(texts), "by": by}
                     for part, text in numbered

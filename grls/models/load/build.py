@@ -222,11 +222,11 @@ class WarmStart(GeneratorSpec):
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
             encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
-        config = AutoConfig.for_model(**encoder.config.to_dict())
-        config.num_hidden_layers = self.decoder_layers
-        config.is_decoder = config.add_cross_attention = True
-        config.tie_word_embeddings = True
-        decoder: Any = BertLMHeadModel(config)
+        shape: Any = AutoConfig.for_model(**encoder.config.to_dict())
+        shape.num_hidden_layers = self.decoder_layers
+        shape.is_decoder = shape.add_cross_attention = True
+        shape.tie_word_embeddings = True
+        decoder: Any = BertLMHeadModel(shape)
         decoder.bert.embeddings.load_state_dict(encoder.embeddings.state_dict())
         layers = encoder.encoder.layer
         for n in range(self.decoder_layers):
