@@ -82,7 +82,7 @@ def search_command(
     if names_bm25(retriever):
         if data is None:
             raise ConfigError("bm25 needs --data: the folder of the data set whose corpus it searches.")
-        searcher = BM25(data)
+        searcher: Searcher = BM25(data)
     elif data is not None:
         raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
     else:
