@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from decode_helpers import passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, VOCABULARY, small_bart, small_bert2bert, small_t5
+from models_small import END, small_bert2bert, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+from grls.models.seq2seq.slots import plant
 
 MODELS: dict[str, Callable[[int], Any]] = {
     "t5": lambda seed: small_t5(seed, scale=2.0),
@@ -22,23 +22,7 @@ MODELS: dict[str, Callable[[int], Any]] = {
     "bert2bert": small_bert2bert,
 }
 GENERATORS = {(name, seed): Seq2SeqGenerator(make(seed)) for name, make in MODELS.items() for seed in (0, 1)}
-TREES = {key: plant(generator) for key, generator in GENERATORS.items()}
-
-
-def trees(name: str, seed: int = 0) -> Seq2SeqTrees:
-    found = TREES[name, seed]
-    assert found is not None
-    return found
-
-
-def queries(count: int, seed: int = 2) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
-
-
-def passage(longest: int = 9) -> st.SearchStrategy[list[int]]:
-    """Few tokens, so that prefixes are shared and stretches are forced."""
-    return st.lists(st.integers(3, 6), max_size=longest).map(lambda tokens: [*tokens, END])
+TREES = {key: trees(generator.model) for key, generator in GENERATORS.items()}
 
 
 @st.composite
@@ -63,13 +47,13 @@ def searches(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(searches())
 def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
     _compare(search, FastDecoder, search["backend"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(searches())
 def test_the_search_on_the_device_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
     _compare(search, DeviceDecoder, "array")
@@ -79,7 +63,7 @@ def _compare(search: dict[str, Any], kind: Any, backend: str) -> None:
     index = index_sequences([np.array(row) for row in search["rows"]], END, backend)
     how = (index, search["beams"], search["mode"], search["early_stop"])
     plain = Decoder(GENERATORS[search["model"]], *how)
-    fast = kind(trees(*search["model"]), *how, slots=search["slots"])
+    fast = kind(TREES[search["model"]], *how, slots=search["slots"])
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = (search["inputs"], search["k"], search["exclude"], allow)
     with pytest.MonkeyPatch.context() as patch:
@@ -87,56 +71,13 @@ def _compare(search: dict[str, Any], kind: Any, backend: str) -> None:
         outputs = fast.search(*what)
     for expected, found in zip(plain.search(*what), outputs, strict=True):
         assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
-        assert _ranking(found) == _ranking(expected)
-
-
-def _ranking(found: Any) -> list[int]:
-    """The passages, those of (nearly) equal score in order of number."""
-    return [f.passage for f in sorted(found, key=lambda f: (-round(f.score, 3), f.passage))]
-
-
-def test_more_queries_than_slots_come_back_in_order() -> None:
-    index = index_sequences([np.array([*row, END]) for row in ([3, 4], [3, 5, 6], [4], [5, 3, 3, 3, 4])], END)
-    fast = FastDecoder(trees("t5"), index, beams=4, slots=3)
-    told: list[int] = []
-    inputs = queries(20)
-    together = fast.search(inputs, decided=told.append)
-    assert sum(told) == 20
-    assert len(told) > 1
-    for model_input, found in zip(inputs, together, strict=True):
-        alone = fast.search([model_input])[0]
-        assert [f.passage for f in alone] == [f.passage for f in found]
-        assert [f.score for f in alone] == pytest.approx([f.score for f in found], abs=1e-5)
-
-
-@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
-def test_a_slot_is_given_away_beside_others_at_work(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "_GROUP", 1)
-    rng = np.random.default_rng(5)
-    rows = [[*rng.integers(3, 6, rng.integers(1, 9)).tolist(), END] for _ in range(60)]
-    index = index_sequences([np.array(row) for row in rows], END)
-    decoder = kind(trees("t5"), index, beams=3, slots=4)
-    beside: list[int] = []
-    begin = slots.SlotSearch._begin
-
-    def watched(self: Any, taken: Any, places: Any) -> None:
-        beside.append(int((self.queries >= 0).sum()))
-        begin(self, taken, places)
-
-    monkeypatch.setattr(slots.SlotSearch, "_begin", watched)
-    inputs = queries(30)
-    few = Subset(index.rows, np.arange(2))  # so that every other query is decided sooner
-    allow = [few if n % 2 else None for n in range(len(inputs))]
-    found = decoder.search(inputs, allow=allow)
-    assert any(beside)
-    expected = Decoder(GENERATORS["t5", 0], index, beams=3).search(inputs, allow=allow)
-    assert [_ranking(some) for some in found] == [_ranking(some) for some in expected]
+        assert ranking(found) == ranking(expected)
 
 
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
 def test_what_is_not_in_the_index_is_refused(kind: Any) -> None:
     index, other = (index_sequences([np.array([t, END]) for t in range(3, 3 + n)], END) for n in (4, 9))
-    decoder = kind(GENERATORS["t5", 0] if kind is Decoder else trees("t5"), index)
+    decoder = kind(GENERATORS["t5", 0] if kind is Decoder else TREES["t5", 0], index)
     for wrong in (-1, 4):
         with pytest.raises(ValueError, match="has 4 passages"):
             decoder.search(queries(1), exclude=[[wrong]])
@@ -161,19 +102,12 @@ def test_a_normalizer_that_is_no_number_is_refused(kind: Any) -> None:
         decoder.search(queries(1))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_models_of_half_precision_have_trees(name: str, dtype: torch.dtype) -> None:
-    for seed in range(3):
-        assert plant(Seq2SeqGenerator(MODELS[name](seed).to(dtype))) is not None
-
-
 def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two passages that part at the first token and again after a long common stretch."""
     stretch = [7] * 30
     rows = [[3, *stretch, 3], [3, *stretch, 4], [4, *stretch, 5], [4, *stretch, 6]]
     index = index_sequences([np.array([*row, END]) for row in rows], END)
-    fast = FastDecoder(trees("t5"), index, beams=4)
+    fast = FastDecoder(TREES["t5", 0], index, beams=4)
     session = fast.generator.open_trees(1, 9)
     fed: list[list[int]] = []
     feed = type(session).feed
@@ -183,17 +117,6 @@ def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     found = fast.search(queries(1))[0]
     assert len(found) == 4
     assert fed == [[31, 31]]
-
-
-def test_the_model_is_left_as_it_was() -> None:
-    generator = GENERATORS["t5", 0]
-    config = generator.model.get_decoder().config
-    before = config._attn_implementation
-    FastDecoder(trees("t5"), index_sequences([np.array([3, END]), np.array([4, END])], END)).search(
-        queries(2)
-    )
-    assert config._attn_implementation == before
-    assert not generator.model.training
 
 
 def test_weights_that_change_are_noticed() -> None:
@@ -212,21 +135,17 @@ def test_weights_that_change_are_noticed() -> None:
     assert [f.passage for f in after] != [f.passage for f in before]
 
 
-def test_a_model_that_counts_its_cache_has_no_trees() -> None:
-    assert plant(Seq2SeqGenerator(small_bart())) is None
-
-
 @pytest.mark.parametrize("wrong", [{"beams": 0}, {"slots": 0}, {"mode": "half"}])
 def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        FastDecoder(trees("t5"), index_sequences([], END), **wrong)
+        FastDecoder(TREES["t5", 0], index_sequences([], END), **wrong)
 
 
 def test_wrong_k_is_refused() -> None:
     with pytest.raises(ConfigError, match="k must be between 1 and the beam width 5, got 6"):
-        FastDecoder(trees("t5"), index_sequences([], END)).search(queries(1), k=6)
+        FastDecoder(TREES["t5", 0], index_sequences([], END)).search(queries(1), k=6)
 
 
 def test_no_queries_and_no_passages() -> None:
-    assert FastDecoder(trees("t5"), index_sequences([], END)).search([]) == []
-    assert FastDecoder(trees("t5"), index_sequences([], END)).search(queries(2)) == [[], []]
+    assert FastDecoder(TREES["t5", 0], index_sequences([], END)).search([]) == []
+    assert FastDecoder(TREES["t5", 0], index_sequences([], END)).search(queries(2)) == [[], []]

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decode_helpers import passage, queries, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_t5
-from test_fast import passage, queries
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.decode.frontier import Frontier
@@ -16,10 +16,9 @@ from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
-TREES: Any = plant(GENERATOR)
+TREES = trees(GENERATOR.model)
 
 
 @st.composite
@@ -51,7 +50,7 @@ def prior_of(search: dict[str, Any]) -> Prior | None:
     return Prior(tuple(parts), search["normalized"]) if parts else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(searches())
 def test_leaves_divide_what_may_be_found_and_its_probability(search: dict[str, Any]) -> None:
     index = index_sequences([np.array(row) for row in search["rows"]], END, "array")

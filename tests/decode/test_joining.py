@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decode_helpers import passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, VOCABULARY, small_t5
+from models_small import END, small_t5
 
 from grls.decode import FastDecoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.joining import JoiningQuery
 from grls.index import Subset, index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
 
-TREES = plant(Seq2SeqGenerator(small_t5(0, scale=2.0)))
+TREES = trees(small_t5(0, scale=2.0))
 
 
 class Arrivals:
@@ -52,15 +51,9 @@ class Arrivals:
         self.answers[owner] = passages
 
 
-def ranking(passages: Sequence[ScoredPassage]) -> list[int]:
-    """The passages, those of (nearly) equal score in order of number."""
-    return [one.passage for one in sorted(passages, key=lambda one: (-round(one.score, 3), one.passage))]
-
-
 @st.composite
 def runs(draw: Any) -> dict[str, Any]:
-    passage = st.lists(st.integers(3, 6), max_size=7).map(lambda tokens: [*tokens, END])
-    rows = draw(st.lists(passage, min_size=1, max_size=20))
+    rows = draw(st.lists(passage(7), min_size=1, max_size=20))
     count, beams = draw(st.integers(1, 20)), draw(st.integers(1, 6))
     numbers = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows), unique=True)
     chosen = st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=len(rows), unique=True)
@@ -81,11 +74,9 @@ def runs(draw: Any) -> dict[str, Any]:
 @settings(max_examples=50, deadline=None)
 @given(runs())
 def test_joining_changes_no_result(run: dict[str, Any]) -> None:
-    assert TREES is not None
     index = index_sequences([np.array(row) for row in run["rows"]], END)
     decoder = FastDecoder(TREES, index, run["beams"], run["mode"], slots=run["slots"])
-    rng = np.random.default_rng(3)
-    inputs = [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in run["ks"]]
+    inputs = queries(len(run["ks"]), 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
     asked = list(zip(inputs, run["ks"], run["exclude"], allow, strict=True))
     source = Arrivals([JoiningQuery(*one, n) for n, one in enumerate(asked)], run["arrive"], run["leave"])
@@ -101,11 +92,10 @@ def test_joining_changes_no_result(run: dict[str, Any]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(runs())
 def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(run: dict[str, Any]) -> None:
-    assert TREES is not None
     index = index_sequences([np.array(row) for row in run["rows"]], END)
     decoder = FastDecoder(TREES, index, run["beams"], slots=run["slots"])
-    rng, count = np.random.default_rng(3), len(run["ks"])
-    inputs = [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
+    count = len(run["ks"])
+    inputs = queries(count, 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
     frontiers: dict[int, Frontier] = {}
 
@@ -113,11 +103,11 @@ def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(run: dict[st
         frontiers[n] = frontier
         return [ScoredPassage(n, 0.0)]
 
-    queries = [
+    joining = [
         JoiningQuery(tokens, run["beams"], exclude, subset, n, ranked=partial(keep, n))
         for n, (tokens, exclude, subset) in enumerate(zip(inputs, run["exclude"], allow, strict=True))
     ]
-    source = Arrivals(queries, run["arrive"], run["leave"])
+    source = Arrivals(joining, run["arrive"], run["leave"])
     decoder.join(source, longest=12)
     assert {*source.answers} | {*run["leave"]} == {*range(count)} | {*run["leave"]}
     assert source.answers == {n: [ScoredPassage(n, 0.0)] for n in frontiers}
@@ -128,25 +118,22 @@ def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(run: dict[st
 
 
 def test_a_query_joins_before_the_search_has_ended() -> None:
-    """The second query is answered first: it has fewer tokens to decide."""
-    assert TREES is not None
     rows = [[3, 4, 5, 6, 3, END], [3, 4, 5, 6, 4, END], [5, END], [6, END]]
     index = index_sequences([np.array(row) for row in rows], END)
     decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=2)
     short = Subset(index.rows, np.array([2, 3]))
-    queries = [JoiningQuery([3, 4, END], 4, (), None, 0), JoiningQuery([5, END], 4, (), short, 1)]
-    source = Arrivals(queries, [0, 2], {})
+    joining = [JoiningQuery([3, 4, END], 4, (), None, 0), JoiningQuery([5, END], 4, (), short, 1)]
+    source = Arrivals(joining, [0, 2], {})
     decoder.join(source, longest=3)
     assert list(source.answers) == [1, 0]
 
 
 def test_a_query_that_leaves_frees_its_slot() -> None:
-    assert TREES is not None
     rows = [[3, 4, 5, 6, 3, END], [3, 4, 5, 6, 4, END], [5, END]]
     index = index_sequences([np.array(row) for row in rows], END)
     decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=1)
-    queries = [JoiningQuery([3, 4, END], 4, (), None, n) for n in range(2)]
-    source = Arrivals(queries, [0, 1], {0: 3})
+    joining = [JoiningQuery([3, 4, END], 4, (), None, n) for n in range(2)]
+    source = Arrivals(joining, [0, 1], {0: 3})
     decoder.join(source, longest=3)
     assert list(source.answers) == [1]
     assert source.turn < 12

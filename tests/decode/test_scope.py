@@ -4,33 +4,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decode_helpers import passage, queries, ranking, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_small import END, VOCABULARY, small_t5
+from models_small import END, small_t5
 
 from grls.decode import Decoder, FastDecoder
-from grls.decode.scope import Scope
-from grls.decode.score_all import score_all
 from grls.index import BACKENDS, index_sequences
 from grls.index.subset import NumberSet, Several, Subset
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
-TREES = plant(GENERATOR)
-
-
-def queries(count: int, seed: int = 2) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
-
-
-passage = st.lists(st.integers(3, 6), max_size=7).map(lambda tokens: [*tokens, END])
+TREES = trees(GENERATOR.model)
 
 
 @st.composite
 def searches(draw: Any) -> dict[str, Any]:
-    rows = draw(st.lists(passage, min_size=1, max_size=25))
+    rows = draw(st.lists(passage(7), min_size=1, max_size=25))
     mode = draw(st.sampled_from(["renormalized", "full"]))
     early_stop = draw(st.sampled_from([None, True, False]))
     stops = mode == "renormalized" if early_stop is None else early_stop
@@ -74,44 +64,18 @@ def test_a_filter_finds_what_an_index_of_the_allowed_passages_finds(search: dict
     if search["share"]:
         made = [made[0]] * len(made)
     plain = Decoder(GENERATOR, index, *how)
-    assert TREES is not None
     fast = FastDecoder(TREES, index, *how, slots=search["slots"])
     what = (search["inputs"], search["k"], search["exclude"], made)
     for query, both in enumerate(zip(plain.search(*what), fast.search(*what), strict=True)):
         expected = naive(search, query, how)
         for found in both:
             assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-4)
-            ranked = sorted((-round(hit.score, 3), hit.passage) for hit in found)
-            assert [p for _, p in ranked] == [p for _, p in sorted((-round(s, 3), p) for p, s in expected)]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_probabilities_of_the_allowed_passages_sum_to_one_and_are_exact(backend: str) -> None:
-    rng = np.random.default_rng(0)
-    rows = list({(*rng.integers(3, 9, rng.integers(1, 6)).tolist(), END) for _ in range(40)})
-    index = index_sequences([np.array(row) for row in rows], END, backend)
-    allowed = np.arange(0, len(rows), 3)
-    alone = index_sequences([np.array(rows[n]) for n in allowed], END)
-    decoder = Decoder(GENERATOR, index, beams=len(rows))
-    for model_input in queries(4):
-        found = decoder.search([model_input], allow=[Subset(index.rows, allowed)])[0]
-        scores = dict(zip(allowed.tolist(), score_all(GENERATOR, alone, model_input), strict=True))
-        assert {hit.passage: hit.score for hit in found} == pytest.approx(scores, abs=1e-4)
-        assert np.exp([hit.score for hit in found]).sum() == pytest.approx(1.0, abs=1e-4)
-
-
-def test_only_the_allowed_of_equal_passages_are_found() -> None:
-    index = index_sequences([np.array(row) for row in ([3, END], [3, END], [4, END], [3, END])], END)
-    decoder = Decoder(GENERATOR, index)
-    for allowed, expected in (([1], [1]), ([3, 0], [0, 3]), ([2, 1], [1, 2]), ([], [])):
-        found = decoder.search(queries(1), allow=[Subset(index.rows, np.array(allowed, int))])[0]
-        assert sorted(hit.passage for hit in found) == expected
+            assert ranking(found) == [p for _, p in sorted((-round(s, 3), p) for p, s in expected)]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 400), st.data())
 def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> None:
-    """Some sets are sparse, some are not; both answer alike, side by side."""
     some = st.sets(st.integers(0, limit - 1))
     every = [set(range(limit)), {limit - 1}, set(), *data.draw(st.lists(some, max_size=3))]
     sets = [NumberSet(np.array(sorted(one), np.int64), limit) for one in every]
@@ -128,32 +92,3 @@ def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> Non
     mixed = np.arange(len(sets))
     counts = Several(sets).count(mixed, np.zeros_like(mixed), np.full_like(mixed, limit))
     assert counts.tolist() == [len(one) for one in every]
-
-
-def test_both_forms_of_a_set_occur() -> None:
-    assert NumberSet(np.arange(3), 1000).sparse
-    assert not NumberSet(np.arange(300), 1000).sparse
-
-
-@pytest.mark.parametrize("filtered", [False, True])
-def test_of_many_equal_passages_no_more_are_looked_at_than_are_asked_for(
-    filtered: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A million copies of one text cost no more than a few."""
-    rows = [np.array([3, 4, END])] * 500 + [np.array([5, END])]
-    index = index_sequences(rows, END)
-    allow = [Subset(index.rows, range(1, 501))] if filtered else []
-    looked: list[int] = []
-    whole = Scope.passages
-
-    def watched(*given: Any) -> Any:
-        found = whole(*given)
-        looked.append(sum(map(len, found)))
-        return found
-
-    searches = [Decoder(GENERATOR, index, 500), FastDecoder(TREES, index, 500)]
-    expected = [search.search([[3, END]], 500, [], allow) for search in searches]
-    monkeypatch.setattr(Scope, "passages", watched)
-    for search, most in zip(searches, expected, strict=True):
-        assert search.search([[3, END]], 4, [], allow) == [most[0][:4]]
-    assert max(looked) <= 2 * 4

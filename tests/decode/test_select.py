@@ -35,30 +35,7 @@ candidate = st.tuples(
 @pytest.mark.parametrize("above", [0, 4096])
 @given(candidates=st.lists(candidate, max_size=30), beams=st.integers(1, 5))
 def test_small_steps(above, candidates, beams):
-    """With pruning from the first candidate on, and without."""
     candidates.sort(key=lambda c: c[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grls.decode.select, "_PRUNE_ABOVE", above)
         check([c[0] for c in candidates], [c[1] for c in candidates], [c[2] for c in candidates], beams)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_steps_that_are_pruned(seed, monkeypatch):
-    """More than 4096 candidates; every third case has few distinct scores, every other a query of -inf."""
-    rng = np.random.default_rng(seed)
-    count = int(rng.integers(5000, 9000))
-    queries = np.sort(rng.choice([0, 1, 2, 5], count, p=[0.6, 0.25, 0.149, 0.001]))
-    scores = -rng.integers(0, 4, count).astype(float) if seed % 3 == 0 else -rng.random(count)
-    scores[rng.random(count) < 0.1] = -np.inf
-    if seed % 2:
-        scores[queries == 2] = -np.inf
-    complete = rng.random(count) < [0.0, 0.02, 0.5, 1.0][seed % 4]
-    pruned = []
-    prune = grls.decode.select._prune
-    monkeypatch.setattr(
-        grls.decode.select, "_prune", lambda *given: pruned.append(prune(*given)) or pruned[-1]
-    )
-    for beams in (1, 7, 100):
-        check(queries.tolist(), scores.tolist(), complete.tolist(), beams)
-    assert len(pruned) == 3
-    assert len(pruned[0]) < count

@@ -137,7 +137,6 @@ def test_teacher_forcing_equals_exhaustive_scores(mode: Any, stop: bool) -> None
 
 
 def test_scores_and_search_share_the_exclusion() -> None:
-    """Probabilities are renormalized without what is excluded, in both."""
     rows = [np.array(r) for r in draw_rows(3, 30)]
     index = index_sequences(rows, END)
     decoder = Decoder(generator(), index, len(rows))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from decode_helpers import trees
 from models_small import END, VOCABULARY, small_llama, small_t5
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,18 +17,12 @@ from grls.index import Subset, index_sequences
 from grls.index.tensors import TensorIndex
 from grls.models.causal.slots import plant_causal
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+from grls.models.seq2seq.slots import plant
 
 WAITS = {
-    "item",
-    "is_nonzero",
-    "_local_scalar_dense",
-    "nonzero",
-    "masked_select",
-    "unique",
-    "_unique2",
+    "item", "is_nonzero", "_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2",
     "repeat_interleave",
-}
+}  # fmt: skip
 """Operations after which the host must wait for a GPU, because their result or its shape is needed."""
 
 
@@ -52,12 +47,6 @@ class Recorder(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def trees(seed: int = 0) -> Seq2SeqTrees:
-    found = plant(Seq2SeqGenerator(small_t5(seed, scale=2.0)))
-    assert found is not None
-    return found
-
-
 def passages(count: int = 300, seed: int = 1) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [np.array([*rng.integers(3, 9, rng.integers(2, 12)).tolist(), END]) for _ in range(count)]
@@ -76,7 +65,8 @@ def test_a_step_does_not_wait_for_the_device(
     """Filters included, as it is and as it is compiled; the stop test is the one exception, and asks once."""
     monkeypatch.setattr(torch, "compile", lambda work, **how: work)
     index = index_sequences(passages(), END)
-    decoder = DeviceDecoder(trees(), index, beams=4, mode=mode, slots=4, compiled=compiled)
+    how: Any = {"beams": 4, "mode": mode, "slots": 4, "compiled": compiled}
+    decoder = DeviceDecoder(trees(small_t5(0, scale=2.0)), index, **how)
     recorder = Recorder()
     search = device_search._Search
     stop, enter, begin = search._stop, search.enter, search._begin
@@ -142,7 +132,7 @@ def test_only_a_gpu_and_the_default_index_suit() -> None:
 
 def test_what_does_not_suit_is_refused() -> None:
     with pytest.raises(ConfigError, match="got Seq2SeqTrees and FlatIndex; use FastDecoder"):
-        DeviceDecoder(trees(), index_sequences(passages(5), END, "flat"))  # type: ignore[arg-type]
+        DeviceDecoder(trees(small_t5(0, scale=2.0)), index_sequences(passages(5), END, "flat"))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="needs an encoder-decoder model"):
         DeviceDecoder(plant_causal(small_llama()), index_sequences(passages(5), END))  # type: ignore[arg-type]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from decode_helpers import trees
 from models_small import END, PAD, VOCABULARY, small_bert2bert, small_t5
 from torch import Tensor
 from torch._dynamo.utils import counters
@@ -20,11 +21,9 @@ from transformers import T5Config, T5ForConditionalGeneration
 from grls.decode import Decoder, DeviceDecoder
 from grls.decode.gpu import step
 from grls.decode.gpu.step import Replays
-from grls.decode.scope import Scope
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
 
 
 def one_layer() -> T5ForConditionalGeneration:
@@ -35,12 +34,6 @@ def one_layer() -> T5ForConditionalGeneration:
         decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=END,
     )  # fmt: skip
     return T5ForConditionalGeneration(config).eval()
-
-
-def trees(model: Any) -> Seq2SeqTrees:
-    found = plant(Seq2SeqGenerator(model))
-    assert found is not None
-    return found
 
 
 def index_of(longest: int, count: int = 200, tokens: int = 9) -> ArrayIndex:
@@ -166,25 +159,7 @@ def test_a_search_like_the_last_one_captures_nothing(replaying: list[step.Device
     assert captured[-1] == captured[-2]
 
 
-def test_the_rows_of_a_filter_are_sent_once(
-    replaying: list[step.DeviceStep], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent = []
-    held = Scope.held
-    monkeypatch.setattr(Scope, "held", lambda scope: sent.append(held(scope)) or sent[-1])
-    index = index_of(longest=20, tokens=5)
-    half, third = (Subset(index.rows, np.arange(0, 200, step)) for step in (2, 3))
-    decoder = DeviceDecoder(trees(one_layer()), index, beams=3, slots=4, compiled=True)
-    plain = Decoder(Seq2SeqGenerator(one_layer()), index, beams=3)
-    for seed, allow in enumerate(([half] * 5, [half] * 5, [half, *[None] * 4], [third] * 5, [], [half] * 5)):
-        asked: Any = {"allow": allow}
-        same(decoder.search(inputs(5, seed), **asked), plain.search(inputs(5, seed), **asked))
-    halves, thirds = (len(some.rows.between(0, len(index.rows))) for some in (half, third))
-    assert [len(rows) for rows in sent] == [halves, thirds, 0, halves]
-
-
 def test_what_is_captured_is_dropped_when_weights_move(replaying: list[step.DeviceStep]) -> None:
-    """A graph would read where they were."""
     index, model = index_of(longest=20, tokens=5), one_layer()
     decoder = DeviceDecoder(trees(model), index, beams=3, slots=4, compiled=True)
     before = decoder.search(inputs(6))
@@ -197,7 +172,6 @@ def test_what_is_captured_is_dropped_when_weights_move(replaying: list[step.Devi
 
 
 def test_weights_that_are_written_to_are_heeded(replaying: list[step.DeviceStep]) -> None:
-    """Their places stay, and so does what was captured; what was derived from them is made anew."""
     index, model = index_of(longest=20, tokens=5), one_layer()
     decoder = DeviceDecoder(trees(model), index, beams=3, slots=4, compiled=True)
     for _ in range(2):
@@ -210,19 +184,6 @@ def test_weights_that_are_written_to_are_heeded(replaying: list[step.DeviceStep]
             weight.mul_(1.5)
     same(decoder.search(inputs(6)), Decoder(Seq2SeqGenerator(model), index, beams=3).search(inputs(6)))
     assert replays.captured == captured
-
-
-def test_the_second_time_is_captured_and_the_third_replayed() -> None:
-    done: list[str] = []
-
-    def capture(work: Any) -> Any:
-        done.append("captured")
-        return lambda: done.append("replayed")
-
-    replays = Replays(capture)
-    for key, layout in (("a", 1), ("a", 1), ("b", 1), ("a", 1), ("a", 2), ("a", 2)):
-        replays(key, layout, lambda key=key: done.append(key))
-    assert done == ["a", "captured", "replayed", "b", "replayed", "a", "captured", "replayed"]
 
 
 @pytest.fixture
@@ -286,7 +247,6 @@ def test_a_step_can_be_made_into_kernels() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
 def test_a_gpu_replays_what_the_cpu_finds(mode: Any) -> None:
-    """The second search of a decoder is graphs alone."""
     index = index_of(longest=30, tokens=5)
     how: Any = {"beams": 4, "mode": mode, "early_stop": False}
     plain = Decoder(Seq2SeqGenerator(small_t5(0, scale=2.0)), index, **how)
@@ -300,14 +260,3 @@ def test_a_gpu_replays_what_the_cpu_finds(mode: Any) -> None:
     replays = decoder._kept[-1].replays
     assert replays is not None
     assert replays.captured > 0
-
-
-def test_a_model_that_is_cast_gets_another_memory() -> None:
-    model = one_layer()
-    decoder = DeviceDecoder(trees(model), index_of(5), beams=2, slots=2, compiled=True)
-    first = decoder.step(2, 1, 5)
-    assert decoder.step(2, 1, 5) is first
-    model.bfloat16()
-    again = decoder.step(2, 1, 5)
-    assert again is not first
-    assert decoder.step(2, 1, 5) is again

@@ -172,7 +172,7 @@ def key_index(keys: list[Key], anywhere: bool) -> KeyIndex:
     return PrefixKeys(index_sequences([np.array([*key, END]) for key in keys], END))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_writes_what_the_definition_says(data: Any) -> None:
     key = st.lists(st.integers(3, 6), min_size=1, max_size=4).map(tuple)
