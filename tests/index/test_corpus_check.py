@@ -1,7 +1,6 @@
 """The report on a corpus that has every peculiarity."""
 
 import json
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_data import small_tokenizer, write_small
 
-import grls.index.rows
 from grls.cli import main
 from grls.data.codec import CLOSING_MARKERS, Codec, Limits, add_special_tokens
 from grls.data.corpus import Corpus
@@ -81,7 +79,6 @@ def test_counts_with_a_tokenizer(codec: Codec) -> None:
 
 @pytest.mark.parametrize("markers", [(), CLOSING_MARKERS])
 def test_lengths_are_those_of_what_retrieval_writes(markers: tuple[str, ...], tmp_path: Path) -> None:
-    """With titles, and with markers that close them."""
     tokenizer = small_tokenizer(write_small(tmp_path / "data"))
     add_special_tokens(tokenizer, markers)
     codec = Codec(tokenizer)
@@ -125,54 +122,12 @@ def test_a_passage_longer_than_any_row_is_reported() -> None:
     assert (report.longest, report.findings[2].examples) == (70_000, ["a"])
 
 
-def test_the_corpus_costs_a_few_bytes_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grls.index.rows, "_GATHER_ROWS", 64)  # a work space that is large beside 40,000 rows
-    corpus = Corpus.from_passages([Passage(str(n), f"w{n} " + "x " * 99) for n in range(40_000)])
-    tracemalloc.start()
-    check_corpus(corpus, None)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 18 * 40_000 * 100
-
-
-def test_no_examples_where_fewer_than_one_is_asked_for() -> None:
-    report = check_corpus(Corpus.from_passages(PASSAGES), None, 8, examples=-1)
-    assert [finding.examples for finding in report.findings] == [[], [], [], [], []]
-    assert report.findings[0].passages == 3
-
-
-def test_lengths() -> None:
-    report = check_corpus(Corpus.from_passages(PASSAGES[:3]), None)
-    assert (report.mean_tokens, report.longest, report.tokens) == (4.0, 5, "words")
-
-
-def test_a_clean_corpus_has_zero_counts(codec: Codec) -> None:
-    report = check_corpus(Corpus.from_passages([PASSAGES[0], PASSAGES[6]]), codec, 100)
-    assert [finding.passages for finding in report.findings] == [0, 0, 0, 0, 0, 0]
-
-
 def test_examples_are_as_many_as_asked_for_and_printed() -> None:
     report = check_corpus(Corpus.from_passages(PASSAGES, "own.jsonl"), None, 8, examples=1)
     assert all(len(finding.examples) <= 1 for finding in report.findings)
     text = format_check(report)
     assert text.splitlines()[0].startswith("own.jsonl: 10 passages, mean ")
     assert "        3  duplicate of an earlier passage  (b = a)" in text
-
-
-def test_none_of_it_breaks_retrieval(tmp_path: Path) -> None:
-    """Every passage is found under its id."""
-    import torch
-    from small_data import scratch
-
-    from grls.data.types import Query
-    from grls.retrieve.generative.retriever import GenerativeRetriever
-
-    torch.manual_seed(0)
-    model, tokenizer = scratch(write_small(tmp_path / "data")).load()
-    corpus = Corpus.from_passages(PASSAGES)
-    retriever = GenerativeRetriever.assemble(model, tokenizer, corpus, Limits(passage=6))
-    (hits,) = retriever.retrieve([Query("q", "is it ?")], 20)
-    assert sorted(hit.id for hit in hits) == list("abcdefghij")
 
 
 def test_every_fault_of_queries_and_qrels_has_its_line(

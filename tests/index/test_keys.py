@@ -87,28 +87,6 @@ def _holding(keys: list[Key], span: Key, anywhere: bool, whole: bool) -> list[in
     return found
 
 
-@pytest.mark.parametrize("anywhere", [True, False])
-def test_keys_come_back_as_they_were(anywhere: bool) -> None:
-    keys = [(5, 6), (5,), (90_000, 5)]
-    index = build(keys, anywhere)
-    assert len(index) == 3
-    assert [tuple(index.tokens(n).tolist()) for n in range(3)] == keys
-
-
-def test_large_intervals_are_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    index = SubstringIndex.build([rng.integers(3, 30, 50) for _ in range(200)])
-    reads: list[int] = []
-    read = index._next
-    monkeypatch.setattr(index, "_next", lambda s, d: reads.append(len(s)) or read(s, d))
-    first = index.follow(index.start()[None])
-    assert sum(reads) < 10_000
-    reads.clear()
-    again = index.follow(index.start()[None])
-    assert reads == []
-    assert again.tokens.tolist() == first.tokens.tolist() == list(range(3, 30))
-
-
 def test_what_cannot_be_indexed_is_refused() -> None:
     with pytest.raises(DataError, match="empty"):
         SubstringIndex.build([])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_index_property import BIG, DONE, END, corpora, walk
+from test_index_property import DONE, END, corpora, walk
 
 from grls.errors import ConfigError
 from grls.index import BACKENDS, ConstraintIndex, Segment, UnionIndex, index_sequences
@@ -66,7 +66,6 @@ def test_a_union_is_an_index_of_both(backend: str, base: Corpus, added: Corpus) 
 @settings(max_examples=100, deadline=None)
 @given(base=corpora, added=corpora, data=st.data())
 def test_merged_equals_rebuilt(backend: str, base: Corpus, added: Corpus, data: Any) -> None:
-    """Whatever is taken out on the way."""
     done = [(DONE, END)]
     index = union(base, added, backend)[0] if added else built(base + done, backend)
     corpus = base + added + done
@@ -92,10 +91,3 @@ def test_unique_prefixes_are_no_part_of_a_union() -> None:
             ConfigError, match=r"an index of two segments needs whole.*--index.form whole`\.$"
         ):
             UnionIndex(base, added)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_added_passages_that_need_wider_tokens(backend: str) -> None:
-    index, corpus = union([(3, 4, END)], [(3, BIG, END), (3, 4, END)], backend)
-    walk(index, corpus)
-    assert_equal(merge(index, np.ones(4, bool)), built(corpus, backend))
