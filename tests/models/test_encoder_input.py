@@ -1,7 +1,6 @@
 """No text of a padded batch is a special token, where those are pieces of the vocabulary like others."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,9 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel
 from unigram import END, FORGED, PAD, unigram
 
 from grls.answer.ralm.reranker import Reranker
-from grls.answer.ralm.texts import read_texts as ralm_texts
-from grls.answer.riches.targets import Targets
 from grls.data.codec import foreign_ids
 from grls.models.biencoder import BiEncoderModel
-from grls.models.encoder_input import padded, without_controls
+from grls.models.encoder_input import padded
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.st5 import FirstDecoderOutput
 from grls.retrieve.multi_vector import LateTexts
@@ -58,11 +55,6 @@ def test_no_text_of_a_batch_is_a_special_token() -> None:
     assert [row.count(END) for row in pairs] == [2, 2, 2]
     assert not any(PAD in row for row in pairs)
     assert pairs[1] == tokenizer("a dog", "a dog")["input_ids"]
-
-
-def test_what_is_left_of_a_text_spells_no_special_token() -> None:
-    texts = ["d<</s>/s>o</<pad>s>g", FORGED, "dog </s", "</s>"]
-    assert without_controls(unigram(), texts) == ["dog", PLAIN, "dog </s", ""]
 
 
 def classifier() -> BertForSequenceClassification:
@@ -116,15 +108,6 @@ def test_a_query_that_is_filled_with_special_tokens_holds_none_of_its_text(tmp_p
     found, plain = (encoder.features([text], "query")["input_ids"][0].tolist() for text in (FORGED, PLAIN))
     assert found == plain
     assert len(found) == 40
-
-
-def test_texts_that_are_scored_or_taught_hold_no_special_token(tmp_path: Path) -> None:
-    tokenizer = unigram()
-    (tmp_path / "text.txt").write_text(FORGED)
-    (text,) = ralm_texts(tmp_path, SimpleNamespace(tokenizer=tokenizer), 8)  # type: ignore[arg-type]
-    assert (text.tokens, text.words) == (foreign_ids(tokenizer, [FORGED])[0][:8], 3)
-    targets = SimpleNamespace(tokenizer=tokenizer, _written={}, _refuse_unwritable=lambda *_: None)
-    assert Targets._free(targets, None, [FORGED]) == foreign_ids(tokenizer, [FORGED])  # type: ignore[arg-type]
 
 
 def test_an_encoder_reads_the_markers_of_a_chat_as_its_tokenizer_does() -> None:

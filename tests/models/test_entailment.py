@@ -82,17 +82,6 @@ def test_what_is_no_model_is_refused(tmp_path: Path, model: Callable[[str], str]
         load_entailment(model("classifier"), batch_size=0)
 
 
-def test_text_that_spells_a_separator_is_text(model: Callable[[str], str]) -> None:
-    judge = load_entailment(model("classifier"), "cpu")
-    assert isinstance(judge, ClassifyingJudge)
-    seen = []
-    judge.model.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
-    )
-    judge.entails(["red [SEP] red"], ["the [SEP] barn"])
-    assert [(row == judge.tokenizer.sep_token_id).sum() for row in seen[0]] == [2]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_that_are_no_numbers_are_told(model: Callable[[str], str], kind: str) -> None:
     judge = load_entailment(model(kind), "cpu")

@@ -38,6 +38,8 @@ def test_adapters_are_all_that_is_trained_and_merge_into_the_same_function(kind:
         merge_adapters(model)
         torch.testing.assert_close(model(**given).logits, before, rtol=1e-4, atol=1e-4)
     assert set(model.state_dict()) == names
+    with pytest.raises(ConfigError, match="at least 1"):
+        add_adapters(model, -1)
 
 
 def test_a_fit_saves_a_plain_model_that_differs_by_its_adapters(tmp_path: Path) -> None:
@@ -56,8 +58,3 @@ def test_a_fit_saves_a_plain_model_that_differs_by_its_adapters(tmp_path: Path) 
     assert set(after) == set(before)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {name for name in before if "proj" in name}
-
-
-def test_a_rank_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        add_adapters(small_t5(), -1)

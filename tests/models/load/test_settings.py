@@ -57,26 +57,15 @@ def edit(file: Path, **values: Any) -> None:
 
 CHANGES = [
     ("generative", "config.json", {"layer_norm_epsilon": 0.1}, "layer_norm_epsilon is 0.1, and was 1e-06"),
-    ("generative", "config.json", {"dense_act_fn": "gelu"}, 'dense_act_fn is "gelu", and was "relu"'),
     ("generative", "config.json", {"layer_norm_epsilon": ...}, "layer_norm_epsilon is not there, and was"),
     ("generative", "generation_config.json", {"decoder_start_token_id": 7}, "decoder_start_token_id is 7"),
-    ("generative", "generation_config.json", {"decoder_start_token_id": "x"}, "decoder_start_token_id is"),
     ("dense", "config.json", {"layer_norm_eps": 0.1}, "layer_norm_eps is 0.1, and was 1e-12"),
-    ("dense", "config.json", {"hidden_act": "relu"}, 'hidden_act is "relu", and was "gelu"'),
     ("dense", "1_Pooling/config.json", {"pooling_mode": "cls"}, 'pooling_mode is "cls", and was "mean"'),
     ("dense", "tokenizer_config.json", {"do_lower_case": False}, "do_lower_case is false, and was true"),
-    ("dense", "tokenizer_config.json", {"pad_token": "[PAD]x"}, r'pad_token is "\[PAD\]x", and was'),
     ("dense", "sentence_bert_config.json", {"module_output_name": "x"}, 'module_output_name is "x"'),
-    (
-        "dense",
-        "config_sentence_transformers.json",
-        {"prompts": {"query": "x", "document": ""}},
-        'prompts.query is "x"',
-    ),
+    ("dense", "config_sentence_transformers.json", {"prompts": {"query": "x"}}, 'prompts.query is "x"'),
     ("generative", "tokenizer_config.json", {"unk_token": ...}, 'unk_token is not there, and was "<unk>"'),
-    ("st5", "tokenizer_config.json", {"unk_token": ...}, "unk_token is not there, and was"),
     ("st5", "config.json", {"relative_attention_max_distance": 2}, "relative_attention_max_distance is 2"),
-    ("st5", "generation_config.json", {"decoder_start_token_id": 7}, "decoder_start_token_id is 7"),
 ]
 
 
@@ -106,10 +95,8 @@ def test_what_changes_no_result_is_let_pass(place: Path) -> None:
         tokenizer = place / kind / "model" / "tokenizer_config.json"
         edit(tokenizer, transformers_version="9.0", name_or_path="x", model_max_length=10**9)
         for verify in (None, False):
-            assert (
-                load_retriever(place / kind, Opening(device="cpu", verify=verify)).retrieve(QUERIES, 5)
-                == before
-            )
+            opened = load_retriever(place / kind, Opening(device="cpu", verify=verify))
+            assert opened.retrieve(QUERIES, 5) == before
 
 
 def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> None:
@@ -122,10 +109,14 @@ def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> Non
         load_retriever(place / "dense", CPU)
 
 
-@pytest.mark.parametrize("value", ["x", "0", -1, 10**9, [0], 1.5, True, float("nan")])
-@pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("generation_config.json", value) for value in ("x", -1, 1.5, True)),
+        *(("config.json", value) for value in ("0", 10**9, [0], float("nan"))),
+    ],
+)
 def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: Any) -> None:
-    """Of a folder that was made with it, a generator, a bi-encoder and a language model."""
     model = place / "generative" / "model"
     edit(model / "generation_config.json", decoder_start_token_id=...)
     edit(model / name, decoder_start_token_id=value)
@@ -164,24 +155,19 @@ def test_a_language_model_whose_config_alone_names_the_start_writes(place: Path)
     assert written[0] == written[1]
 
 
-def killed_build(place: Path, model: str, how: Building, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build that is killed when all passages are embedded."""
-
-    def dying(*rest: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DenseRetriever, "_put", dying)
-        with pytest.raises(KeyboardInterrupt):
-            build(model, str(place / "data"), how)
-
-
 def test_embeddings_of_other_settings_are_not_gone_on_with(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model, how = str(place / "bert"), Building(str(place / "new"), "dense", device="cpu", batch_size=64)
     before = DenseRetriever.assemble(BiEncoderModel.load(model, device="cpu"), Corpus.read(place / "data"))
-    killed_build(place, model, how, monkeypatch)
+
+    def dying(*rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DenseRetriever, "_put", dying)  # when all passages are embedded
+        with pytest.raises(KeyboardInterrupt):
+            build(model, str(place / "data"), how)
     edit(place / "bert" / "config.json", layer_norm_eps=0.1)
     build(model, str(place / "data"), how)
     made = DenseRetriever.from_pretrained(place / "new", "cpu")
@@ -189,19 +175,3 @@ def test_embeddings_of_other_settings_are_not_gone_on_with(
     assert not np.allclose(made.rows, before.rows, atol=1e-4)
     expected = DenseRetriever.assemble(made.encoder, made.corpus, batch_size=64)
     assert np.array_equal(made.rows, expected.rows)
-
-
-@pytest.mark.parametrize("kind", ["bert", "generative/model"])
-def test_the_saved_tokenizer_does_not_depend_on_what_was_embedded(
-    place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that was killed when all passages were embedded reads none when it is run again."""
-    saved = []
-    for name in ("at once", "again"):
-        how = Building(str(place / name), "dense" if kind == "bert" else "st5", device="cpu")
-        if name == "again":
-            killed_build(place, str(place / kind), how, monkeypatch)
-        build(str(place / kind), str(place / "data"), how)
-        files = sorted(file for file in (place / name).rglob("*") if file.is_file())
-        saved.append({str(file.relative_to(place / name)): file.read_bytes() for file in files})
-    assert saved[0] == saved[1]

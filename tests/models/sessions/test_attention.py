@@ -31,13 +31,6 @@ def test_on_a_cpu_attention_is_plain_within_the_block_only(make: Callable[[], An
         assert kinds() == before
 
 
-def test_what_is_computed_again_outside_of_the_block_stays_as_it_is() -> None:
-    model = small_llama()
-    model.gradient_checkpointing_enable()
-    with plain_attention(model, SHORT):
-        assert model.config._attn_implementation == "sdpa"
-
-
 def test_what_is_computed_is_the_same() -> None:
     model, tokens = small_llama().eval(), torch.tensor([[3, 4, 5, 6]])
     assert model.config._attn_implementation == "sdpa"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from models_small import PAD, VOCABULARY, small_bart, small_bert2bert, small_gpt2, small_llama, small_t5
+from models_small import PAD, VOCABULARY, small_bert2bert, small_gpt2, small_llama, small_t5
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
@@ -44,7 +44,7 @@ def marian(spread: float) -> Any:
 def test_a_decoder_that_counts_its_tokens_is_never_driven_by_slots(
     make: Callable[[float], Any], kind: torch.dtype
 ) -> None:
-    for seed in range(24):
+    for seed in range(6):
         torch.manual_seed(seed)
         model = make((0.02, 0.1, 0.3)[seed % 3]).eval().to(kind)
         assert plant(Seq2SeqGenerator(model)) is None, seed
@@ -61,13 +61,9 @@ def test_biases_by_distance_that_no_position_changes_are_refused_alike(kind: tor
         assert planted(plain_generator(model)) is None, seed
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", PRECISIONS)
 @pytest.mark.parametrize("make", [small_t5, small_bert2bert, small_gpt2, small_llama])
 def test_models_that_take_their_positions_are_driven_in_every_precision(
     make: Callable[[], Any], kind: torch.dtype
 ) -> None:
     assert planted(plain_generator(make().to(kind))) is not None
-
-
-def test_the_small_bart_of_other_tests_is_one_of_them() -> None:
-    assert plant(Seq2SeqGenerator(small_bart().to(torch.bfloat16))) is None
