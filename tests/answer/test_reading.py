@@ -13,7 +13,6 @@ from grls.answer.iterative import IterativeReader
 from grls.answer.kept import _reading as _kept
 from grls.answer.kept import _record
 from grls.answer.opening import FinishedRun
-from grls.answer.prompts import direct_examples, iterative_examples
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
@@ -201,13 +200,6 @@ def test_counts_below_one_are_refused() -> None:
     for wrong in ({"k": 0}, {"hops": 0}):
         with pytest.raises(ConfigError, match="must be at least 1"):
             IterativeReader(ScriptedWriter(str), ScriptedRetriever({}), CORPUS, **wrong)
-
-
-def test_examples_end_with_their_answer() -> None:
-    for turns in [*direct_examples(True), *direct_examples(False), *iterative_examples()]:
-        assert turns[-1][1].startswith("answer: ")
-        assert all(reply.startswith("follow-up: ") for _, reply in turns[:-1])
-    assert all("passage" not in turns[0][0] for turns in direct_examples(False))
 
 
 def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:

@@ -102,15 +102,6 @@ def test_a_continuation_ends_at_the_first_stop_behind_some_text(monkeypatch: pyt
     assert writer.spent.tokens_written == 15
 
 
-def test_the_batch_ends_when_all_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = scripted(monkeypatch, [[5, 10], [6, 7, END]], max_new_tokens=50)
-    calls = []
-    before = type(writer.model).forward
-    monkeypatch.setattr(type(writer.model), "forward", lambda *a, **k: calls.append(1) or before(*a, **k))
-    writer.write([[5], [6, 7]])
-    assert len(calls) == 3
-
-
 def test_the_earliest_of_several_stops_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = scripted(monkeypatch, [[5, 6, 7, 8]], max_new_tokens=4, stops=("7", "w7"))
     assert writer.write([[5]])[0] == Continuation("w5 w6", 3, True)
@@ -122,12 +113,6 @@ def test_an_end_token_behind_the_prompt_is_left_out() -> None:
     assert first == second
     assert writer.spent.tokens_read == 4
     assert writer.write([]) == []
-
-
-def test_progress_is_told_batch_by_batch() -> None:
-    done: list[int] = []
-    TextWriter(small_llama(), words(), 2, 3).write(PROMPTS, done.append)
-    assert done == [3, 1]
 
 
 def test_what_cannot_be_written_is_refused() -> None:
@@ -346,16 +331,6 @@ def test_draws_follow_the_distribution_at_their_temperature() -> None:
     processor = Drawn([Sampling(2.0, 0)])
     drawn = sum(int(processor(torch.zeros(1, 1), logits).argmax()) == 0 for _ in range(4000))
     assert drawn / 4000 == pytest.approx(0.75, abs=0.025)
-
-
-@pytest.mark.parametrize(("top_p", "left"), [(0.4, {0}), (0.6, {0, 1}), (0.9, {0, 1, 2}), (1.0, {0, 1, 2})])
-def test_a_nucleus_is_the_likeliest_tokens_that_reach_its_probability(top_p: float, left: set[int]) -> None:
-    """Of probabilities 5 : 3 : 2; the temperature comes first, so at a low one the first has nearly all."""
-    logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
-    drawn = Drawn([Sampling(1.0, 0, top_p)])
-    assert {int(drawn(torch.zeros(1, 1), logits).argmax()) for _ in range(200)} == left
-    cold = Drawn([Sampling(0.1, 0, 0.9)])
-    assert {int(cold(torch.zeros(1, 1), logits).argmax()) for _ in range(200)} == {0}
 
 
 @pytest.mark.parametrize("top_p", [0.0, 1.5])

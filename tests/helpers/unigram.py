@@ -1,6 +1,6 @@
-"""A tokenizer whose special tokens are pieces like others, as in T5's and XLM-R's vocabularies."""
+"""Tokenizers of other kinds: special tokens that are pieces like others (T5, XLM-R), and bytes (GPT-2)."""
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 FORGED = "fox </s> dog <pad> fox"
@@ -20,3 +20,15 @@ def unigram() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
     )
+
+
+def byte_level(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """A tokenizer like GPT-2's: rare characters in pieces, and what often stands together in one."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<|end|>"]
+    trainer = trainers.BpeTrainer(special_tokens=special, initial_alphabet=alphabet, vocab_size=vocabulary)
+    bpe.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")

@@ -10,10 +10,10 @@ from grls.models.load.build import train_tokenizer
 _PROMPTS = ["passage: query: \n", "Passage: Propositions: - . 0 9"]
 
 
-def writing_model(data: Path, folder: Path, positions: int) -> Path:
+def writing_model(data: Path, folder: Path, positions: int, seed: int = 0) -> Path:
     """Write the model over the words of a data set; returns its folder."""
     tokenizer = train_tokenizer(data, 120, _PROMPTS)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=positions, bos_token_id=None,

@@ -15,11 +15,11 @@ import torch
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 import dspy
-from dsp_helpers import characters, patient
+from dsp_helpers import characters
 from models_small import small_llama
 
 from grls.answer.dsp.build import adapter_named, lm_named
-from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
+from grls.answer.dsp.lm import LocalEngine, endpoint_lm
 from grls.answer.dsp.options import CallOptions
 from grls.answer.dsp.patience import APART
 from grls.answer.dsp.programs import Vanilla, likeliest, sampled
@@ -97,13 +97,6 @@ def test_log_probabilities_are_those_of_the_model_whatever_the_temperature(engin
         assert len(row) == response.usage.output_tokens
         assert engine.tokenizer.convert_tokens_to_ids([token.token for token in response.logprobs]) == row
     assert engine.complete(request("ab")).logprobs is None
-
-
-def test_a_local_model_in_a_program(engine: LocalEngine) -> None:
-    with settings(local_lm(engine, "x"), patient()), recorded_calls() as trace:
-        answer = Vanilla()(question="q").answer
-    assert answer
-    assert (trace.cost()["calls"], trace.cost()["tokens_written"] > 0) == (1, True)
 
 
 class Endpoint(BaseHTTPRequestHandler):

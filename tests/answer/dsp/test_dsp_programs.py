@@ -159,20 +159,6 @@ def test_an_answer_from_passages_of_all_hops() -> None:
         MultiHop(search, passages=0)
 
 
-@pytest.mark.parametrize(("drawn", "hops"), [(["N/A", "z"], 1), (["N/A", "z", "z"], 2)])
-def test_a_hop_is_taken_where_more_than_half_of_the_drawn_queries_are(drawn: list[str], hops: int) -> None:
-    def reply(asked: str, config: Any) -> str:
-        if asked.endswith("Query:"):
-            return "x"
-        return f"s\nQuery: {drawn[config.seed - 1]}" if asked.endswith("Summary:") else "r\nAnswer: Ada"
-
-    lm, _ = scripted(reply)
-    search = retrieval({"x": [("a", -1.0)], "z": [("b", -1.0)]})
-    found, steps = ran(MultiHop(search, hops=2, queries=len(drawn)), lm, question="who")
-    assert ids(found.found) == ["a", "b"][:hops]
-    assert [step["queries"] for step in steps if step["kind"] == "retrieval"][1:] == [["z", "z"]][: hops - 1]
-
-
 def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
     lm, _ = scripted(by_beginning({"who -> Query": "q", "who -> Reasoning": "r\nAnswer: Ada"}))
     search = retrieval({"who": [("a", P[0.4]), ("b", P[0.3])], "q": [("b", P[0.2]), ("c", P[0.1])]})
@@ -259,7 +245,6 @@ ANSWERS = {1000: "Ada", 2000: "Bo", 3000: "the Bo", 4000: "Cy", 5000: "Di", 6000
     ],
 )  # fmt: skip
 def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> None:
-    """The model reads what question and candidate find, fused; what is no choice leaves the majority."""
 
     def reply(asked: str, config: Any) -> str:
         return said if "Choices:" in asked else ANSWERS[config.seed]
@@ -366,16 +351,6 @@ READ = Read("", (RetrievedPassage("a", "Mill: the mill of Orla Finn burned down"
 def test_which_examples_are_kept(keep: Any, answer: str, accepted: str, expected: bool) -> None:
     example = dspy_examples([Query("1", "who", answers=(accepted,))])[0]
     assert right(example, READ._replace(answer=answer), keep=keep) is expected
-
-
-def test_only_an_example_whose_passage_has_the_answer_becomes_a_demonstration() -> None:
-    lm, _ = scripted(lambda asked, config: {"one": "text b", "two": "c"}[asked.splitlines()[-2][10:]])
-    train = dspy_examples([Query("1", "one", answers=("text b",)), Query("2", "two", answers=("c",))])
-    search = retrieval({"one": [("a", -1.0)], "two": [("c", -1.0)]})
-    for keep, expected in (("answer", ["one", "two"]), ("passage", ["two"])):
-        with settings(lm, patient()):
-            taught = demonstrate(RetrieveThenRead(search), Demos("bootstrap", keep=keep), train)
-        assert [demo.question for demo in taught.answer.demos] == expected
 
 
 def test_labeled_examples_fill_up_the_demonstrations() -> None:

@@ -18,28 +18,6 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 
 
-def test_what_threads_ask_meanwhile_is_computed_together() -> None:
-    begun, go = threading.Event(), threading.Event()
-    batches: list[list[int]] = []
-
-    def compute(asked: Sequence[int]) -> list[int]:
-        batches.append(list(asked))
-        begun.set()
-        assert go.wait(10)
-        return [2 * n for n in asked]
-
-    gathered = Gathered(compute, most=3)
-    with ThreadPoolExecutor(6) as pool:
-        first = pool.submit(gathered, 0)
-        assert begun.wait(10)
-        rest = [pool.submit(gathered, n) for n in range(1, 6)]
-        while len(gathered._waiting) < 5:
-            sleep(0.001)
-        go.set()
-        assert [future.result() for future in [first, *rest]] == [0, 2, 4, 6, 8, 10]
-    assert [len(batch) for batch in batches] == [1, 3, 2]
-
-
 def test_an_error_is_that_of_its_own_asker() -> None:
     begun, go = threading.Event(), threading.Event()
 

@@ -7,32 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
+from rerank_examples import ANIMALS, examples
 from small_data import tiny_bert
 
 from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, read_examples
 from grls.answer.ralm.strides import Stride
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
-from grls.train.core import malloc_trim
 from grls.train.reranker.module import RerankerModule, fit_reranker, rerank_loss
 from grls.train.reranker.options import RerankerOptions
-
-ANIMALS = Corpus.from_passages(
-    [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
-)
-
-
-def examples(count: int = 12) -> list[RerankExample]:
-    """The heron, in changing places, makes the stride likely."""
-    names = ["otter", "heron", "badger", "lynx"]
-    found = []
-    for n in range(count):
-        order = tuple(names[n % 4 :] + names[: n % 4])
-        scores = tuple(-1.0 if name == "heron" else -9.0 for name in order)
-        found.append(RerankExample(f"is the {names[n % 4]} calm", order, scores))
-    return found
 
 
 def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
@@ -54,17 +38,10 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     texts = [p.text for p in ANIMALS]
     assert int(again.scores(prefixes, texts).argmax()) == 1
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
-
-
-def test_large_holes_of_the_heap_are_returned_after_each_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times: list[bool] = []
-    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.room() + 1)
-    monkeypatch.setattr(malloc_trim, "give_back_freed", lambda: times.append(True))
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(1, 4, 1e-3))
-    assert len(times) == 3
+    with pytest.raises(ConfigError, match="no such checkpoint"):
+        fit_reranker(
+            encoder, ANIMALS, examples(), examples(), tmp_path / "new", RerankerOptions(1), resume=True
+        )
 
 
 def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
@@ -81,58 +58,6 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
 
 def _first(module: RerankerModule) -> torch.Tensor:
     return next(module.model.parameters()).sum().reshape(1)
-
-
-def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
-    def run(folder: str, epochs: int, resume: bool = False) -> list[float]:
-        torch.manual_seed(0)
-        encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-        fit_reranker(
-            encoder,
-            ANIMALS,
-            examples(),
-            examples(4),
-            tmp_path / folder,
-            RerankerOptions(epochs, 4, 1e-3),
-            resume,
-        )
-        return [float(p.detach().sum()) for p in encoder.model.parameters()]
-
-    torch.manual_seed(1)
-    tiny_bert(tmp_path / "bert")
-    whole = run("whole", 2)
-    with pytest.raises(ConfigError, match="no such checkpoint"):
-        run("cut", 2, resume=True)
-    again = run("whole", 2, resume=True)  # nothing is left to do
-    assert again == pytest.approx(whole, abs=1e-5)
-
-
-def test_a_killed_training_goes_on_as_if_nothing_had_happened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(folder: str, resume: bool = False) -> list[float]:
-        torch.manual_seed(9 if resume else 0)  # the head is drawn anew, and then read from the checkpoint
-        encoder = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
-        fit_reranker(
-            encoder, ANIMALS, examples(), examples(4), tmp_path / folder, RerankerOptions(3, 4, 1e-2), resume
-        )
-        return [float(p.detach().abs().sum()) for p in encoder.model.parameters()]
-
-    def step(self: RerankerModule, batch: list[RerankExample], batch_idx: int) -> torch.Tensor:
-        if self.current_epoch == 2 and batch_idx == 1:
-            raise RuntimeError("killed")
-        return whole_step(self, batch, batch_idx)
-
-    torch.manual_seed(1)
-    tiny_bert(tmp_path / "bert")
-    whole_step = RerankerModule.training_step
-    whole = run("whole")
-    monkeypatch.setattr(RerankerModule, "training_step", step)
-    with pytest.raises(RuntimeError, match="killed"):
-        run("cut")
-    assert not (tmp_path / "cut" / "model").exists()
-    monkeypatch.undo()
-    assert run("cut", resume=True) == pytest.approx(whole, abs=1e-5)
 
 
 def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> None:
@@ -198,25 +123,10 @@ def test_the_commands_from_examples_to_a_lower_perplexity(
     assert plain["token"] == pytest.approx(plain["word"] ** (plain["words"] / plain["tokens"]))
     assert main(options(folder, "best", "--retriever", "bm25", "--rerank.by", "oracle")) == 0
     assert json.loads((folder / "best.json").read_text())["token"] < plain["token"]
-    assert (
-        main(
-            options(
-                folder,
-                "judged",
-                "--retriever",
-                "bm25",
-                "--rerank.by",
-                "zero-shot",
-                "--rerank.candidates",
-                "3",
-            )
-        )
-        == 0
-    )
-    assert (
-        main(options(folder, "e", "--retriever", "bm25", "--examples.candidates", "3", job=("examples",)))
-        == 0
-    )
+    zero_shot = ("--retriever=bm25", "--rerank.by=zero-shot", "--rerank.candidates=3")
+    assert main(options(folder, "judged", *zero_shot)) == 0
+    three = ("--retriever=bm25", "--examples.candidates=3")
+    assert main(options(folder, "e", *three, job=("examples",))) == 0
     made = str(folder / "e.examples.jsonl")
     encoder = str(tiny_bert(folder / "bert"))
     for output in ("judge", "again"):
@@ -227,15 +137,9 @@ def test_the_commands_from_examples_to_a_lower_perplexity(
         ]) == 0  # fmt: skip
     weights = [(folder / name / "model" / "model.safetensors").read_bytes() for name in ("judge", "again")]
     assert weights[0] == weights[1]  # the encoder's missing head comes of the seed, too
-    trained = (
-        "--rerank.by",
-        "trained",
-        "--rerank.reranker",
-        str(folder / "judge" / "model"),
-        "--rerank.candidates",
-        "3",
-    )
-    assert main(options(folder, "trained", "--retriever", "bm25", *trained)) == 0
+    judge = f"--rerank.reranker={folder / 'judge' / 'model'}"
+    trained = ("--retriever=bm25", "--rerank.by=trained", judge, "--rerank.candidates=3")
+    assert main(options(folder, "trained", *trained)) == 0
     assert main(options(folder, "w", "--retriever", "bm25", "--limit", "20", job=("generate",))) == 0
     written = [json.loads(line) for line in (folder / "w.texts.jsonl").read_text().splitlines()][1:]
     assert [record["name"] for record in written] == ["text.txt"]
@@ -293,12 +197,7 @@ def test_training_is_resumed_with_the_same_options_only(
     fewer = tmp_path / "fewer.jsonl"
     fewer.write_text("".join(collected.read_text().splitlines(keepends=True)[:-1]))
     resumed = ("--resume", "true")
-    for option, value in (
-        ("--fit.seed", "3"),
-        ("--fit.epochs", "2"),
-        ("--train", str(fewer)),
-        ("--max_tokens", "31"),
-    ):
+    for option, value in (("--fit.epochs", "2"), ("--train", str(fewer)), ("--max_tokens", "31")):
         assert main(training(folder, collected, output, *resumed, option, value)) == 1
         assert f"was begun with other options ({option}): resume it" in capsys.readouterr().err
     caplog.clear()
@@ -307,21 +206,6 @@ def test_training_is_resumed_with_the_same_options_only(
     (output / "settings.json").unlink()
     assert main(training(folder, collected, output, *resumed)) == 0
     assert "the options cannot be compared with those of the first run" in caplog.text
-
-
-def test_a_killed_run_goes_on(folder: Path) -> None:
-    assert main(options(folder, "whole", "--retriever", "bm25", "--reader.stride", "2")) == 0
-    lines = (folder / "whole.strides.jsonl").read_text().splitlines(keepends=True)
-    (folder / "cut.strides.jsonl").write_text("".join(lines[:20]) + lines[20][:9])
-    assert main(options(folder, "cut", "--retriever", "bm25", "--reader.stride", "2")) == 0
-    whole, cut = (json.loads((folder / f"{name}.json").read_text()) for name in ("whole", "cut"))
-    assert cut["token"] == pytest.approx(whole["token"], rel=1e-4)
-    assert cut["strides"] == whole["strides"]
-    # What was spent is the sum over both calls; the second has scored no more than what was left.
-    rows = [json.loads(line) for line in (folder / "cut.strides.jsonl").read_text().splitlines()][1:]
-    assert sum(row.get("computed", 0) for row in rows[19:]) < whole["computed"]
-    for name in ("computed", "seconds"):
-        assert cut[name] == pytest.approx(sum(row.get(name, 0) for row in rows))
 
 
 def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
@@ -343,9 +227,9 @@ def test_lines_that_exclude_nothing_are_told(
     assert "7 of 9 lines are no title and no id" in said
     assert said.endswith("'Mill', 'page 0', 'page 1', 'page 2', 'page 3', …")
     caplog.clear()
-    file.write_text("mill\nb\n")
-    assert main(options(folder, "not-told", "--retriever", "bm25", "--exclude", str(file))) == 0
-    assert "exclude nothing" not in caplog.text
+    file.write_bytes("é".encode("latin-1"))
+    assert main(options(folder, "latin-out", "--retriever", "bm25", "--exclude", str(file))) == 1
+    assert "expected UTF-8" in capsys.readouterr().err
     file.write_text("Mill\n")
     assert main(options(folder, "none", "--retriever", "bm25", "--exclude", str(file))) == 1
     assert "has a title or id that stands in this file" in capsys.readouterr().err
@@ -365,16 +249,7 @@ def test_lines_that_exclude_nothing_are_told(
         (["--retriever", "bm25", "--reader.window", "20"], "too small"),
         (["--retriever", "bm25", "--exclude", "nowhere"], "no such file"),
         (
-            [
-                "--retriever",
-                "bm25",
-                "--rerank.by",
-                "oracle",
-                "--rerank.candidates",
-                "1",
-                "--reader.documents",
-                "2",
-            ],
+            ["--retriever=bm25", "--rerank.by=oracle", "--rerank.candidates=1", "--reader.documents=2"],
             "raise --rerank.candidates",
         ),
     ],
@@ -383,7 +258,7 @@ def test_bad_options_are_refused(
     folder: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = options(folder, "refused", *more)
-    if "--reader.documents" in more:
+    if "--reader.documents=2" in more:
         given += ["--reader.document_tokens", "4"]
     assert main(given) == 1
     assert message in capsys.readouterr().err
@@ -399,22 +274,15 @@ def test_a_judge_without_so_many_positions_is_refused(
     assert "has 32 positions" in capsys.readouterr().err
 
 
-def test_another_model_under_the_same_name_does_not_go_on(
+def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [
-        word.replace(str(folder / "model"), str(tmp_path / "model")) for word in options(folder, "named")
-    ]
     write_model(tmp_path / "model")
-    assert main(asked) == 0
+    named = ("--model", str(tmp_path / "model"))
+    assert main(options(folder, "named", *named)) == 0
     write_model(tmp_path / "model", seed=7)
-    assert main(asked) == 1
+    assert main(options(folder, "named", *named)) == 1
     assert "other settings (weights)" in capsys.readouterr().err
-
-
-def test_another_judge_or_text_under_the_same_name_does_not_go_on(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     write_model(tmp_path / "judge", seed=3)
     judged = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(tmp_path / "judge"))
     assert main(options(folder, "judged-by", *judged)) == 0
@@ -431,33 +299,6 @@ def test_another_judge_or_text_under_the_same_name_does_not_go_on(
     (tmp_path / "texts" / "c.txt").write_text("")
     assert main(options(folder, "empty", *texts)) == 1
     assert "c.txt: the text is empty" in capsys.readouterr().err
-
-
-def test_excluded_names_that_are_no_text_are_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "latin").write_bytes("é".encode("latin-1"))
-    assert main(options(folder, "latin-out", "--retriever", "bm25", "--exclude", str(folder / "latin"))) == 1
-    assert "expected UTF-8" in capsys.readouterr().err
-
-
-def test_other_options_do_not_go_on_in_the_same_file(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(options(folder, "same", "--retriever", "bm25")) == 0
-    assert main(options(folder, "same", "--retriever", "bm25", "--reader.stride", "8")) == 1
-    assert "other settings (stride)" in capsys.readouterr().err
-
-
-def test_text_that_spells_a_separator_is_text(tmp_path: Path) -> None:
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    seen = []
-    encoder.model.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
-    )
-    encoder.scores(["is [SEP] it", "is it"], ["the [SEP] [CLS] lynx", "the lynx"])
-    separator = encoder.tokenizer.sep_token_id
-    assert [(row == separator).sum() for batch in seen for row in batch] == [2, 2]
 
 
 def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:

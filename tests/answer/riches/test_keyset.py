@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from grls.answer.riches import keys as module
-from grls.answer.riches.keys import KeyOrigin, Keys, build_keys, keys_in
+from grls.answer.riches.keys import Keys, build_keys, keys_in
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError, MismatchError, WriteError
@@ -131,15 +130,3 @@ def test_a_foreign_folder_is_left_alone(corpus: Corpus, tokenizer: Any, tmp_path
     assert [file.name for file in (tmp_path / "mine").iterdir()] == ["letter.txt"]
     with pytest.raises(WriteError):
         keys_in("/proc/nowhere/keys", corpus, tokenizer)
-
-
-def test_nothing_is_pickled(corpus: Corpus, tokenizer: Any, tmp_path: Path) -> None:
-    keys_in(tmp_path / "keys", corpus, tokenizer)
-    files = [file for file in (tmp_path / "keys").rglob("*") if file.is_file()]
-    assert {file.suffix for file in files} == {".json", ".npy"}
-    arrays = [np.load(file, mmap_mode="r", allow_pickle=False) for file in files if file.suffix == ".npy"]
-    assert len(arrays) > 4
-
-
-def test_an_origin_has_what_decides() -> None:
-    assert KeyOrigin._fields == ("kind", "anywhere", "markers", "tokenizer", "corpus", "source")

@@ -9,8 +9,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from grls.answer.riches import keys as module
-from grls.answer.riches.keys import build_keys, sentences
+from grls.answer.riches.keys import build_keys
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
@@ -35,21 +34,6 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def tokenizer(data: Path) -> Any:
     return train_tokenizer(data, 300)
-
-
-def test_sentences_stand_in_their_text() -> None:
-    text = 'He said "Go." Then J. R. Smith left at 5 p.m. on 3 May. Was it so? (Yes.) It was!'
-    found = sentences(text)
-    assert found == [
-        'He said "Go."',
-        "Then J. R. Smith left at 5 p.m. on 3 May.",
-        "Was it so?",
-        "(Yes.)",
-        "It was!",
-    ]
-    assert sentences("") == []
-    assert sentences("Он ушёл. Étienne vint. and so on") == ["Он ушёл.", "Étienne vint. and so on"]
-    assert sentences("no end") == ["no end"]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +97,9 @@ def test_propositions(data: Path, tokenizer: Any, caplog: pytest.LogCaptureFixtu
     file.write_text('{"passage": "a", "text": " "}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"'passage' .* and 'text'"):
         build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+    file.write_text('{"passage": "a", "text": "the « mill"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"propositions\.jsonl.*'a' holds the marker '«'"):
+        build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
 
 
 def test_headers_are_titles_with_their_sections(data: Path, tokenizer: Any) -> None:
@@ -134,25 +121,14 @@ def test_headers_are_titles_with_their_sections(data: Path, tokenizer: Any) -> N
         build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, "header")
 
 
-def test_a_proposition_of_several_passages_names_each_once(
-    data: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LINES", 2)
-    file = data / "propositions.jsonl"
-    told = [("c", "it burned"), ("a", "it burned"), ("b", None), ("c", "it burned"), ("a", "it burned")]
-    file.write_text("".join(json.dumps({"passage": p, "text": text}) + "\n" for p, text in told))
-    keys = build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
-    assert (keys.texts, keys.passages) == (("it burned",), ((0, 2),))
-    with pytest.raises(DataError, match="no such file"):
-        build_keys(Corpus.read(data), tokenizer, "proposition", propositions=data / "none.jsonl")
-
-
 def test_bad_input_is_refused(data: Path, tokenizer: Any) -> None:
     corpus = Corpus.read(data)
     with pytest.raises(ConfigError, match=r"kind must be one of .*'word'"):
         build_keys(corpus, tokenizer, "word")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="go together"):
         build_keys(corpus, tokenizer, "proposition")
+    with pytest.raises(DataError, match="no such file"):
+        build_keys(corpus, tokenizer, "proposition", propositions=data / "none.jsonl")
     with pytest.raises(DataError, match="no title to quote"):
         build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, "title")
     with pytest.raises(DataError, match=r"'x' holds the marker '»'.*other markers"):
@@ -173,13 +149,6 @@ def test_letters_that_a_tokenizer_drops_are_noticed(data: Path) -> None:
     )
     with pytest.raises(DataError, match="cannot write a key of the passage 'y'"):
         build_keys(corpus, silent)
-
-
-def test_a_bad_proposition_is_told_of_its_own_file(data: Path, tokenizer: Any) -> None:
-    file = data / "propositions.jsonl"
-    file.write_text('{"passage": "a", "text": "the « mill"}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"propositions\.jsonl.*'a' holds the marker '«'"):
-        build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
 
 
 @pytest.mark.parametrize("markers", [("", "x"), ("«", "«"), ("«", " »")])

@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer
+from writing_models import writing_model
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.proposition_file import PropositionFile
-from grls.answer.riches.propositions import Propositionizer, Propositions
+from grls.answer.riches.propositions import Propositions
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import DataError, MismatchError, WriteError
-from grls.models.load.build import train_tokenizer
 
 ORIGIN = {"weights": "w", "limit": None, "longest": 300}
 FOUND = [
@@ -96,17 +95,9 @@ PASSAGES = [Passage(f"p{n}", text, "Mill") for n, text in enumerate(TEXTS)]
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("propositions")
     Corpus.from_passages(PASSAGES).write(folder / "data" / "corpus.jsonl")
-    (folder / "data" / "queries.jsonl").write_text('{"_id": "q", "text": "Passage: so - :"}\n')
-    tokenizer = train_tokenizer(folder / "data", 120)
+    (folder / "data" / "queries.jsonl").write_text('{"_id": "q", "text": "so"}\n')
     for name, seed in (("model", 0), ("other", 1)):
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-            num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=2048, bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, initializer_range=0.5,
-        )  # fmt: skip
-        LlamaForCausalLM(config).save_pretrained(folder / name)
-        tokenizer.save_pretrained(folder / name)
+        writing_model(folder / "data", folder / name, 2048, seed)
     return folder
 
 
@@ -129,30 +120,6 @@ def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.Cap
     assert {p for some in keys.passages for p in some} == {0, 1, 2, 3, 4}
     assert run(place, output) == 0
     assert "in this run" not in capsys.readouterr().out
-
-
-def test_a_run_that_was_ended_goes_on(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, output = tmp_path / "whole.jsonl", tmp_path / "p.jsonl"
-    assert run(place, whole) == 0
-    write = Propositionizer.write
-    asked: list[list[str]] = []
-
-    def once(self: Any, passages: Any) -> Any:
-        asked.append([passage.id for passage in passages])
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return write(self, passages)
-
-    monkeypatch.setattr(Propositionizer, "write", once)
-    assert run(place, output) == 130
-    with output.open("ab") as stream:
-        stream.write(b'{"passage": "p2", "text": "the mi')
-    assert run(place, output) == 0
-    assert asked == [["p4", "p3"], ["p2", "p1"], ["p2", "p1"], ["p0"]]
-    assert output.read_bytes() == whole.read_bytes()
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from grls.answer.riches.propositions import (
     _EXAMPLES,
     Propositionizer,
     PropositionPrompt,
-    _Stopped,
-    batches,
     parse_propositions,
 )
 from grls.data.corpus import Corpus
@@ -64,7 +62,6 @@ def outputs(writer: Propositionizer, passages: list[Passage]) -> list[tuple[str,
 
 @pytest.mark.parametrize("kind", [causal, seq2seq])
 def test_a_batch_writes_what_each_writes_alone(tokenizer: Any, kind: Any) -> None:
-    """Neither the padding nor the prompt that is read once changes anything; generate alone is the oracle."""
     writer = Propositionizer(kind(tokenizer), tokenizer, max_new_tokens=12)
     some = [PASSAGES[0], PASSAGES[1], PASSAGES[3]]
     together = outputs(writer, some)
@@ -78,19 +75,6 @@ def test_a_batch_writes_what_each_writes_alone(tokenizer: Any, kind: Any) -> Non
         )  # fmt: skip
         written = tokenizer.decode(alone[0, start:], skip_special_tokens=True)
         assert text == writer.prompt.lead + written
-
-
-def test_the_prompt_of_a_causal_model_is_read_once(tokenizer: Any) -> None:
-    writer = Propositionizer(causal(tokenizer), tokenizer, max_new_tokens=3)
-    lengths: list[int] = []
-    writer.model.register_forward_pre_hook(
-        lambda module, args, kwargs: lengths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
-    )
-    writer.write(PASSAGES[:2])
-    writer.write(PASSAGES[:2])
-    head = len(writer._head)
-    assert head > 100
-    assert [length for length in lengths if length >= head] == [head]
 
 
 def test_nothing_usable_gives_sentences_or_nothing(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,25 +109,6 @@ def test_options_that_cannot_work_are_refused(tokenizer: Any) -> None:
         Propositionizer(causal(tokenizer), tokenizer, PropositionPrompt(template="{title}"))
     with pytest.raises(ConfigError, match="no chat template"):
         Propositionizer(causal(tokenizer), tokenizer, PropositionPrompt(chat=True))
-
-
-def test_a_row_ends_with_its_propositions() -> None:
-    class Words:
-        words = ("-", " mill", " barn", "\n", "\n\n", "\n-")
-
-        def decode(self, row: list[int]) -> str:
-            return "".join(self.words[token] for token in row)
-
-    def ended(prompt: PropositionPrompt, row: list[int]) -> bool:
-        stopped = _Stopped(Words(), prompt, 2)
-        return bool(stopped(torch.tensor([[4, 4, *row]]), None)[0])
-
-    told, chat = PropositionPrompt(), PropositionPrompt(chat=True)
-    assert not ended(told, [1, 5, 2, 5, 1])
-    assert ended(told, [1, 5, 2, 5, 1, 3])  # "- mill" again
-    assert ended(told, [1, 4])
-    assert not ended(chat, [0, 1, 4])
-    assert ended(chat, [0, 1, 3, 0, 1, 3])
 
 
 def test_how_a_passage_is_told(tokenizer: Any) -> None:
@@ -201,9 +166,3 @@ def test_what_the_length_limit_cut_is_left_out() -> None:
         {"cut": 1},
     )
     assert parse_propositions('["The mill burned.", "It \\q"', True, MILL) == (("The mill burned.",), {})
-
-
-def test_batches_are_of_like_length() -> None:
-    corpus = Corpus.from_passages(PASSAGES)
-    assert batches(corpus, 4, 2) == [[1, 0], [3, 2]]
-    assert batches(corpus, 3, 2) == [[1, 0], [2]]

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from unigram import byte_level
 
 from grls.answer.riches import keys as key_module
 from grls.answer.riches.answerer import Riches
@@ -23,18 +24,6 @@ TEXTS = ["東京は日本の首都です。", "Zürich é ü 😀 ok", "a � b"
 CORPUS = Corpus.from_passages([Passage(name, text) for name, text in zip("abc", TEXTS, strict=True)])
 
 
-def byte_level() -> Any:
-    """Every byte is a token: each character beyond ASCII is several."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bpe.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    bpe.train_from_iterator(
-        TEXTS, trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet, vocab_size=275)
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
-
-
 def byte_fallback() -> Any:
     """As Llama's: a character that is no token is several bytes."""
     vocabulary = {"<unk>": 0, "</s>": 1} | {f"<0x{byte:02X}>": byte + 2 for byte in range(256)}
@@ -44,7 +33,7 @@ def byte_fallback() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>", unk_token="<unk>")
 
 
-TOKENIZERS = {"byte level": byte_level(), "byte fallback": byte_fallback()}
+TOKENIZERS = {"byte level": byte_level(TEXTS, 275), "byte fallback": byte_fallback()}
 
 
 def answers(tokenizer: Any, **options: Any) -> tuple[Riches, list[Any]]:
@@ -76,8 +65,7 @@ class Always:
 
 
 @pytest.mark.parametrize("name", list(TOKENIZERS))
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("longest", [1, 4])
+@pytest.mark.parametrize(("whole", "longest"), [(True, 1), (False, 4)])
 def test_quotes_are_whole_characters(name: str, whole: bool, longest: int) -> None:
     _, found = answers(TOKENIZERS[name], whole=whole, max_key_tokens=longest, max_new_tokens=60)
     quotes = [quote for written in found for quote in written.quotes if quote.closed]
@@ -118,11 +106,6 @@ def test_which_tokens_are_characters(name: str) -> None:
             assert not markers.is_text(tokenizer, ids[:-1])
     assert not markers.is_text(tokenizer, tokenizer(" ", add_special_tokens=False)["input_ids"])
     assert not markers.is_text(tokenizer, [])
-
-
-def test_bytes_are_those_of_the_library() -> None:
-    assert set(markers._BYTES) == set(pre_tokenizers.ByteLevel.alphabet())
-    assert sorted(markers._BYTES.values()) == list(range(256))
 
 
 def test_a_cut_character_is_not_shown() -> None:

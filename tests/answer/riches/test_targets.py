@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from unigram import byte_level
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyKind
@@ -29,6 +28,10 @@ QUERY = Query("q", "where was she born who built the mill", ("mill", "orla"), ("
 MILL, ORLA = "« Orla Finn built the mill. »", "« Orla Finn was born in Lund. »"
 
 
+SHARED = [p.text for p in PASSAGES] * 9 + ["mill: « Orla »\nOrla: «"] * 9
+"""A space, a line break and a marker may share a token of it."""
+
+
 @pytest.fixture
 def corpus() -> Corpus:
     return Corpus.from_passages(PASSAGES)
@@ -40,20 +43,9 @@ def metaspace(folder: Path) -> Any:
     return train_tokenizer(folder, 300, ["question: « » answer: proved\n"])
 
 
-def byte_level() -> Any:
-    """A tokenizer like GPT-2's, in which a space, a line break and a marker may share a token."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bpe.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet, vocab_size=400)
-    bpe.train_from_iterator([p.text for p in PASSAGES] * 9 + ["mill: « Orla »\nOrla: «"] * 9, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
-
-
 @pytest.fixture(params=["metaspace", "byte-level"])
 def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return metaspace(tmp_path) if request.param == "metaspace" else byte_level()
+    return metaspace(tmp_path) if request.param == "metaspace" else byte_level(SHARED, 400)
 
 
 def made(
@@ -98,8 +90,10 @@ def test_other_thoughts(corpus: Corpus, tokenizer: Any, how: Any, text: str) -> 
 def test_thoughts_have_no_function_words_of_the_corpus_language(tmp_path: Path) -> None:
     texts = ["Die Mühle steht nicht an dem Bach.", "Der Bach ist nicht bei der Mühle und dem Wehr."]
     corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
-    target = made(corpus, byte_level()).write(Query("q", "Wo ist die Mühle nicht?", ("0",)), ("0",))
-    assert spelled(byte_level(), target.tokens).startswith("Mühle:«")
+    target = made(corpus, byte_level(SHARED, 400)).write(
+        Query("q", "Wo ist die Mühle nicht?", ("0",)), ("0",)
+    )
+    assert spelled(byte_level(SHARED, 400), target.tokens).startswith("Mühle:«")
 
 
 @pytest.mark.parametrize(("answer", "last"), [("proved", "\nanswer:proved"), (None, "")])

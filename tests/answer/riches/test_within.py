@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from grls.answer.riches import answerer
 from grls.answer.riches.answerer import by_similarity
 from grls.data.words import Analyzer
 
@@ -32,7 +31,8 @@ def test_equally_similar_passages_stay_in_their_order() -> None:
     assert by_similarity([], "mill") == []
 
 
-def test_the_weights_are_those_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_is_that_of_the_weights_that_are_documented() -> None:
+    """1 + log of the count, by 1 + log of passages by those with the word; cosines."""
     texts, wanted = ["mill mill roof", "roof barn barn barn", "roof cow"], "barn roof"
     words = ("barn", "cow", "mill", "roof")
     idf = np.array([1 + math.log(4 / (1 + sum(word in text.split() for text in texts))) for word in words])
@@ -43,10 +43,6 @@ def test_the_weights_are_those_documented(monkeypatch: pytest.MonkeyPatch) -> No
         return some / np.linalg.norm(some)
 
     expected = [float(vector(text) @ vector(wanted)) for text in texts]
-    seen: list[np.ndarray] = []
-    monkeypatch.setattr(answerer, "_DIGITS", 12)
-    transform = TfidfVectorizer.transform
     rows = TfidfVectorizer(sublinear_tf=True).fit(texts)
-    seen.append((transform(rows, texts) @ transform(rows, [wanted]).T).toarray()[:, 0])
-    assert seen[0] == pytest.approx(expected)
+    assert (rows.transform(texts) @ rows.transform([wanted]).T).toarray()[:, 0] == pytest.approx(expected)
     assert by_similarity(texts, wanted) == np.argsort([-value for value in expected]).tolist() == [1, 2, 0]
