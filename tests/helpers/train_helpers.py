@@ -5,14 +5,19 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import pytest
+import torch
 from llama_small import write_llama
 from small_data import tiny_bert, write_small
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.cli import main
+from grls.models.load.build import train_tokenizer
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
@@ -66,6 +71,21 @@ def chain_options(root: Path, output: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
+def write_untrained(folder: Path, data: Path, form: str) -> Path:
+    """A random causal model whose tokenizer has no padding, and can write a form."""
+    tokenizer = train_tokenizer(data, 120, [form])
+    tokenizer.pad_token = None
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def train(*given: Any, **named: Any) -> Path:
     """`grls train` in this process; returns the output folder."""
     options = arguments(*given, **named)
@@ -89,6 +109,31 @@ def logged(output: Path, name: str, version: int = 0) -> dict[int, float]:
     """Step -> value, from the CSV log."""
     with (output / "logs" / f"version_{version}" / "metrics.csv").open() as stream:
         return {int(row["step"]): float(row[name]) for row in csv.DictReader(stream) if row.get(name)}
+
+
+def same(alone: Path, output: Path, *names: str, version: int = 0, within: float = 2e-4) -> None:
+    """What is logged of a run on several processes is what one process logs at these steps."""
+    for name in names:
+        expected, values = logged(alone, name), logged(output, name, version)
+        assert values
+        assert values == pytest.approx({step: expected[step] for step in values}, abs=within), name
+
+
+def flip(file: Path) -> None:
+    """One bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+class Opinion:
+    """A teacher that always believes in the same passages."""
+
+    def __init__(self, weights: dict[int, float]):
+        self.weights = weights
+
+    def opinions(self, hops: Sequence[Any]) -> list[Mapping[int, float]]:
+        return [self.weights for _ in hops]
 
 
 class KillAfter(L.Callback):

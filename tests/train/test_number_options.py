@@ -1,10 +1,10 @@
-"""A whole number in a config stays whole where a share would mean something else."""
+"""A whole number in a config or on a command line stays whole where a share would mean something else."""
 
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import pytest
 
-from grls.train.cli import Parser, whole_numbers_first
+from grls.train.cli import Parser
 
 
 class Limits:
@@ -24,17 +24,4 @@ def test_a_number_keeps_its_kind(given: Any, expected: type) -> None:
     parsed = parser.parse_object({"limits": {"batches": given, "rate": given}})
     assert type(parsed.limits.batches) is expected
     assert type(parsed.limits.rate) is float
-
-
-@pytest.mark.parametrize(("given", "expected"), [("1", int), ("1.0", float), ("0.5", float)])
-def test_on_the_command_line_too(given: str, expected: type) -> None:
-    parser = Parser(exit_on_error=False)
-    parser.add_class_arguments(Limits, "limits")
     assert type(parser.parse_args([f"--limits.batches={given}"]).limits.batches) is expected
-
-
-def test_only_unions_of_both_change() -> None:
-    assert whole_numbers_first(float) is float
-    assert whole_numbers_first(Optional[float]) == Optional[float]  # noqa: UP045
-    assert whole_numbers_first(Union[str, float, int]).__args__ == (str, int, float)  # noqa: UP007
-    assert whole_numbers_first(Union[int, str, float]).__args__ == (int, float, str)  # noqa: UP007

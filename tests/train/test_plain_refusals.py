@@ -3,16 +3,10 @@
 from pathlib import Path
 
 import pytest
-from failing import fails, refuses
-from small_data import write_small
+from failing import refuses
 from train_helpers import arguments
 
 from grls.io.option_errors import plain_error
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("plain") / "data")
 
 
 @pytest.mark.parametrize(
@@ -31,13 +25,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
          "attribute "
          "'RetrieveDate'"),
         ("--model.generator=ScratchT6", "--model.generator: cannot take ScratchT6."),
-        ("--model.optimizer.lr=3", "--model.optimizer.lr: cannot take 3."),
         ("--nothing=3", "there is no option --nothing."),
         ("--outp=o", "there is no option --outp; did you mean --output?"),
-        ("--trainer.max_epo=3", "there is no option --trainer.max_epo; did you mean --trainer.max_epochs?"),
-        ("--data.batch_siz=3", "--data.batch_siz is no option of grls.train.stages.data.RetrieveData; "
-         "did you mean --data.batch_size? `grls train retrieve --data.help "
-         "grls.train.stages.data.RetrieveData` lists them."),
     ],
 )  # fmt: skip
 def test_an_option_is_named_in_one_line(
@@ -47,32 +36,10 @@ def test_an_option_is_named_in_one_line(
     assert text.splitlines() == [f"error: {told}", "`grls train retrieve --help` lists the options."]
 
 
-def test_an_option_of_no_kind_names_the_kinds(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wrong = arguments("retrieve", data, tmp_path / "run", "--trainer.precision=half")
-    line = refuses(capsys, "train", *wrong).splitlines()[0]
-    assert line.startswith("error: --trainer.precision: expected one of auto, 32-true, ")
-    assert line.endswith(", got half.")
-
-
 def test_what_must_be_given_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = arguments("retrieve", Path("data"), tmp_path / "run")
     without = [option for option in given if not option.startswith("--data.data")]
     assert refuses(capsys, "train", *without).startswith("error: --data.data must be given.\n")
-
-
-def test_a_model_that_is_not_there_is_no_traceback(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    missing = [
-        "--model.generator=grls.models.load.build.Pretrained",
-        f"--model.generator.name_or_path={tmp_path}/m",
-    ]
-    kept = [a for a in arguments("retrieve", data, tmp_path / "run") if not a.startswith("--model.generator")]
-    line = fails(capsys, "train", *kept, *missing)
-    told = "error: cannot use the options: no such folder:"
-    assert line.startswith(f"{told} {tmp_path}/m. Run the stage that writes it first")
 
 
 def test_other_errors_stay_as_they_are() -> None:

@@ -1,4 +1,4 @@
-"""Every training on two and three processes: the losses of one process, and a run that is resumed."""
+"""Trainings on two and three processes: the losses of one process, and a run that is resumed."""
 
 import os
 import subprocess
@@ -10,31 +10,14 @@ import pytest
 import torch
 from models_without_dropout import still_bert
 from process_group import together
-from train_helpers import arguments, chain_options, logged, write_chain_parts
+from train_helpers import arguments, logged, same
 
-from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.cli import main
-from grls.data.corpus import Corpus
-from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.train.core.processes import averaged, by_first, gathered, summed, weighed
-from grls.train.reranker.module import fit_reranker
-from grls.train.reranker.options import RerankerOptions
 
 GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=2"]
 """30 examples, 8 a batch: the last one has 6, and three processes have 3, 3 and 2 of 8."""
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chain_parts(tmp_path_factory.mktemp("processes"))
-
-
-def same(alone: Path, output: Path, *names: str, version: int = 0) -> None:
-    for name in names:
-        expected, values = logged(alone, name), logged(output, name, version)
-        assert values
-        assert values == pytest.approx({step: expected[step] for step in values}, abs=2e-4), name
 
 
 def test_a_generator_has_the_losses_of_one_process_and_resumes_on_another_number(
@@ -57,59 +40,23 @@ def test_a_generator_has_the_losses_of_one_process_and_resumes_on_another_number
     same(tmp_path / "one", tmp_path / "two", *measured, version=1)
 
 
-def test_chains_with_rescoring_have_the_losses_of_one_process(root: Path, tmp_path: Path) -> None:
-    rescored = ["--data.rescore.retrievers=[bm25]", "--data.global_batch_size=5"]
+def test_the_passages_of_all_processes_are_negatives_of_a_bi_encoder(root: Path, tmp_path: Path) -> None:
+    still_bert(tmp_path / "bert")
+    (tmp_path / "data").symlink_to(root / "data")
 
     def options(name: str) -> list[str]:
-        return [*chain_options(root, tmp_path / name, *rescored), "--trainer.max_epochs=1"]
-
-    assert main(options("one")) == 0
-    assert together(2, lambda: main(options("two"))) == [0, 0]
-    same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss", "dev_recall")
-
-
-def test_the_passages_of_all_processes_are_negatives_of_a_bi_encoder(root: Path, tmp_path: Path) -> None:
-    still_bert(root / "bert")
-
-    def options(name: str, *more: str) -> list[str]:
         given = ["--fit.batch_size=8", "--fit.hard_negatives=1", "--fit.epochs=2", "--fit.learning_rate=1e-3"]
-        return biencoder_helpers.options(root, tmp_path / name, *given, *more)
+        return biencoder_helpers.options(tmp_path, tmp_path / name, *given)
 
     def losses(name: str) -> dict[int, float]:
         return biencoder_helpers.logged(tmp_path / name, "loss")
 
     assert main(options("one")) == 0
     assert len(losses("one")) == 2 * 4
-    for count in (2, 3):
-        assert not any(together(count, lambda count=count: main(options(f"{count}"))))  # type: ignore[misc]
-        assert losses(f"{count}") == pytest.approx(losses("one"), abs=2e-4)
-        recalls = (biencoder_helpers.logged(tmp_path / name, "dev_recall@1") for name in ("one", f"{count}"))
-        assert next(recalls) == next(recalls)
-
-
-def examples(count: int) -> list[RerankExample]:
-    names = ["otter", "heron", "badger", "lynx"]
-    orders = [tuple(names[n % 4 :] + names[: n % 4]) for n in range(count)]
-    scores = [tuple(-1.0 if name == "heron" else -9.0 for name in order) for order in orders]
-    return [RerankExample(f"is the {names[n % 4]} calm", orders[n], scores[n]) for n in range(count)]
-
-
-def test_a_reranker_has_the_losses_of_one_process(tmp_path: Path) -> None:
-    still_bert(tmp_path / "bert")
-    animals = Corpus.from_passages(
-        [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
-    )
-
-    def fit(name: str) -> None:
-        torch.manual_seed(0)
-        reranker = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
-        fit_reranker(
-            reranker, animals, examples(13), examples(5), tmp_path / name, RerankerOptions(6, 4, 1e-3)
-        )
-
-    fit("one")
-    assert together(2, lambda: fit("two")) == [0, 0]
-    same(tmp_path / "one", tmp_path / "two", "train_loss", "dev_loss")
+    assert not any(together(3, lambda: main(options("three"))))
+    assert losses("three") == pytest.approx(losses("one"), abs=2e-4)
+    one, three = (biencoder_helpers.logged(tmp_path / name, "dev_recall@1") for name in ("one", "three"))
+    assert one == three
 
 
 def _measure(folder: Path) -> None:

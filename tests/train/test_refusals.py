@@ -6,25 +6,23 @@ import resource
 import shutil
 import signal
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 from failing import fails
 from safetensors.torch import save_file
-from small_data import scratch, small_retriever, write_small
-from train_helpers import arguments, train
+from small_data import small_retriever, write_small
+from train_helpers import arguments, flip, train
 
 from grls.cli import main
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
-from grls.data.types import Passage, Query
-from grls.errors import ConfigError, WriteError
+from grls.data.types import Passage
+from grls.errors import WriteError
 from grls.io.files import read_json
 from grls.train.core.checkpoints import AtomicCheckpointIO
 from grls.train.stages.examples import MemoriseExamples
-from grls.train.stages.module import Memorise
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +84,11 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(
     assert "cannot write" in told
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
 def test_what_other_libraries_cannot_write_is_told_in_one_line(
-    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def raises(*_: object) -> None:
-        raise OSError(number, os.strerror(number), "logs/metrics.csv")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "logs/metrics.csv")
 
     monkeypatch.setattr("grls.cli.Command.run", raises)
     assert "logs/metrics.csv" in fails(capsys, "train", "retrieve")
@@ -149,17 +146,10 @@ def test_a_damaged_checkpoint(
     assert f"{folder / file} is damaged" in caplog.text
 
 
-def flip(file: Path) -> None:
-    """One bit in the middle of a file."""
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
-@pytest.mark.parametrize("split", ["train", "dev"])
-def test_an_empty_split(data: Path, capsys: pytest.CaptureFixture[str], split: str) -> None:
-    (data / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    assert f"{split}.tsv: the split holds no query" in refused(capsys, "retrieve", data)
+def test_an_empty_split(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("dev", "train"):
+        (data / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n")
+        assert f"{split}.tsv: the split holds no query" in refused(capsys, "retrieve", data)
 
 
 def test_a_model_folder_that_is_not_ours(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,30 +161,20 @@ def test_a_model_folder_that_is_not_ours(data: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_rest_of_a_passage_is_learned(data: Path) -> None:
-    options = [
-        "--data.target=rest",
-        "--model.loss=full",
-        "--checkpoint.monitor=dev_loss",
-        "--checkpoint.mode=min",
-    ]
-    output = train("memorise", data, data.parent / "run", *options)
+    options = ["--data.target=rest", "--model.loss=full", "--checkpoint.monitor=dev_loss"]
+    short = ["--checkpoint.mode=min", "--trainer.max_epochs=1"]
+    output = train("memorise", data, data.parent / "run", *options, *short)
     assert (output / "model" / "config.json").is_file()
 
 
 def test_limits_travel_with_the_model(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = train("memorise", data, data.parent / "run", "--data.max_passage_tokens=4")
+    short = ["--data.max_passage_tokens=4", "--trainer.max_epochs=1"]
+    output = train("memorise", data, data.parent / "run", *short)
     for more, limit in (([], 4), (["--limits.passage=3"], 3)):
         folder = data.parent / f"retriever{limit}"
         given = [output / "model", "--corpus", data, "--output", folder, *more]
         assert main(["index", *map(str, given)]) == 0
         assert read_json(folder / "grls.json")["limits"]["passage"] == limit
-
-
-def test_dev_queries_are_cut_where_training_cuts_them(data: Path) -> None:
-    text = (data / "queries.jsonl").read_text().replace("is the lynx", "is the lynx , the quiet lynx ,")
-    (data / "queries.jsonl").write_text(text)
-    short = ["--data.max_query_tokens=6", "--data.truncate_queries=true", "--recall.hops=2"]
-    train("retrieve", data, data.parent / "run", *short)
 
 
 def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
@@ -214,14 +194,6 @@ def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def test_weights_that_are_no_numbers_are_said(data: Path) -> None:
-    retriever = small_retriever(data)
-    with torch.no_grad():
-        retriever.model.get_output_embeddings().weight.fill_(float("nan"))
-    with pytest.raises(ConfigError, match="NaN"):
-        retriever.retrieve([Query("q", "is the otter calm ?")], 2)
-
-
 def test_the_front_of_a_path_with_a_title(data: Path) -> None:
     codec = Codec(small_retriever(data).codec.tokenizer, Limits())
     passage = Passage("p", "the otter ; is ; calm", "badger")
@@ -231,15 +203,9 @@ def test_the_front_of_a_path_with_a_title(data: Path) -> None:
     assert np.array_equal(examples.draw(0, 0).source, codec.plain_input(whole[:front].tolist()))
 
 
-def test_a_model_that_has_diverged_is_not_written(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--model.learning_rate=1e30", "--data.target=rest", "--model.loss=full"]
-    options += ["--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"]
-    assert "the training has diverged" in refused(capsys, "memorise", data, *options)
-
-
 @pytest.mark.parametrize(
     ("what", "step", "kept"),
-    [("loss", 11, 10), ("gradient", 11, 10), ("gradient", 8, 5), ("gradient", 10, 5)],
+    [("loss", 11, 10), ("gradient", 8, 5), ("gradient", 10, 5)],
 )
 def test_a_step_that_is_no_number_ends_the_run(
     what: str, step: int, kept: int, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -256,21 +222,3 @@ def test_a_step_that_is_no_number_ends_the_run(
     assert state["global_step"] == kept
     assert all(value.isfinite().all() for value in state["state_dict"].values())
     assert not (tmp_path / "run" / "model").exists()
-
-
-@pytest.mark.parametrize("loss", ["allowed", "full"])
-def test_a_model_that_scales_its_logits_behind_the_head(data: Path, loss: Literal["allowed", "full"]) -> None:
-    Memorise(scratch(data), loss=loss).setup("fit")
-    module = Memorise(scratch(data), loss=loss)
-    whole = module.model.forward
-    module.model.forward = lambda **given: scaled(whole(**given))
-    if loss == "full":
-        module.setup("fit")  # it takes the logits of the model
-        return
-    with pytest.raises(ConfigError, match="changes its logits behind the head"):
-        module.setup("fit")
-
-
-def scaled(output: Any) -> Any:
-    output.logits = output.logits * 3
-    return output

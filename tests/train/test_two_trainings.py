@@ -5,33 +5,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from biencoder_helpers import made_place
 from biencoder_helpers import options as biencoder_options
 from train_helpers import arguments
 
 from grls.cli import main
 from grls.errors import WriteError
-from grls.io.resumable import alone_in
 from grls.train.core.processes import only_training
 
-PAUSES = """
+HOLDS = """
 import sys
-from grls.data.corpus import Corpus
-from grls.cli import main
-
-def pause(path):
-    print("reads", flush=True)
+from grls.io.resumable import alone_in
+with alone_in(sys.argv[1]):
+    print("holds", flush=True)
     sys.stdin.read()
-
-Corpus.read = pause
-sys.exit(main(sys.argv[1:]))
 """
-"""A command that waits where it reads its passages."""
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("two"))
 
 
 def line(kind: str, place: Path, output: Path) -> list[str]:
@@ -48,38 +35,27 @@ def test_a_second_training_is_refused(
     kind: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "run"
-    command = line(kind, place, output)
-    first = subprocess.Popen(
-        [sys.executable, "-c", PAUSES, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "reads\n"
-        assert main(command) == 1
+    with only_training(output):
+        assert main(line(kind, place, output)) == 1
         told = capsys.readouterr().err
         assert f"{output} is being written by another run: wait for it or end it" in told
         assert not list(output.iterdir())
+
+
+def test_the_lock_of_another_process_ends_with_it(tmp_path: Path) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "holds\n"
+        with pytest.raises(WriteError, match="written by another run"), only_training(tmp_path):
+            pass
     finally:
-        first.kill()
-        first.communicate()
-    with only_training(output):  # the lock ended with its process
-        assert not list(output.iterdir())
-
-
-def test_a_folder_is_held_once(tmp_path: Path) -> None:
-    with alone_in(tmp_path / "new" / "run"):
-        with (
-            pytest.raises(WriteError, match="is being written by another run"),
-            alone_in(tmp_path / "new" / "run"),
-        ):
-            pass
-        with alone_in(tmp_path / "new" / "other"):
-            pass
-    assert not (tmp_path / "new").exists()  # it stayed empty
-    with alone_in(tmp_path / "run"):
-        (tmp_path / "run" / "logs").touch()
-    assert (tmp_path / "run" / "logs").exists()
-    with pytest.raises(WriteError, match="choose another place"), alone_in(tmp_path / "run" / "logs"):
+        other.kill()
+        other.communicate()
+    with only_training(tmp_path):
         pass
 
 

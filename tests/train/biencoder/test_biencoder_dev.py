@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from biencoder_helpers import made_place
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
@@ -14,11 +13,6 @@ from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.dev import HopEvaluator, Split, dev_evaluator
 from grls.train.biencoder.options import BiEncoderOptions
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("dev"))
 
 
 def opened(place: Path) -> tuple[BiEncoderModel, Split]:
@@ -69,12 +63,6 @@ def test_a_hop_does_not_find_its_evidence_again(chunk: int) -> None:
         measures = made.compute_all_metrics(Told())["dot"]
         assert measures["recall@k"] == {1: pytest.approx(1 / 3), 2: 1.0}
         assert measures["mrr@k"] == {4: pytest.approx((1 / 2 + 1 + 1 / 2) / 3)}
-
-
-def test_without_hops_in_training_the_query_alone_is_asked(place: Path) -> None:
-    encoder, dev = opened(place)
-    made = dev_evaluator(encoder, dev, BiEncoderOptions(by_hop=True), False)
-    assert made.queries == [query.text for query in dev.queries]
 
 
 def test_a_sample_holds_the_gold_passages(place: Path) -> None:

@@ -14,15 +14,13 @@ from torch.nn import functional as F
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Passage, Query
+from grls.data.words import USUAL
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
-from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions
+from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions, miner_of
 from grls.train.biencoder.loss import MaskedRankingLoss, false_negatives
 
 TWO_HOPS = next(q for q in queries() if q.id == "q-otter-kind")
-
-WRONG = ("lynx-calm", "heron-calm", "r1")
-"""Passages that are not gold for it."""
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +79,6 @@ def test_without_hops_every_gold_passage_is_paired_with_the_query_alone(
     ]
 
 
-def test_where_any_order_is_right_it_is_drawn(data: Path, encoder: BiEncoderModel) -> None:
-    free = TWO_HOPS._replace(metadata='{"any_order": true}')
-    qrels: Qrels = {free.id: dict.fromkeys(free.evidence, 1)}
-    made = BiEncoderExamples([free], qrels, Corpus.read(data), encoder, PairOptions())
-    assert len({texts(made, epoch)[0][1] for epoch in range(10)}) == 2
-
-
 def test_a_shuffled_order_is_the_same_for_all_hops_and_another_in_another_epoch(
     data: Path, encoder: BiEncoderModel
 ) -> None:
@@ -132,22 +123,6 @@ def test_hard_negatives_come_from_the_ranking_without_gold_or_copies(encoder: Bi
     assert all(len(set(pair.passages)) == 3 for pair in pairs)
 
 
-def test_hard_negatives_of_a_hop_are_what_its_own_search_finds(data: Path, encoder: BiEncoderModel) -> None:
-    asked: list[tuple[str, ...]] = []
-
-    def miner(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int) -> list[list[str]]:
-        asked.extend(tuple(passage.id for passage in before) for before in evidence)
-        return [[name] for name in WRONG]
-
-    corpus = Corpus.read(data)
-    qrels: Qrels = {TWO_HOPS.id: dict.fromkeys(TWO_HOPS.evidence, 1)}
-    options = PairOptions(hard_negatives=1)
-    made = BiEncoderExamples([TWO_HOPS], qrels, corpus, encoder, options, miner)
-    assert asked == [(), TWO_HOPS.evidence[:1], TWO_HOPS.evidence]
-    texts_of = {passage.id: passage.text for passage in corpus}
-    assert [made.draw(n, 0).passages[1] for n in range(3)] == [texts_of[name] for name in WRONG]
-
-
 def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoderModel) -> None:
     made = examples(data, encoder, [["lynx-calm"]], hard_negatives=4)
     pair = made.draw(0, 0)
@@ -183,7 +158,6 @@ def asked_for(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k
 def test_negatives_of_the_second_hop_come_from_the_evidence_that_it_reads(
     data: Path, encoder: BiEncoderModel, free: str
 ) -> None:
-    """Where another passage may come first, there is a ranking for it, too."""
     corpus = Corpus.read(data)
     known = {"order": {"any_order": True}, "shuffle": {}, "proofs": {"proofs": [["r0", "otter-calm"]]}}
     query = TWO_HOPS._replace(evidence=("otter-calm", "r0"), metadata=json.dumps(known[free]))
@@ -280,3 +254,12 @@ def test_data_of_one_passage_a_query_train_neither_hops_nor_done(
     assert (len(asked), asked.done) == (4, True)
     several = BiEncoderExamples(some, {**single, "b": {"r0": 1, "r1": 1}}, corpus, encoder, PairOptions())
     assert (len(several), several.done) == (5, True)
+
+
+def test_a_miner_searches_with_the_evidence_of_the_hop() -> None:
+    corpus = Corpus.from_passages([Passage("a", "otters eat fish"), Passage("b", "herons live in reeds")])
+    mine = miner_of("bm25", corpus, 0, USUAL)
+    query = Query("q", "what do otters eat ?")
+    alone, after = mine([query, query], [[], [Passage("e", "reeds reeds herons herons live")]], 2)
+    assert alone[0] == "a"
+    assert after[0] == "b"

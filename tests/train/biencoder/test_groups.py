@@ -9,8 +9,7 @@ from small_data import tiny_bert
 from torch import Tensor, nn
 
 from grls.models.biencoder import BiEncoderModel
-from grls.train.biencoder import loss
-from grls.train.biencoder.loss import GROUP, MaskedRankingLoss, embed_in_groups
+from grls.train.biencoder.loss import GROUP, embed_in_groups
 
 TEXTS = [" ".join(["otter"] * (1 + 7 * n % 19)) for n in range(2 * GROUP + 3)]
 
@@ -55,31 +54,3 @@ def test_groups_are_the_whole_batch_with_less_padding(encoder: BiEncoderModel) -
     parts = [lengths[i : i + GROUP] for i in range(0, len(lengths), GROUP)]
     assert model.read == [features["input_ids"].numel(), *(len(part) * max(part) for part in parts)]
     assert sum(model.read[1:]) < 0.8 * model.read[0]
-
-
-def test_the_loss_reads_in_groups(encoder: BiEncoderModel) -> None:
-    model = Counted(encoder.model)
-    columns = [encoder.features(TEXTS, "query"), encoder.features(TEXTS[::-1], "passage")]
-    labels = torch.arange(len(TEXTS))[:, None].repeat(1, 2)
-    loss = MaskedRankingLoss(model, similarity_fct=encoder.scores)  # type: ignore[arg-type]
-    found = loss(columns, labels)
-    assert len(model.read) == 2 * -(-len(TEXTS) // GROUP)
-    embedded = [encoder.model(dict(column))["sentence_embedding"] for column in columns]
-    torch.testing.assert_close(found, loss.compute_loss_from_embeddings(embedded, labels))
-
-
-def test_few_texts_left_padding_and_several_processes_stay_whole(
-    encoder: BiEncoderModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = Counted(encoder.model)
-    embed_in_groups(model, encoder.features(TEXTS[:GROUP], "query"))
-    features = encoder.features(TEXTS, "query")
-    embed_in_groups(model, {name: turned(value) for name, value in features.items()})
-    monkeypatch.setattr(loss, "processes", lambda: 2)
-    embed_in_groups(model, features)
-    assert len(model.read) == 3
-
-
-def turned(value: Any) -> Any:
-    """What a tokenizer makes that pads on the left, for texts of one word repeated."""
-    return value.flip(1) if isinstance(value, Tensor) else value

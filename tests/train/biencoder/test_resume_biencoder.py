@@ -4,126 +4,68 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from biencoder_helpers import logged, made_place, options, train
+from biencoder_helpers import logged, options, train
 from failing import fails
 from small_data import tiny_bert
-from transformers import TrainerCallback
+from train_helpers import flip
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.biencoder.dev import Split
-from grls.train.biencoder.run import _fingerprints
-from grls.train.biencoder.trainer import BiEncoderTrainer
 from grls.train.core.damage import HASHES
 
-ROOT = Path(__file__).parents[3]
 
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("biencoder"))
-
-
-@pytest.fixture(scope="module")
-def trained(place: Path) -> Path:
-    return train(place, place / "trained")
-
-
-class KillAt(TrainerCallback):
-    """Ends the process as a power cut would."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == int(os.environ["KILL_AT"]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def main_that_dies(given: list[str]) -> None:
-    """What the process of the next test runs."""
-    made = BiEncoderTrainer.__init__
-
-    def begin(self: BiEncoderTrainer, *args: Any, **named: Any) -> None:
-        made(self, *args, **named)
-        self.add_callback(KillAt())
-
-    BiEncoderTrainer.__init__ = begin  # type: ignore[method-assign]
-    main(given)
-
-
-def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp_path: Path) -> None:
-    given = options(place, tmp_path / "run")
-    code = f"from test_resume_biencoder import main_that_dies; main_that_dies({given!r})"
-    folders = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests" / "helpers"), str(ROOT)])
-    environment = {**os.environ, "KILL_AT": "12", "OMP_NUM_THREADS": "1", "PYTHONPATH": folders}
-    died = subprocess.run([sys.executable, "-c", code], env=environment, timeout=300, check=False)
-    assert died.returncode == -signal.SIGKILL
-    assert not (tmp_path / "run" / "model").exists()
-    # A checkpoint that was being written when the process died is passed over.
-    torn = tmp_path / "run" / "checkpoints" / "checkpoint-12"
-    torn.mkdir()
-    (torn / "model.safetensors").write_bytes(b"half")
-    train(place, tmp_path / "run", "--resume=true")
-    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
-    assert logged(tmp_path / "run", "dev_recall@1") == logged(trained, "dev_recall@1")
-
-
-@pytest.mark.parametrize("resume", [False, True])
 def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(
-    resume: bool, place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torn = tmp_path / "run" / "checkpoints" / "checkpoint-8"
     torn.mkdir(parents=True)
     (torn / "model.safetensors").write_bytes(b"half")
-    if resume:
-        told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
-        assert "holds no checkpoint to resume from" in told
-        assert "leave out --resume" in told
-        return
+    told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
+    assert "holds no checkpoint to resume from" in told
+    assert "leave out --resume" in told
     train(place, tmp_path / "run", "--fit.max_steps=2")
     assert not torn.exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "hashed"),
-    [("model.safetensors", True), ("optimizer.pt", False), ("scheduler.pt", False), ("rng_state.pth", False)],
-)
-def test_a_damaged_checkpoint_is_passed_over(
-    file: str,
-    hashed: bool,
-    place: Path,
-    trained: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The run goes on from the one before; where none is whole, it says how to begin anew."""
+@pytest.fixture
+def checkpoints(trained: Path, tmp_path: Path) -> list[Path]:
+    """The two checkpoints of a run that wrote no model yet."""
     run = shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(run / "model")
     folders = sorted((run / "checkpoints").glob("checkpoint-*"), key=lambda folder: int(folder.name[11:]))
     assert len(folders) == 2
-    if not hashed:
-        for folder in folders:
+    return folders
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+    checkpoints: list[Path], place: Path, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (checkpoints[1] / HASHES).unlink()
+    halve(checkpoints[1] / "optimizer.pt")
+    train(place, tmp_path / "run", "--resume=true")
+    assert f"{checkpoints[1]} is damaged (optimizer.pt" in caplog.text
+    assert f"resumes from {checkpoints[0]}" in caplog.text
+    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "rng_state.pth"])
+def test_where_no_checkpoint_is_whole_the_run_says_how_to_begin_anew(
+    file: str, checkpoints: list[Path], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in checkpoints:
+        if file == "model.safetensors":
+            flip(folder / file)
+        else:
             (folder / HASHES).unlink()
-    spoil = flip if hashed else halve
-    spoil(folders[1] / file)
-    if file == "optimizer.pt":
-        train(place, run, "--resume=true")
-        assert f"{folders[1]} is damaged ({file}" in caplog.text
-        assert f"resumes from {folders[0]}" in caplog.text
-        assert logged(run, "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
-        return
-    spoil(folders[0] / file)
-    told = fails(capsys, *options(place, run, "--resume=true"))
+            halve(folder / file)
+    told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
     assert f"is damaged ({file}" in told
-    assert f"remove {run / 'checkpoints'} and start anew without --resume" in told
+    assert f"remove {tmp_path / 'run' / 'checkpoints'} and start anew without --resume" in told
 
 
 @pytest.mark.parametrize("limit", [0, 20_000, 50_000])
@@ -144,62 +86,17 @@ def test_a_full_disk_is_told_in_one_line(
     train(place, tmp_path / "run", "--fit.max_steps=2")
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_work(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("x")
-    assert "cannot write" in fails(capsys, *options(place, tmp_path / "file" / "run"))
-
-
-def flip(file: Path) -> None:
-    """One bit in the middle of a file."""
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
 def halve(file: Path) -> None:
-    """As a disk that was full leaves it."""
     os.truncate(file, file.stat().st_size // 2)
 
 
 def test_resuming_needs_a_checkpoint_and_the_same_settings(
     place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "holds no checkpoint to resume from" in fails(
-        capsys, *options(place, tmp_path / "none", "--resume=true")
-    )
     message = fails(capsys, *options(place, trained, "--resume=true", "--fit.learning_rate=0.02"))
     assert "had learning_rate 0.01, now it is 0.02" in message
     copy = shutil.copytree(trained, tmp_path / "copy")
     train(place, copy, "--resume=true", "--fit.log_every=5")  # what does not decide the losses may change
-
-
-@pytest.mark.parametrize(("file", "old", "new", "changed"), [
-    ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", ["corpus.jsonl"]),
-    ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", ["queries.jsonl (split train)"]),
-    ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', ["queries.jsonl (split train)"]),
-    ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", ["queries.jsonl (split dev)"]),
-    ("queries.jsonl", "is the lynx kind ?", "is the lynx mild ?", []),  # a test query
-    ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", ["qrels/train.tsv"]),
-    ("qrels/dev.tsv", "\t1", "\t2", ["qrels/dev.tsv"]),
-])  # fmt: skip
-def test_fingerprints_are_of_what_a_run_reads(
-    file: str, old: str, new: str, changed: list[str], place: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(place / "data", tmp_path / "data")
-
-    def found() -> dict[str, str]:
-        corpus = Corpus.read(folder)
-        splits = {name: Split(*read_split(folder, name), corpus) for name in ("train", "dev")}
-        return _fingerprints("d", splits)
-
-    before = found()
-    text = (folder / file).read_text()
-    assert old in text
-    (folder / file).write_text(text.replace(old, new))
-    after = found()
-    assert [name for name in before if before[name] != after[name]] == [f"d/{name}" for name in changed]
 
 
 def test_a_run_whose_data_has_changed_is_not_resumed(
@@ -208,19 +105,28 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     data = shutil.copytree(place / "data", tmp_path / "data")
     given = (f"--data={data}", "--fit.epochs=1", "--fit.max_steps=2")
     output = train(place, tmp_path / "out", *given)
-    corpus = (data / "corpus.jsonl").read_text()
-    (data / "corpus.jsonl").write_text(corpus.replace("the lynx is calm .", "the lynx is still ."))
-    message = fails(capsys, *options(place, output, *given, "--resume=true"))
-    assert f"{data / 'corpus.jsonl'} has changed since the run in {output} began" in message
-    assert "without --resume" in message
-    (data / "corpus.jsonl").write_text(corpus)
+    for file, old, new, named in (
+        ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
+        ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", "queries.jsonl (split train)"),
+        ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
+        ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", "queries.jsonl (split dev)"),
+        ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", "qrels/train.tsv"),
+    ):
+        text = (data / file).read_text()
+        assert old in text
+        (data / file).write_text(text.replace(old, new))
+        message = fails(capsys, *options(place, output, *given, "--resume=true"))
+        assert f"{data / named} has changed since the run in {output} began" in message
+        assert "without --resume" in message
+        (data / file).write_text(text)
+    text = (data / "queries.jsonl").read_text()
+    (data / "queries.jsonl").write_text(text.replace("is the lynx kind ?", "is the lynx mild ?"))  # of test
     train(place, output, *given, "--resume=true")
 
 
 def test_a_run_whose_retriever_of_negatives_has_changed_is_not_resumed(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another retriever under the same path finds other negatives."""
     corpus, folder = Corpus.read(place / "data"), tmp_path / "negatives"
     BM25Retriever(corpus).save_pretrained(folder)
     given = (f"--negatives={folder}", "--fit.hard_negatives=2", "--fit.epochs=1", "--fit.max_steps=2")

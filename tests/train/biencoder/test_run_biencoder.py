@@ -1,27 +1,20 @@
 """A bi-encoder that is trained from Python: result, reports and the limit of time."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from biencoder_helpers import logged, made_place
+from biencoder_helpers import logged
 
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder import run
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.biencoder.run import run_biencoder
-from grls.train.core import malloc_trim
 from grls.train.core.clock import TrainingClock, TrainingStep
 from grls.train.result import TrainingResult
 
 FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, log_every=1, k=1, device="cpu")
 """30 pairs, 4 a batch: 8 steps an epoch."""
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_place(tmp_path_factory.mktemp("run-biencoder"))
 
 
 def trained(place: Path, output: Path, fit: BiEncoderOptions = FIT, **more: object) -> TrainingResult:
@@ -48,16 +41,6 @@ def test_the_result_and_the_reports(
     ]
 
 
-def test_large_holes_of_the_heap_are_returned_after_each_step(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times: list[bool] = []
-    monkeypatch.setattr(malloc_trim, "holes", lambda: malloc_trim.room() + 1)
-    monkeypatch.setattr(malloc_trim, "give_back_freed", lambda: times.append(True))
-    trained(place, tmp_path, replace(FIT, epochs=1))
-    assert len(times) == 8
-
-
 def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     place: Path, tmp_path: Path, whole: tuple[TrainingResult, list[TrainingStep]],
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -81,12 +64,6 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     went_on = logged(tmp_path, "loss")
     assert list(went_on) == list(losses)
     assert [went_on[step] for step in range(1, 14)] == [losses[step] for step in range(1, 14)]
-
-
-def test_without_dev_there_is_no_best(place: Path, tmp_path: Path) -> None:
-    fit = replace(FIT, epochs=1, max_steps=2)
-    result = trained(place, tmp_path, fit, dev_split=None)
-    assert (result.best, result.steps) == (None, 2)
 
 
 def test_refusals(place: Path, tmp_path: Path) -> None:

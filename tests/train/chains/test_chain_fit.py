@@ -1,16 +1,19 @@
 """Fits of a causal language model with a teacher, with mined negatives, and what is refused."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from failing import fails
-from train_helpers import chain_options, logged, write_chain_parts
+from train_helpers import chain_options, logged
 
 from grls.cli import main
 from grls.data.corpus import Corpus
+from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
+from grls.models.load.language import CausalLM
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.chains.data import ChainData, RetrieverTeacher
 from grls.train.chains.examples import Teaching
@@ -19,16 +22,8 @@ from grls.train.core.examples import PassageInput
 from grls.train.core.mixture import Mix
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chain_parts(tmp_path_factory.mktemp("causal-fit"))
-
-
 def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
-    data = ChainData(str(root / "data"))
-    module = RetrieveChains(_generator(root))
-    data._ready = True
-    data.read(module)
+    data = opened(root)
     teacher = RetrieverTeacher(str(root / "dense"), data.corpus, temperature=0.5, passages=4)
     hops = data.train_examples.draw(2, 0).hops[:2]  # type: ignore[attr-defined]
     opinions = teacher.opinions(hops)
@@ -38,24 +33,16 @@ def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
         assert not set(opinion) & set(hop.evidence)
     assert len(hops[1].evidence) == 1
     # The softmax of its scores: their differences are those of the logarithms, times the temperature.
-    hits = teacher.retriever.retrieve_hop([_query(hops[0].query)], [()], 4)[0].hits
+    hits = teacher.retriever.retrieve_hop([Query("q", hops[0].query)], [()], 4)[0].hits
     numbers = data.corpus.numbers([hit.id for hit in hits])
-    import math
-
     gap = math.log(opinions[0][numbers[0]]) - math.log(opinions[0][numbers[3]])  # type: ignore[index]
     assert gap == pytest.approx((hits[0].score - hits[3].score) / 0.5, rel=1e-4)
 
 
-def _query(text: str) -> Any:
-    from grls.data.types import Query
-
-    return Query("q", text)
-
-
-def _generator(root: Path) -> Any:
-    from grls.models.load.language import CausalLM
-
-    return CausalLM(str(root / "llama"))
+def opened(root: Path, **options: Any) -> ChainData:
+    data = ChainData(str(root / "data"), **options)
+    data.read(RetrieveChains(CausalLM(str(root / "llama"))))
+    return data
 
 
 def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Path) -> None:
@@ -81,7 +68,6 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
 def test_a_run_whose_retriever_has_changed_is_not_resumed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, changed: str
 ) -> None:
-    """Another retriever under the same path has other opinions."""
     folder, corpus = tmp_path / "bm25", Corpus.read(root / "data")
     BM25Retriever(corpus).save_pretrained(folder)
     given = [option.replace("FOLDER", str(folder)), "--trainer.max_epochs=1"]
@@ -102,8 +88,7 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         '{"_id": "b", "text": "who is quick ?", "evidence": ["lynx-quick"]}\n'
     )
     mix = Mix(pseudo=str(pseudo), pseudo_share=0.25, memorise=PassageInput(), memorise_share=0.25)
-    data = ChainData(str(root / "data"), mix=mix)
-    data.read(RetrieveChains(_generator(root)))
+    data = opened(root, mix=mix)
     drawn = [data.train_examples.draw(n, 0) for n in range(len(data.train_examples))]
     assert len(drawn) == 12
     real, asked, told = drawn[:6], drawn[6:9], drawn[9:]
@@ -115,55 +100,11 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         assert hop.query == ""
         front = data.index.tokens(hop.taken)[: len(hop.source) - 1].tolist()
         assert hop.source == [*front, data.codec.evidence]
-    seeds = [hop.seed for chain in drawn for hop in chain.hops]
-    alone = ChainData(str(root / "data"))
-    alone.read(RetrieveChains(_generator(root)))
-    real_ones = [
-        hop.seed for n in range(len(alone.train_examples)) for hop in alone.train_examples.draw(n, 0).hops
-    ]
-    others = [hop.seed for chain in (*asked, *told) for hop in chain.hops]
-    assert len({*real_ones, *others}) == len(real_ones) + len(
-        others
-    )  # what is drawn, and mined, is a hop's own
-    other = ChainData(str(root / "data"), mix=mix, seed=1)
-    other.read(RetrieveChains(_generator(root)))
-    again = [hop.seed for n in range(12) for hop in other.train_examples.draw(n, 0).hops]
-    assert not set(seeds) & set(again)
-    batch = data.collator(drawn)
-    assert len(batch.labels) == sum(len(chain.hops) for chain in drawn)
-
-
-def test_a_resumed_run_has_the_negatives_of_an_uninterrupted_one(root: Path, tmp_path: Path) -> None:
-    """Resumed in the middle of an epoch, at the end of one, and at its beginning."""
-    mined = [
-        "--model.margin=1.0", "--mine.passages=2", "--trainer.max_epochs=3", "--last.every_n_train_steps=1",
-        "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",
-    ]  # fmt: skip
-    assert main(chain_options(root, tmp_path / "whole", *mined)) == 0
-    expected = logged(tmp_path / "whole", "train_loss")
-    assert len(expected) == 9
-    for step in (4, 6):
-        checkpoint = tmp_path / "whole" / "checkpoints" / f"step={step}.ckpt"
-        again = chain_options(root, tmp_path / f"from-{step}", *mined, f"--ckpt_path={checkpoint}")
-        assert main(again) == 0
-        found = logged(tmp_path / f"from-{step}", "train_loss")
-        assert found == {n: expected[n] for n in range(step, 9)}
-
-
-def test_what_is_gold_in_any_way_is_no_negative(root: Path) -> None:
-    """Of an ordered chain the later passages, too, and evidence."""
-    data = ChainData(str(root / "data"))
-    data.read(RetrieveChains(_generator(root)))
-    hops = data.train_examples.draw(2, 0).hops  # type: ignore[attr-defined]
-    done = len(data.corpus)
-    assert [set(hop.known) for hop in hops] == [{*hops[0].gold, *hops[1].gold, done}] * 3
-
-
-def test_gradient_checkpointing_changes_no_loss(root: Path, tmp_path: Path) -> None:
-    assert main(chain_options(root, tmp_path / "plain")) == 0
-    assert main(chain_options(root, tmp_path / "saving", "--model.gradient_checkpointing=true")) == 0
-    plain, saving = (logged(tmp_path / name, "train_loss") for name in ("plain", "saving"))
-    assert saving == pytest.approx(plain, abs=1e-4)
+    seeds = {hop.seed for chain in drawn for hop in chain.hops}
+    assert len(seeds) == sum(len(chain.hops) for chain in drawn)  # what is drawn, and mined, is a hop's own
+    other = opened(root, mix=mix, seed=1)
+    again = {hop.seed for n in range(12) for hop in other.train_examples.draw(n, 0).hops}  # type: ignore[attr-defined]
+    assert not seeds & again
 
 
 @pytest.mark.parametrize(
@@ -185,11 +126,8 @@ def test_options_that_cannot_work_are_refused(
 
 
 def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
-    data = ChainData(str(root / "data"))
-    data.read(RetrieveChains(_generator(root)))
+    data = opened(root)
     data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
-    from grls.data.corpus import Corpus
-
     with pytest.raises(MismatchError, match="another corpus"):
         RetrieverTeacher(str(root / "dense"), Corpus.read(tmp_path))
     with pytest.raises(ConfigError, match="teacher_temperature must be above 0"):
@@ -200,8 +138,7 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
 
 def test_the_usual_temperature_of_a_teacher_is_that_of_its_kind(root: Path) -> None:
     """Scores of BM25 divided by a bi-encoder's temperature leave one passage."""
-    data = ChainData(str(root / "data"))
-    data.read(RetrieveChains(_generator(root)))
+    data = opened(root)
     assert data.teacher_temperature is None
     usual = {name: RetrieverTeacher(name, data.corpus) for name in (str(root / "dense"), "bm25")}
     assert [teacher.temperature for teacher in usual.values()] == [0.05, 2.0]
@@ -212,10 +149,8 @@ def test_a_causal_model_needs_chain_data(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
-    source = [
-        "--model.generator=grls.models.load.language.CausalLM",
-    ]
     kept = [o for o in plain[2:] if "freeze_embeddings" not in o and "name_or_path" not in o]
+    source = ["--model.generator=grls.models.load.language.CausalLM"]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")
     given = ["train", "retrieve", *source, "--model.loss=allowed", *kept]
     assert main(given) != 0

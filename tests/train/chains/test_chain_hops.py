@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from train_helpers import write_chain_parts
 
 from grls.data.dataset import gold_passages
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -21,24 +20,12 @@ from grls.train.chains.prior import LearnBeside
 from grls.train.stages.callbacks import ConstrainedRecall
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chain_parts(tmp_path_factory.mktemp("chain-hops"))
-
-
 def opened(root: Path, **options: Any) -> ChainData:
     data = ChainData(str(root / "data"), **options)
     module = RetrieveChains(CausalLM(str(root / "llama")))
     data._ready = True
     data.read(module)
     return data
-
-
-def test_hops_are_learned_where_a_query_has_several_gold_passages(root: Path) -> None:
-    data = opened(root, multistep=None, train_split="train")
-    queries, qrels = data.read_split("train", data.corpus)
-    assert data.multistep is any(len(gold_passages(query, qrels)) > 1 for query in queries)
-    assert data.multistep
 
 
 def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:

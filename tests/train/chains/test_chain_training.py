@@ -1,18 +1,16 @@
 """Training on chains, causal models on trees of tokens: the loss held against the plain way."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from models_small import END, log_probability, small_gpt2, small_llama
-from small_data import passages, queries, scratch, small_tokenizer, write_small
+from models_small import log_probability, small_gpt2, small_llama
+from small_data import scratch, small_tokenizer, write_small
+from train_helpers import Opinion
 from transformers import (
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
     MistralConfig,
@@ -28,6 +26,7 @@ from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.causal.plain import CausalGenerator
 from grls.models.load.build import GeneratorSpec, Loaded
+from grls.models.load.language import CausalLM
 from grls.models.seq2seq.plain import Seq2SeqGenerator
 from grls.train.chains.collate import ChainCollator, TokenTree, stack
 from grls.train.chains.decisions import Decisions, walk_paths
@@ -37,41 +36,33 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.chains.targets import PassageTarget
 
 
-class Tiny(GeneratorSpec):
-    """A random Llama for the small data set."""
+class Small(NamedTuple):
+    """A causal model and what it learns from."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def load(self) -> Loaded:
-        tokenizer = small_tokenizer(self.folder)
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-        )  # fmt: skip
-        return Loaded(LlamaForCausalLM(config), tokenizer)
-
-
-class Opinion:
-    """A teacher that always believes in the same passages."""
-
-    def __init__(self, weights: dict[int, float]):
-        self.weights = weights
-
-    def opinions(self, hops: list[HopExample]) -> list[dict[int, float]]:
-        return [self.weights for _ in hops]
+    module: RetrieveChains
+    corpus: Corpus
+    codec: Codec
+    index: ConstraintIndex
+    folder: Path
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path]:
-    write_small(tmp_path)
-    module = RetrieveChains(Tiny(tmp_path), freeze_embeddings=False)
+def small(root: Path) -> Small:
+    return opened(root, root / "data")
+
+
+def opened(root: Path, folder: Path, **limits: int) -> Small:
+    module = RetrieveChains(CausalLM(str(root / "llama")), freeze_embeddings=False)
     module.model.eval()
-    corpus = Corpus.read(tmp_path)
-    codec = Codec(module.tokenizer, causal=True)
-    return module, corpus, codec, build_index(corpus, codec), tmp_path
+    corpus = Corpus.read(folder)
+    codec = Codec(module.tokenizer, Limits(**limits), causal=True)
+    return Small(module, corpus, codec, build_index(corpus, codec), folder)
+
+
+def mean_loss(small: Small, hops: Sequence[HopExample]) -> Any:
+    """By the definition, approximately."""
+    scores = [log_probability(small.module.model, small.index, hop.source, hop.taken) for hop in hops]
+    return pytest.approx(-np.mean(scores), rel=1e-4)
 
 
 def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
@@ -93,9 +84,7 @@ def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
             torch.testing.assert_close(found[row, node], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_the_loss_of_a_chain_is_the_mean_over_its_hops(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
     drawn = [some.draw(n, 0) for n in (0, 2, 3)]
@@ -103,12 +92,7 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
     batch = ChainCollator(0, index, Teaching(index, len(corpus)))(drawn)
     with torch.no_grad():
         found = float(module.batch_loss(batch))
-    expected = [
-        -log_probability(module.model, index, hop.source, hop.taken)
-        for example in drawn
-        for hop in example.hops
-    ]
-    assert found == pytest.approx(np.mean(expected), rel=1e-4)
+    assert found == mean_loss(small, [hop for example in drawn for hop in example.hops])
     tokens = sum(len(hop.source) for example in drawn for hop in example.hops)
     assert batch.read.visible.shape[1] < tokens / 3  # hops share what they have in common
 
@@ -160,9 +144,7 @@ def scores_of(alone: Decisions, index: ConstraintIndex, scores: np.ndarray, pass
     return values
 
 
-def test_every_gold_passage_that_is_left_is_right(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_every_gold_passage_that_is_left_is_right(small: Small) -> None:
     """Averaged over what is drawn, the loss is the mean over the gold passages."""
     module, corpus, codec, index, folder = small
     qs, qrels = read_split(folder, "train", corpus)
@@ -182,25 +164,7 @@ def test_every_gold_passage_that_is_left_is_right(
     assert np.mean(list(values.values())) == pytest.approx(np.mean(expected), rel=1e-4)
 
 
-def test_gold_without_an_order_is_right_in_any(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
-    _, corpus, codec, _, folder = small
-    qs, qrels = read_split(folder, "train", corpus)
-    ordered = qs[2]
-    for query, right in (
-        (ordered, 1),
-        (ordered._replace(metadata='{"any_order": true}'), 2),
-        (ordered._replace(evidence=()), 2),
-    ):
-        drawn = [ChainExamples([query], qrels, corpus, codec).draw(0, epoch).hops[0] for epoch in range(20)]
-        assert {len(hop.gold) for hop in drawn} == {right}
-        assert len({hop.taken for hop in drawn}) == right
-
-
-def test_branches_give_the_loss_of_the_mixture_without_bias(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_branches_give_the_loss_of_the_mixture_without_bias(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
     hop = some.draw(0, 0).hops[0]
@@ -223,21 +187,18 @@ def test_branches_give_the_loss_of_the_mixture_without_bias(
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_passages_of_equal_texts_and_beginnings_of_others(tmp_path: Path) -> None:
+def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: Path) -> None:
     """Two ids of one text are one answer, one text that begins another is told apart by its end, and DONE."""
     texts = ["the otter is calm .", "the otter is calm .", "the otter is calm . really", "the heron ."]
     some = [Passage(f"p{n}", text) for n, text in enumerate(texts)]
     asked = Query("q", "who ?", ("p1", "p2"))
     write_dataset(tmp_path, some, [asked], {"train": {"q": {"p1": 1, "p2": 1}}})
-    module = RetrieveChains(Tiny(tmp_path))
-    module.model.eval()
-    corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer, causal=True)
-    index = build_index(corpus, codec)
-    chain = ChainExamples([asked], {}, corpus, codec).draw(0, 0)
+    small = opened(root, tmp_path)
+    index = small.index
+    chain = ChainExamples([asked], {}, small.corpus, small.codec).draw(0, 0)
     batch = ChainCollator(0, index, Teaching(index, 4))([chain])
-    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
     with torch.no_grad():
-        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
     both = PassageTarget.of(index, {0: 1.0, 1: 1.0, 3: 2.0})
     found = walk_paths(index, [both], [Walked(0, 0, 1.0), Walked(0, 1, 1.0), Walked(0, 3, 2.0)])
     assert found.weights[found.places == 0].tolist() == [4.0]
@@ -248,46 +209,17 @@ def test_passages_of_equal_texts_and_beginnings_of_others(tmp_path: Path) -> Non
     assert [dict(opinion) for opinion in heard] == [{0: 0.5, 3: 0.5}, {3: 1.0}, {}]
 
 
-def test_a_chain_longer_than_the_input_limit_branches_off(tmp_path: Path) -> None:
-    write_small(tmp_path)
-    module = RetrieveChains(Tiny(tmp_path))
-    module.model.eval()
-    corpus = Corpus.read(tmp_path)
-    codec = Codec(module.tokenizer, Limits(input=20), causal=True)
-    index = build_index(corpus, codec)
-    chain = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec).draw(2, 0)
+def test_a_chain_longer_than_the_input_limit_branches_off(root: Path) -> None:
+    small = opened(root, root / "data", input=20)
+    _, corpus, codec, index, folder = small
+    chain = ChainExamples(*read_split(folder, "train", corpus), corpus, codec).draw(2, 0)
     assert chain.hops[2].source[: len(chain.hops[1].source)] != chain.hops[1].source  # the oldest went first
     batch = ChainCollator(0, index, Teaching(index, len(corpus)))([chain])
-    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
     with torch.no_grad():
-        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
 
 
-def test_on_a_cpu_trees_that_are_short_are_attended_to_plainly(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module, corpus, codec, index, folder = small
-    asked, qrels = read_split(folder, "train", corpus)
-    examples = ChainExamples(asked, qrels, corpus, codec)
-    batch = ChainCollator(0, index, Teaching(index, len(corpus)))([examples.draw(0, 0)])
-    seen: list[str] = []
-    assert module._head.linear  # what setup tries: a pass of its own
-    forward = module.model.forward
-
-    def watched(*args: Any, **named: Any) -> Any:
-        seen.append(module.model.config._attn_implementation)
-        return forward(*args, **named)
-
-    monkeypatch.setattr(module.model, "forward", watched)
-    module.batch_loss(batch)
-    monkeypatch.setattr("grls.models.sessions.memory.SHORT", 1)
-    module.batch_loss(batch)
-    assert seen == ["eager", "sdpa"]
-
-
-def test_the_margin_is_between_right_and_wrong_passages(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_the_margin_is_between_right_and_wrong_passages(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
     hops = some.draw(2, 0).hops[:2]
@@ -309,31 +241,13 @@ def test_the_margin_is_between_right_and_wrong_passages(
     assert expected > 0
 
 
-def test_first_tokens_can_weigh_more(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
+def test_first_tokens_can_weigh_more(small: Small) -> None:
     _, _, _, index, _ = small
     target = [PassageTarget.of(index, {0: 1.0})]
     plain = walk_paths(index, target, [Walked(0, 0, 1.0)])
     found = walk_paths(index, target, [Walked(0, 0, 1.0)], decay=0.5)
     assert len(plain.weights) > 1
     assert found.weights.tolist() == pytest.approx((0.5**plain.places).tolist())
-
-
-def test_plain_session_of_inputs_of_unequal_length() -> None:
-    model = small_llama()
-    session = CausalGenerator(model).open([[3, 4, 5], [6]])
-    session.first()
-    session.step(np.array([1, 0, 0]), np.array([7, 8, END]))
-    session.step(np.array([0, 2]), np.array([9, 10]))
-    rows = np.repeat([0, 1], model.config.vocab_size)
-    tokens = np.tile(np.arange(model.config.vocab_size), 2)
-    found = session.logits(rows, tokens).reshape(2, -1)
-    with torch.no_grad():
-        for row, path in enumerate(([6, 7, 9], [3, 4, 5, END, 10])):
-            expected = model(input_ids=torch.tensor([path])).logits[0, -1].numpy()
-            np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-4)
-            assert session.log_normalizer()[row] == pytest.approx(np.logaddexp.reduce(expected), rel=1e-4)
 
 
 class Given(GeneratorSpec):
@@ -356,20 +270,8 @@ def test_a_model_that_cannot_see_trees_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="attends within a window"):
         RetrieveChains(Given(MistralForCausalLM(window), tmp_path)).setup("fit")
-    capped = Gemma2Config(
-        **shape, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
-        final_logit_softcapping=0.5, layer_types=["full_attention"] * 2,
-    )  # fmt: skip
-    with pytest.raises(ConfigError, match="changes its logits behind the head"):
-        RetrieveChains(Given(Gemma2ForCausalLM(capped), tmp_path)).setup("fit")
     recurrent = MambaForCausalLM(MambaConfig(**shape, state_size=4))
     with pytest.raises(ConfigError, match="Mamba"):
         RetrieveChains(Given(recurrent, tmp_path)).setup("fit")
     with pytest.raises(ConfigError, match="Mamba"):
         CausalGenerator(recurrent)
-    assert not CausalGenerator(Gemma2ForCausalLM(capped)).head.linear  # its own logits are used
-
-
-def test_small_data_is_as_the_tests_think() -> None:
-    assert len(passages()) == 10
-    assert [len(query.evidence) for query in queries()[:4]] == [1, 1, 2, 2]

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from train_helpers import chain_options, logged, write_chain_parts
+from train_helpers import chain_options
 
 from grls.cli import main
 from grls.data.dataset import read_split
@@ -20,7 +19,6 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
@@ -31,9 +29,8 @@ EVIDENCE_WORDS = 3
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small data set, and a T5 that was trained on it with everything: ``trained``, ``r``, ``hybrid``."""
-    root = write_chain_parts(tmp_path_factory.mktemp("together"))
+def root(root: Path) -> Path:
+    """With a T5 that was trained with everything: ``trained``, ``r``, ``hybrid``."""
     given = chain_options(
         root, root / "trained", "--data.spans.words=3", "--data.spans.drawn=2", "--data.multistep=true",
         "--data.done=true", "--data.by_hop=true", f"--data.evidence_words={EVIDENCE_WORDS}",
@@ -54,12 +51,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_the_training_measures_hops_and_their_chains(root: Path) -> None:
-    assert all(map(np.isfinite, logged(root / "trained", "train_loss").values()))
-    for measure in ("dev_recall", "dev_f1"):
-        assert 0 <= logged(root / "trained", measure).popitem()[1] <= 1
-
-
 def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = GenerativeRetriever.from_pretrained(root / "r", "cpu")
     assert generator.codec.limits.evidence == EVIDENCE_WORDS
@@ -76,8 +67,7 @@ def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: 
     assert read == [hop.source for hop in chain.hops]
 
 
-@pytest.mark.parametrize("name", ["r", "hybrid"])
-@pytest.mark.parametrize("steps", ["ranked", "fixed", "dynamic"])
+@pytest.mark.parametrize(("name", "steps"), [("r", "ranked"), ("hybrid", "fixed"), ("r", "dynamic")])
 def test_hops_are_found_and_rescored(root: Path, name: str, steps: Any) -> None:
     queries, _ = read_split(root / "data", "test")
     scores = {}
@@ -93,17 +83,3 @@ def test_hops_are_found_and_rescored(root: Path, name: str, steps: Any) -> None:
             assert all(len(best.hits) == 2 or steps == "dynamic" for (best, *_) in chains)
             scores[rescore] = [chain.score for beams in chains for chain in beams]
     assert scores[0] != scores[5]
-
-
-def test_priors_and_rescoring_know_the_evidence(root: Path) -> None:
-    opened = load_retriever(root / "hybrid", Opening("cpu", search=SearchOptions(rescore=5)))
-    assert isinstance(opened, HybridRetriever)
-    query, passages = Query("q", "is the otter kind ?"), opened.corpus.passages([0, 5])
-    found = [opened.retrieve_hop([query], [[passage]], 4)[0] for passage in passages]
-    assert found[0].hits != found[1].hits
-    (tokens,) = opened.generator.encode([query])
-    inputs = [
-        opened.generator.codec.model_input(tokens, opened.generator.evidence(query.text, [n])) for n in (0, 5)
-    ]
-    first, second = opened.generator.rescore(inputs, [[1, 2, 3]] * 2)
-    assert not np.allclose(first, second)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from failing import fails
 from small_data import scratch
-from train_helpers import chain_options, logged, write_chain_parts
+from train_helpers import chain_options, logged
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -17,7 +17,6 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.spans import Spans
 from grls.data.types import Passage, Query
-from grls.data.words import Analyzer
 from grls.errors import MismatchError
 from grls.index import build_index
 from grls.io.files import read_json
@@ -32,11 +31,6 @@ from grls.train.chains.mining import Proposals, Read, Rescore
 from grls.train.chains.module import RetrieveChains, rescore_loss
 from grls.train.chains.span_targets import SpanTargets
 from grls.train.stages.examples import MemoriseExamples
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chain_parts(tmp_path_factory.mktemp("rescore-fit"))
 
 
 def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
@@ -94,24 +88,7 @@ def test_they_are_drawn_from_the_best_of_each_retriever(root: Path, codec: Codec
     assert len(proposed) <= 2 * 2 + 1  # with DONE
 
 
-def test_no_word_in_common_is_no_proposal(root: Path, codec: Codec) -> None:
-    example = chains(root, codec, multistep=False, done=False).draw(0, 0)
-    (hop,) = example.hops
-    strange = example._replace(hops=(hop._replace(query="zebras ¿"),))
-    bm25 = Proposals.open(Rescore(["bm25"]), Corpus.read(root / "data"), codec, "cpu")
-    assert [some.right for some in bm25([strange])] == [True]
-
-
-def test_bm25_proposes_by_the_words_that_are_asked_for(root: Path, codec: Codec) -> None:
-    corpus = Corpus.read(root / "data")
-    given = Proposals.open(Rescore(["bm25"], analyzer=Analyzer("en", stem=True)), corpus, codec, "cpu")
-    (bm25,) = given.sources
-    assert bm25.name == "bm25"
-    assert bm25.retriever.analyzer == Analyzer("en", stem=True)
-
-
 def test_done_is_read_only_where_a_chain_ends_with_it(root: Path, codec: Codec) -> None:
-    """A pseudo-query tells nothing of when to stop."""
     done = tuple(codec.done_sequence.tolist())
     proposals = proposing(root, codec, hops=5)
     for ends in (True, False):
@@ -130,16 +107,6 @@ def test_one_hop_stands_for_those_of_one_input_and_some_for_all(root: Path, code
     corpus = Corpus.read(root / "data")
     silent = MemoriseChains(MemoriseExamples(corpus, codec))  # nothing is asked
     assert proposing(root, codec)([silent.draw(0, 0)]) == []
-
-
-def test_a_text_that_is_right_is_never_wrong_under_another_number(root: Path, codec: Codec) -> None:
-    """Long passages are told apart by what is read of them alone."""
-    example = chains(root, codec).draw(0, 0)
-    proposals = proposing(root, codec, passages=60, depth=50, tokens=1)
-    read = [some for some in proposals([example]) if some.hop == 0]
-    right = {some.tokens for some in read if some.right}
-    assert all(len(some.tokens) <= 2 for some in read)
-    assert not right & {some.tokens for some in read if not some.right}
 
 
 def test_the_loss_is_listwise_and_the_mean_over_hops() -> None:
@@ -195,14 +162,12 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
     assert alone > 0.1
 
 
-@pytest.mark.parametrize("kind", ["causal", "spans", "sequence"])
+@pytest.mark.parametrize("kind", ["causal", "sequence"])
 def test_a_fit_learns_to_rescore(root: Path, tmp_path: Path, kind: str) -> None:
     """Passages that belong to the training queries come before those that do not."""
     more = [f"--data.rescore.retrievers=[bm25, {root / 'dense'}]", "--data.rescore.passages=4",
             "--data.rescore.tokens=20", "--recall.rescore=5", "--trainer.max_epochs=30",
             "--data.multistep=false", "--data.done=false"]  # fmt: skip
-    if kind == "spans":
-        more += ["--data.spans.words=3", "--data.spans.drawn=2"]
     options = chain_options(root, tmp_path / "run", *more)
     if kind == "sequence":
         options = [option for option in options if "name_or_path" not in option]
@@ -260,15 +225,3 @@ def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) ->
     other = Corpus.from_passages([Passage("a", "one"), Passage("b", "two")])
     with pytest.raises(MismatchError, match="make the retriever again with `grls index`"):
         Proposals.open(Rescore([str(root / "dense")]), other, codec, "cpu")
-
-
-def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
-    spoilt.append("--last.every_n_train_steps=1")
-    told = fails(capsys, *chain_options(root, tmp_path / "run", *spoilt))
-    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    assert f"diverged: the loss is nan at step 3. The checkpoint {last}, from before, is intact." in told
-    assert torch.load(last, weights_only=True)["global_step"] == 2
-    assert not (tmp_path / "run" / "model").exists()

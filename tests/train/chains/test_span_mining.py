@@ -10,7 +10,7 @@ import torch
 from failing import fails
 from models_small import log_probability
 from small_data import queries, scratch
-from train_helpers import chain_options, logged, write_chain_parts
+from train_helpers import chain_options, logged
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -28,16 +28,14 @@ WORDS = 3
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small data set, with a copy of a gold passage under another id."""
-    folder = write_chain_parts(tmp_path_factory.mktemp("span-mining"))
-    passages = [*Corpus.read(folder / "data")]
+def root(root: Path) -> Path:
+    """In ``copied`` the small data set, with a copy of a gold passage under another id."""
+    passages = [*Corpus.read(root / "data")]
     copy = passages[0]._replace(id="copy")
-    assert copy.id not in {passage.id for passage in passages}
     every = queries()
     qrels = {"train": {q.id: dict.fromkeys(q.evidence, 1) for q in every[:12]}}
-    write_dataset(folder / "copied", [*passages, copy], every, qrels)
-    return folder
+    write_dataset(root / "copied", [*passages, copy], every, qrels)
+    return root
 
 
 def opened(root: Path, kind: str, name: str = "copied") -> tuple[ChainData, RetrieveChains]:

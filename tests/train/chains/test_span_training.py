@@ -1,16 +1,15 @@
 """Learning to write spans: which of them a query asks for, the loss against the plain way, and fits."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from failing import fails
 from models_small import log_probability
-from train_helpers import chain_options, logged, write_chain_parts
+from train_helpers import Opinion, chain_options, logged
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -24,9 +23,8 @@ from grls.io.files import read_json
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.spec import write_spec
 from grls.train.chains.collate import ChainCollator
-from grls.train.chains.examples import ChainExamples, HopExample, Teaching
+from grls.train.chains.examples import ChainExamples, Teaching
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.span_targets import SpanTargets, WriteSpans
 
@@ -82,36 +80,10 @@ def test_views_that_share_words_with_the_query_weigh_more() -> None:
     assert weights[9:].sum() == pytest.approx(0.25)
 
 
-def test_without_a_word_in_common_all_views_weigh_alike() -> None:
-    targets = SpanTargets(Spans(Corpus.from_passages(RIVERS), 3))
-    _, weights = targets.spread("who?", {0: 1.0})
-    np.testing.assert_allclose(weights, np.full(8, 1 / 8))
-    dashes = SpanTargets(Spans(Corpus.from_passages([Passage("d", "long – and wide")]), 2))
-    np.testing.assert_allclose(dashes.spread("who ?", {0: 1.0})[1], np.full(3, 1 / 3))  # signs are no words
-    # Nothing of the next passage counts for the last words of one.
-    _, weights = targets.spread("Rhine", {0: 1.0})
-    np.testing.assert_allclose(weights, np.full(8, 1 / 8))
-
-
 @pytest.mark.parametrize("given", [{"words": 0}, {"drawn": 0}, {"temperature": 0.0}, {"temperature": np.inf}])
 def test_numbers_are_positive(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must be "):
         WriteSpans(**given).check()
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chain_parts(tmp_path_factory.mktemp("span-fit"))
-
-
-class Opinion:
-    """A teacher that always believes in the same passages."""
-
-    def __init__(self, weights: dict[int, float]):
-        self.weights = weights
-
-    def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        return [self.weights for _ in hops]
 
 
 @pytest.mark.parametrize("taught", [False, True])
@@ -169,38 +141,3 @@ def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Pa
     hits = opened.retrieve(queries, 1)
     right = [found[0].id in qrels[query.id] for query, found in zip(queries, hits, strict=True)]
     assert sum(right) >= 8  # of 12
-
-
-def test_a_teacher_and_memories_go_along(root: Path, tmp_path: Path) -> None:
-    more = [
-        "--data.spans.words=3", f"--data.teacher={root / 'dense'}", "--data.branches=2",
-        "--data.teach_memories=true", "--data.mix.memorise.reads=keywords", "--data.mix.memorise_share=0.3",
-    ]  # fmt: skip
-    assert main(chain_options(root, tmp_path / "run", *more)) == 0
-    assert all(map(math.isfinite, logged(tmp_path / "run", "train_loss").values()))
-
-
-def test_views_are_learned_beside_a_prior_and_found_with_it(root: Path, tmp_path: Path) -> None:
-    more = ["--data.spans.words=3", "--data.prior.retrievers=[bm25]", "--data.prior.weights=[20]"]
-    more += ["--recall.hops=2", "--recall.k=2"]
-    assert main(chain_options(root, tmp_path / "run", *more)) == 0
-    assert 0 < logged(tmp_path / "run", "dev_recall").popitem()[1] <= 1
-    model = tmp_path / "run" / "model"
-    assert main(["index", f"{model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
-    priors = [{"retriever": "bm25", "weight": 20}]
-    write_spec(tmp_path / "hybrid", "hybrid", {"generator": "../r", "priors": priors, "normalized": True})
-    retrieve = ["retrieve", str(tmp_path / "hybrid"), f"--data={root / 'data'}", "--split=dev"]
-    retrieve += [f"--output={tmp_path / 'run-dev'}"]
-    assert main(retrieve) == 0
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--data.spans.drawn=0"], "--data.spans.drawn must be at least 1, got 0"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
-) -> None:
-    assert message in fails(capsys, *chain_options(root, tmp_path / "run", "--data.spans.words=3", *more))

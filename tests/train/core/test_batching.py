@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from grls.train.core.datamodule import DrawnExamples, LengthBucketedSampler, copies_of_examples
-from grls.train.core.examples import Example
+from grls.train.core.datamodule import LengthBucketedSampler, copies_of_examples
 
 LENGTHS = [int(n) for n in np.random.default_rng(0).integers(1, 200, 1013)]
 
@@ -79,18 +78,3 @@ def test_resuming_skips_exactly_what_was_done() -> None:
     assert list(resumed) == epochs[1][5:]
     assert epoch(resumed) == epochs[2]
     assert len(resumed) == len(epochs[0])
-
-
-def test_an_item_is_asked_for_by_number_and_epoch() -> None:
-    class Numbers:
-        def __len__(self) -> int:
-            return 2
-
-        def draw(self, number: int, epoch: int) -> Example:
-            return Example([number], [epoch])
-
-        def lengths(self) -> list[int]:
-            return [1, 1]
-
-    drawn = DrawnExamples(Numbers())
-    assert (len(drawn), drawn[(1, 7)]) == (2, Example([1], [7]))

@@ -1,8 +1,5 @@
 """The time of a training."""
 
-import pytest
-
-from grls.errors import ConfigError
 from grls.train.core.clock import TrainingClock, TrainingStep
 
 
@@ -44,15 +41,6 @@ def test_a_tenth_of_the_time_is_kept_for_the_first_measurement() -> None:
     assert clock.stepped(3)
 
 
-def test_the_last_step_is_no_interruption() -> None:
-    time = Time()
-    clock = TrainingClock("chains", 1, now=time)
-    clock.start(0, 1)
-    time.now += 5
-    assert not clock.stepped(1)
-    assert not clock.time_is_up
-
-
 def test_reports_name_the_stage_and_the_time_left() -> None:
     time, steps = Time(), list[TrainingStep]()
     clock = TrainingClock("memorise", None, steps.append, time)
@@ -60,21 +48,6 @@ def test_reports_name_the_stage_and_the_time_left() -> None:
     time.now += 3
     clock.stepped(5)
     assert steps == [TrainingStep("memorise", 4, 10, None), TrainingStep("memorise", 5, 10, 15.0)]
-
-
-def test_the_time_left_is_within_the_limit() -> None:
-    time, steps = Time(), list[TrainingStep]()
-    clock = TrainingClock("memorise", 8, steps.append, time)
-    clock.start(0, 10)
-    time.now += 3
-    clock.stepped(1)
-    assert [step.seconds_left for step in steps] == [8, 5]
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_limit_of_no_time_is_refused(seconds: float) -> None:
-    with pytest.raises(ConfigError, match="max_seconds must be above 0, got"):
-        TrainingClock("chains", seconds)
 
 
 def test_steps_that_become_far_longer_end_within_the_limit() -> None:

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from small_data import scratch, tiny_bert, write_small
-from torch.utils._python_dispatch import TorchDispatchMode
-from train_helpers import arguments, train
-from transformers import AutoModelForSeq2SeqLM
+from small_data import scratch, tiny_bert
+from train_helpers import arguments
 
 from grls.cli import main
 from grls.models.load.build import WarmStart
@@ -17,9 +15,6 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.core.module import GIB, EncoderCache, GeneratorModule
 from grls.train.stages.data import RetrieveData
 from grls.train.stages.module import Retrieve
-
-WIDTH = 32
-"""Of the small T5."""
 
 
 class Encoder(torch.nn.Module):
@@ -70,18 +65,6 @@ def test_a_full_cache_keeps_what_it_has() -> None:
     assert encoder.asked == [[3, 4, 5], [6, 7, 8], [9], [6, 7, 8]]
 
 
-def test_states_are_kept_as_bfloat16_where_the_decoder_computes_in_it() -> None:
-    cache = EncoderCache(1.0)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert cache(Encoder().eval(), *batch([3, 4])).dtype == torch.bfloat16
-    assert cache.bytes == 2 * 2 * 2
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return write_small(tmp_path / "data")
-
-
 def batches(data: Path, module: GeneratorModule, kind: type[RetrieveData] = RetrieveData) -> list[Any]:
     """Two batches, the second of which has inputs of the first."""
     made = kind(str(data))
@@ -119,16 +102,7 @@ def test_losses_and_gradients_are_those_without_it(data: Path, tmp_path: Path, k
     assert (calls, fewer) == ((30, 10) if kind == "chains" else (12, 4))
 
 
-def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path: Path) -> None:
-    frozen = ["--model.freeze_encoder=true", "--checkpoint.monitor=null"]
-    with_ = train("retrieve", data, tmp_path / "a", *frozen, "--model.cache_encoder=0.1", dropout=0.0)
-    without = train("retrieve", data, tmp_path / "b", *frozen, dropout=0.0)
-
-    one, other = (
-        AutoModelForSeq2SeqLM.from_pretrained(run / "model").state_dict() for run in (with_, without)
-    )
-    for name, weights in one.items():
-        torch.testing.assert_close(weights, other[name], rtol=1e-2, atol=2e-3, msg=name)
+def test_states_of_other_weights_are_forgotten(data: Path) -> None:
     module = Retrieve(scratch(data), freeze_encoder=True, cache_encoder=0.1)
     assert module._cache is not None
     module._cache(Encoder(), *batch([3]))
@@ -142,7 +116,7 @@ def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path:
         (["--model.cache_encoder=1"], "set freeze_encoder to true"),
         (
             ["--model.cache_encoder=-1", "--model.freeze_encoder=true"],
-            "cache_encoder must be at least 0, got -1",
+            "cache_encoder must be at least 0",
         ),
     ],
 )
@@ -151,37 +125,3 @@ def test_a_cache_that_cannot_work_is_refused(
 ) -> None:
     assert main(["train", *arguments("retrieve", data, tmp_path / "run", *given)]) != 0
     assert message in capsys.readouterr().err
-
-
-class Widths(TorchDispatchMode):
-    """Collects the last dimension of everything that is computed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and result.dim() > 1:
-            self.found.add(result.shape[-1])
-        return result
-
-
-@pytest.mark.parametrize("kind", [Retrieve, RetrieveChains])
-def test_the_allowed_loss_computes_no_logits_of_the_whole_vocabulary(
-    data: Path, kind: type[GeneratorModule]
-) -> None:
-    module = kind(scratch(data), loss="allowed")
-    vocabulary = module.model.get_output_embeddings().out_features
-    assert vocabulary not in (WIDTH, 2 * WIDTH)
-    one = batches(data, module, ChainData if kind is RetrieveChains else RetrieveData)[0]
-    assert module._head.linear  # tried before the first step, by logits of the whole vocabulary
-    with Widths() as allowed:
-        module.batch_loss(one).backward()
-    # Weights and their gradients are [V, d]; what has V last would be logits or their gradient. The one
-    # product that is allowed has a weight for each token that some position allows.
-    assert vocabulary not in allowed.found
-    if kind is Retrieve:
-        with Widths() as full:
-            module.batch_loss(one._replace(choices=None)).backward()
-        assert vocabulary in full.found

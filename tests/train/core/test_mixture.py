@@ -70,17 +70,6 @@ def test_nothing_comes_twice_before_all_have_come_once() -> None:
         assert len(stream) > 2 * count
 
 
-def test_draws_are_a_function_of_seed_and_epoch() -> None:
-    def epoch_of(seed: int, epoch: int) -> list[Example]:
-        return [mixture((7, 0.4), epochs=4, seed=seed).draw(n, epoch) for n in range(10)]
-
-    assert epoch_of(0, 3) == epoch_of(0, 3)
-    assert epoch_of(0, 3) != epoch_of(1, 3)
-    some = mixture((7, 0.4), epochs=4)
-    backwards = {epoch: [some.draw(n, epoch) for n in range(10)] for epoch in (5, 0, 3)}
-    assert backwards[3] == epoch_of(0, 3)
-
-
 def test_lengths_are_those_of_the_epoch_and_batches_go_by_them() -> None:
     some = mixture((7, (0.6, 0.1)), epochs=4)
     for epoch in range(5):
@@ -94,20 +83,14 @@ def test_lengths_are_those_of_the_epoch_and_batches_go_by_them() -> None:
     assert [length for batch in sorted(batches) for length in batch] == sorted(lengths)
 
 
-@pytest.mark.parametrize(
-    ("parts", "options"),
-    [
-        ([(5, 1.2)], {}),
-        ([(5, (0.1, -0.1))], {}),
-        ([(5, (0.5, 0.6)), (5, 0.5)], {}),
-        ([(0, 0.5)], {}),
-        ([(5, 0.5)], {"size": 0}),
-        ([(5, 0.5)], {"epochs": 0}),
-    ],
-)
-def test_a_mix_that_cannot_be_is_refused(parts: Any, options: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="mix"):
-        mixture(*parts, **options)
+def test_a_mix_that_cannot_be_is_refused() -> None:
+    one: tuple[int, Shares] = (5, 0.5)
+    for parts in ([(5, 1.2)], [(5, (0.1, -0.1))], [(5, (0.5, 0.6)), one], [(0, 0.5)]):
+        with pytest.raises(ConfigError, match="mix"):
+            mixture(*parts)  # type: ignore[arg-type]
+    for options in ({"size": 0}, {"epochs": 0}):
+        with pytest.raises(ConfigError, match="mix"):
+            mixture(one, **options)
 
 
 def test_the_epochs_of_a_run_are_counted_from_epochs_or_steps() -> None:
@@ -119,14 +102,9 @@ def test_the_epochs_of_a_run_are_counted_from_epochs_or_steps() -> None:
         )  # fmt: skip
         return planned_epochs(trainer, 100, size)  # 13 batches an epoch
 
-    assert planned(5, -1) == 5
-    assert planned(-1, 26) == 2
-    assert planned(-1, 27) == planned(9, 27) == 3
-    assert planned(-1, 14, accumulate=2) == 2
-    assert planned(-1, 14, size=16) == 2
-    assert planned(-1, 26, limit=2) == 13
-    assert planned(-1, 26, limit=0.5) == 5  # 6 batches
-    assert planned(-1, 26, limit=99) == 2
+    assert [planned(5, -1), planned(-1, 26), planned(-1, 27), planned(9, 27)] == [5, 2, 3, 3]
+    assert planned(-1, 14, accumulate=2) == planned(-1, 14, size=16) == planned(-1, 26, limit=99) == 2
+    assert [planned(-1, 26, limit=2), planned(-1, 26, limit=0.5)] == [13, 5]  # of 2 and of 6 batches
     assert planned(-1, -1) is planned(None, -1) is None
 
 
@@ -191,9 +169,7 @@ def test_a_run_with_a_mix_goes_on_to_the_same_losses(data: Path, tmp_path: Path)
            "--data.mix.memorise.reads=keywords", "--data.mix.memorise_share=0.1",
            "--model.schedule=constant", "--model.warmup=0"]  # fmt: skip
     whole = logged(train("retrieve", data, tmp_path / "whole", *mix, "--data.workers=1"), "train_loss")
-    plain = logged(train("retrieve", data, tmp_path / "plain", *mix[-2:]), "train_loss")
-    assert sorted(whole) == sorted(plain) == list(range(24))
-    assert whole[0] != pytest.approx(plain[0], abs=1e-6)
+    assert sorted(whole) == list(range(24))
     often = "--last.every_n_train_steps=5"
     halted = train(
         "retrieve", data, tmp_path / "cut", *mix, often, "--trainer.max_epochs=2", "--data.mix.epochs=3"

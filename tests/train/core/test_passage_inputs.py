@@ -20,7 +20,6 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.train.core.examples import (
     Example,
     PassageInput,
-    PassageReader,
     content_words,
     drawn_words,
     word_weights,
@@ -53,15 +52,6 @@ def row(codec: Codec, number: int) -> list[int]:
     return codec.passages([CORPUS[number]])[0].tolist()
 
 
-def test_without_a_reading_it_is_the_front(codec: Codec) -> None:
-    plain, named = (
-        MemoriseExamples(CORPUS, codec),
-        MemoriseExamples(CORPUS, codec, reading=PassageInput("front")),
-    )
-    for number in range(len(CORPUS)):
-        assert plain.draw(number, 0) == named.draw(number, 5)
-
-
 def test_the_whole_passage_is_read_and_written(codec: Codec) -> None:
     example = MemoriseExamples(CORPUS, codec, reading=PassageInput("whole")).draw(OTTER, 3)
     assert example == Example(codec.plain_input(row(codec, OTTER)[:-1]), row(codec, OTTER))
@@ -82,7 +72,6 @@ def test_keywords_are_drawn_anew_each_epoch(codec: Codec) -> None:
 
 
 def test_words_are_drawn_in_proportion_to_their_weights() -> None:
-    """One of two words: the chance of the first is its share of the weights."""
     passage = Passage("a", "heron pike")
     rng = random.Random(0)
     counts = Counter(drawn_words(passage, {"heron": 3.0, "pike": 1.0}, 1, rng)[0] for _ in range(4000))
@@ -96,14 +85,6 @@ def test_weights_are_idf_and_function_words_have_none() -> None:
     )
     assert word_weights(corpus) == pytest.approx({"mill": math.log(3 / 2), "weir": math.log(3)})
     assert content_words(corpus[0]) == ["Mill"]
-
-
-def test_function_words_are_those_of_the_corpus_language(codec: Codec) -> None:
-    texts = ["die Mühle steht nicht an dem Bach und ist alt", "der Reiher ist nicht an der Mühle"]
-    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts * 3)])
-    reader = PassageReader(corpus, codec, PassageInput("keywords"), lambda _: [])
-    assert {"mühle", "bach", "reiher"} <= reader._idf.keys()
-    assert not {"die", "nicht", "und", "der", "ist"} & reader._idf.keys()
 
 
 def test_a_neighbour_is_one_of_the_nearest(codec: Codec, near: str) -> None:
@@ -168,7 +149,6 @@ def test_what_cannot_be_read_is_refused(codec: Codec, near: str, tmp_path: Path)
 def test_a_stage_memorises_from_keywords_and_neighbours(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Through the command line: what was learned is found again from other words of the passage."""
     data = write_small(tmp_path / "data")
     near = tmp_path / "near"
     assert main(["prepare", "neighbours", f"--data={data}", f"--output={near}", "--k=3"]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from failing import fails
-from small_data import passages, queries, small_retriever, write_small
+from small_data import passages, queries, small_retriever
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.answer.writer import TextWriter
@@ -16,21 +16,14 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries
 from grls.data.neighbours import Neighbours
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.models.load.build import train_tokenizer
 from grls.models.load.language import load_language_model
-from grls.retrieve.bm25 import BM25Retriever
-from grls.train.doc2query import generate
 from grls.train.doc2query.form import FORM, QueryForm, QueryPrompt
 from grls.train.doc2query.generate import Drawing, QueryWriter, Task, sift, tasks
 
 CORPUS = Corpus.from_passages(passages())
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("pseudo") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +43,19 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     single = [query for query in queries() if len(query.evidence) == 1]
     asked = [prompt.source(prompt.passages([CORPUS[n]])) for n in range(len(single))]
     rows = list(zip(asked, prompt.targets([query.text for query in single]), strict=True))
+    longest = max(len(source) + len(target) for source, target in rows)
+    behind = [[0] * (longest - len(source) - len(target)) for source, target in rows]
+    tokens = torch.tensor([[*s, *t, *pad] for (s, t), pad in zip(rows, behind, strict=True)])
+    labels = torch.tensor(
+        [[-100] * len(s) + t + [-100] * len(pad) for (s, t), pad in zip(rows, behind, strict=True)]
+    )
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
     for _ in range(150):
         optimizer.zero_grad()
-        losses = []
-        for source, target in rows:
-            tokens = torch.tensor([[*source, *target]])
-            labels = torch.tensor([[-100] * len(source) + target])
-            losses.append(model(input_ids=tokens, labels=labels).loss / len(rows))
-            losses[-1].backward()
+        loss = model(input_ids=tokens, labels=labels).loss
+        loss.backward()
         optimizer.step()
-    assert sum(losses) < 0.01
+    assert loss < 0.01
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / FORM).write_text(json.dumps(form._asdict()))
@@ -81,12 +76,7 @@ def test_a_chain_follows_links_and_never_comes_back() -> None:
     assert max(counts[0, 2, 3], counts[2, 0, 1]) < 20, "some draws come to a dead end"
     two = Counter(task.chain for task in tasks([0], near, Drawing(queries=20, hops=2)))
     assert set(two) == {(0, 1), (0, 2)}
-    assert tasks([0, 3], None, Drawing(queries=2)) == [
-        Task((0,), 0),
-        Task((0,), 1),
-        Task((3,), 0),
-        Task((3,), 1),
-    ]
+    assert tasks([0, 3], None, Drawing(queries=2)) == [Task((n,), draw) for n in (0, 3) for draw in (0, 1)]
     again, other = (tasks([0, 1, 2], near, Drawing(20, 2, seed=seed)) for seed in (0, 1))
     assert again == tasks([0, 1, 2], near, Drawing(20, 2)) != other
 
@@ -111,7 +101,6 @@ def written(model: Path, some: list[Task], drawing: Drawing, batch_size: int = 4
 
 
 def test_a_query_is_written_for_its_passage(model: Path) -> None:
-    """At a low temperature what was learned; what is drawn depends on seed and passage, not on the batch."""
     some = [Task((n,), draw) for n in range(8) for draw in range(2)]
     sure = written(model, some, Drawing(temperature=0.1))
     single = [query.text for query in queries() if len(query.evidence) == 1]
@@ -122,12 +111,6 @@ def test_a_query_is_written_for_its_passage(model: Path) -> None:
     assert whole == written(model, some[:5], wild, 2) + written(model, some[5:], wild, 16)
     assert len({one["text"] for one in whole}) > 8
     assert whole != written(model, some, Drawing(temperature=3.0, top_p=1.0, seed=1))
-
-
-def test_a_nucleus_leaves_unlikely_tokens_out(model: Path) -> None:
-    some = [Task((n,), 0) for n in range(8)]
-    narrow = written(model, some, Drawing(temperature=3.0, top_p=0.001))
-    assert [one["text"] for one in narrow] == [q.text for q in queries() if len(q.evidence) == 1]
 
 
 def test_a_chain_is_read_from_its_first_passage_or_whole(model: Path) -> None:
@@ -204,36 +187,18 @@ def test_what_is_no_query_is_dropped_and_counted() -> None:
 
 
 def test_a_query_must_lead_back_to_its_first_passage() -> None:
-    records = [
-        record("who ?"),
-        record("what ?", "lynx-calm"),
-        record("why ?", "r0", "otter-calm"),
-        record(""),
-    ]
+    asked = [("who ?",), ("what ?", "lynx-calm"), ("why ?", "r0", "otter-calm"), ("",)]
+    records = [record(*one) for one in asked]
     finds = Finds("DONE", "lynx-calm", "otter-calm")
     found = sift(records, CORPUS, finds, k=2)
     assert [query.id for query in found.kept] == ["pseudo-lynx-calm-0"]
     assert finds.asked == ["who ?", "what ?", "why ?"]
     assert (found.asked, found.rate) == (3, pytest.approx(1 / 3))
     assert found.dropped == {"empty": 1, "not found again": 2}
-    assert [q.id for q in sift(records, CORPUS, finds, k=3).kept] == [
-        "pseudo-otter-calm-0",
-        "pseudo-lynx-calm-0",
-    ]
+    again = sift(records, CORPUS, finds, k=3).kept
+    assert [q.id for q in again] == ["pseudo-otter-calm-0", "pseudo-lynx-calm-0"]
     with pytest.raises(ConfigError, match="k must be at least 1"):
         sift(records, CORPUS, finds, k=0)
-
-
-def test_a_copy_of_the_passage_will_do() -> None:
-    corpus = Corpus.from_passages([Passage("a", "pike"), Passage("b", "pike"), Passage("c", "pike", "fish")])
-    for name, kept in ("b", 1), ("c", 0):
-        assert len(sift([record("who ?", "a")], corpus, Finds(name)).kept) == kept
-
-
-def test_bm25_judges_by_words() -> None:
-    records = [record("is the otter calm ?"), record("is the lynx quick ?")]
-    found = sift(records, CORPUS, BM25Retriever(CORPUS), k=1)
-    assert [query.text for query in found.kept] == ["is the otter calm ?"]
 
 
 def options(data: Path, model: Path, output: Path, *more: str) -> list[str]:
@@ -286,47 +251,6 @@ def test_chains_are_written_for_and_another_filter_needs_no_new_queries(
     assert "begun with other settings (hops, links, reads)" in line
 
 
-def test_a_run_that_was_ended_goes_on(
-    data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wild = [
-        "--draw.queries=3",
-        "--draw.temperature=2",
-        "--retriever=null",
-        "--search.batch_size=2",
-        "--limit=7",
-    ]
-    monkeypatch.setattr(generate, "PORTION", 2)
-    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    assert main(options(data, model, whole, *wild)) == 0
-    assert main(options(data, model, cut, *wild)) == 0
-    lines = (tmp_path / "whole.jsonl.written.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(lines) == 1 + 21
-    assert len({json.loads(line)["chain"][0] for line in lines[1:]}) == 7
-    (tmp_path / "cut.jsonl.written.jsonl").write_bytes(b"".join(lines[:10]) + lines[10][:9])
-    cut.unlink()
-    calls: list[int] = []
-    write = QueryWriter.write
-    monkeypatch.setattr(
-        QueryWriter,
-        "write",
-        lambda self, some, told=None: (calls.append(len(some)), write(self, some, told))[1],
-    )
-    assert main(options(data, model, cut, *wild)) == 0
-    assert calls == [4, 4, 4]
-    assert cut.read_text() == whole.read_text()
-
-
-def test_rounded_weights_write_too_and_are_other_settings(
-    data: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "pseudo.jsonl"
-    assert main(options(data, model, output, "--draw.queries=1", "--precision=bfloat16")) == 0
-    assert read_queries(output)
-    line = fails(capsys, *options(data, model, output, "--draw.queries=1"))
-    assert "begun with other settings (precision, weights)" in line
-
-
 @pytest.mark.parametrize(
     ("more", "named"),
     [
@@ -344,11 +268,7 @@ def test_options_of_the_command_that_cannot_work(
 
 
 def test_a_run_that_keeps_nothing_says_so(
-    data: Path,
-    model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr("grls.retrieve.bm25.BM25Retriever", lambda corpus, analyzer: Finds("DONE"))
     line = fails(capsys, *options(data, model, tmp_path / "out.jsonl", "--draw.queries=1"))

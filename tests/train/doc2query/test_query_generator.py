@@ -5,18 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from failing import fails
-from small_data import passages, queries, tiny_bert, write_jsonl, write_small
-from train_helpers import logged
-from transformers import LlamaConfig, LlamaForCausalLM
+from small_data import passages, queries, write_jsonl, write_small
+from train_helpers import logged, write_untrained
 
 from grls.answer.writer import TextWriter
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.models.load.build import train_tokenizer
 from grls.models.load.language import PretrainedLM, load_language_model
 from grls.train.doc2query.data import QueryData, QueryExamples
 from grls.train.doc2query.form import QueryForm, QueryPrompt
@@ -27,38 +24,17 @@ TWO_HOPS = Query("q", "is the otter\n kind ?", ("otter-calm", "r0"))
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("generator") / "data")
-
-
-@pytest.fixture(scope="module")
 def causal(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random causal model, whose tokenizer has no padding."""
-    folder = tmp_path_factory.mktemp("causal")
-    tokenizer = train_tokenizer(data, 120, [FORM])
-    tokenizer.pad_token = None
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return write_untrained(tmp_path_factory.mktemp("causal"), data, FORM)
 
 
-def generator(kind: str, data: Path, causal: Path, folder: Path) -> list[str]:
+def generator(kind: str, data: Path, causal: Path) -> list[str]:
     """Options that make a tiny model of some kind."""
     if kind == "causal":
         return [
             "--model.generator=grls.models.load.language.PretrainedLM",
             f"--model.generator.name_or_path={causal}",
         ]
-    if kind == "bert":
-        encoder = tiny_bert(folder / "bert")
-        return ["--model.generator=grls.models.load.build.WarmStart", f"--model.generator.encoder={encoder}",
-                "--model.generator.decoder_layers=1", "--model.generator.dropout=0"]  # fmt: skip
     size = {"vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1,
             "num_heads": 4, "dropout": 0.0, "texts": '["passage: query:"]'}  # fmt: skip
     return ["--model.generator=grls.models.load.build.ScratchT5", f"--model.generator.data={data}",
@@ -74,9 +50,8 @@ def options(data: Path, output: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["causal", "t5", "bert"])
+@pytest.mark.parametrize("kind", ["causal", "t5"])
 def test_a_model_learns_to_write_queries(data: Path, causal: Path, tmp_path: Path, kind: str) -> None:
-    """Measured on what it learned; each animal's trait is asked for by one query of one hop."""
     single = [q for q in queries() if len(q.evidence) == 1]
     folder = tmp_path / "data"
     write_small(folder)
@@ -85,7 +60,7 @@ def test_a_model_learns_to_write_queries(data: Path, causal: Path, tmp_path: Pat
     often = ["--trainer.max_epochs=120", "--trainer.check_val_every_n_epoch=40", "--data.dev_split=train",
              "--model.schedule=constant", "--model.learning_rate=1e-2"]  # fmt: skip
     output = tmp_path / "run"
-    assert main(["train", *options(folder, output, *generator(kind, data, causal, tmp_path), *often)]) == 0
+    assert main(["train", *options(folder, output, *generator(kind, data, causal), *often)]) == 0
     assert min(logged(output, "dev_loss").values()) < 0.1
     loaded = load_language_model(str(output / "model"), "cpu")
     prompt = QueryPrompt(loaded.tokenizer, kind == "causal", QueryForm.read(output / "model"))
@@ -156,21 +131,8 @@ def test_one_all_or_some_gold_passages_are_read(tokenizer: Any) -> None:
     assert [some.draw(0, e) for e in range(9)] == [examples(tokenizer, "some").draw(0, e) for e in range(9)]
 
 
-def test_without_an_order_of_its_own_a_chain_is_drawn(tokenizer: Any) -> None:
-    query = Query("q", "is the otter kind ?")
-    every = examples(tokenizer, "all", query, qrels={"q": {"otter-calm": 1, "r0": 1}})
-    assert {tuple(read(every, 0, epoch)) for epoch in range(20)} == {
-        ("otter-calm", "r0"),
-        ("r0", "otter-calm"),
-    }
-
-
 def test_the_form_stands_beside_the_model(data: Path, causal: Path, tmp_path: Path) -> None:
-    more = [
-        *generator("causal", data, causal, tmp_path),
-        "--data.passages=some",
-        "--data.max_passage_tokens=9",
-    ]
+    more = [*generator("causal", data, causal), "--data.passages=some", "--data.max_passage_tokens=9"]
     assert main(["train", *options(data, tmp_path / "run", *more)]) == 0
     assert QueryForm.read(tmp_path / "run" / "model") == QueryForm("some", 9, 64)
     assert PretrainedLM(str(tmp_path / "run" / "model")).stages() == ("writequeries",)
@@ -211,27 +173,6 @@ def test_queries_that_are_too_long_are_left_out(
 def test_options_of_a_generator_that_cannot_work(
     data: Path, causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], named: str
 ) -> None:
-    given = options(data, tmp_path / "run", *generator("causal", data, causal, tmp_path), *more)
+    given = options(data, tmp_path / "run", *generator("causal", data, causal), *more)
     assert named in fails(capsys, "train", *given)
-    assert not (tmp_path / "run" / "model").exists()
-
-
-def test_a_split_without_queries_is_refused(causal: Path, tmp_path: Path, capsys: Any) -> None:
-    folder = write_small(tmp_path / "data")
-    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    given = options(folder, tmp_path / "run", *generator("causal", folder, causal, tmp_path))
-    assert "the split holds no query" in fails(capsys, "train", *given)
-
-
-def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
-    data: Path, causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
-    spoilt.append("--last.every_n_train_steps=1")
-    told = fails(
-        capsys, "train", *options(data, tmp_path / "run", *generator("t5", data, causal, tmp_path), *spoilt)
-    )
-    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    assert f"diverged: the loss is nan at step 3. The checkpoint {last}, from before, is intact." in told
-    assert torch.load(last, weights_only=True)["global_step"] == 2
     assert not (tmp_path / "run" / "model").exists()

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,12 @@ import pytest
 import torch
 from failing import fails
 from small_data import queries, write_jsonl, write_small
-from train_helpers import logged, start
-from transformers import LlamaConfig, LlamaForCausalLM
+from train_helpers import logged, write_untrained
 
 from grls.answer.riches.targets import Targets
 from grls.cli import main
 from grls.data.dataset import read_qrels
 from grls.errors import ConfigError
-from grls.models.load.build import train_tokenizer
 from grls.models.load.language import PretrainedLM, load_language_model
 from grls.train.riches.data import InterlacedData
 from grls.train.riches.module import Interlace
@@ -27,25 +24,8 @@ FORM = "question: « » answer: proved\n"
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("riches") / "data")
-
-
-@pytest.fixture(scope="module")
 def causal(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random causal model, whose tokenizer has no padding."""
-    folder = tmp_path_factory.mktemp("causal")
-    tokenizer = train_tokenizer(data, 120, [FORM])
-    tokenizer.pad_token = None
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return write_untrained(tmp_path_factory.mktemp("causal"), data, FORM)
 
 
 def options(data: Path, output: Path, *more: str, causal: Path | None = None) -> list[str]:
@@ -58,28 +38,15 @@ def options(data: Path, output: Path, *more: str, causal: Path | None = None) ->
         kind, how = "grls.models.load.build.ScratchT5", scratch
     else:
         kind, how = "grls.models.load.language.PretrainedLM", {"name_or_path": str(causal)}
-    generator = {"class_path": kind, "init_args": how}
-    model = {"init_args": {"generator": generator}}
-    config = (
-        data.parent / f"{kind}.yaml"
-    )  # a file: an option's line break would reach the model as two letters
+    model = {"init_args": {"generator": {"class_path": kind, "init_args": how}}}
+    config = data.parent / f"{kind}.yaml"  # an option's line break would reach the model as two letters
     config.write_text(json.dumps({"model": model}), encoding="utf-8")
     return [
-        "riches",
-        f"--config={config}",
-        f"--output={output}",
-        "--model.learning_rate=3e-3",
-        f"--data.data={data}",
-        "--data.batch_size=4",
-        "--data.answer=proved",
-        "--quotes.max_new_tokens=60",
-        "--trainer.max_epochs=3",
-        "--trainer.accelerator=cpu",
-        "--trainer.log_every_n_steps=1",
-        "--trainer.enable_progress_bar=false",
-        "--trainer.enable_model_summary=false",
-        *more,
-    ]
+        "riches", f"--config={config}", f"--output={output}", "--model.learning_rate=3e-3",
+        f"--data.data={data}", "--data.batch_size=4", "--data.answer=proved", "--quotes.max_new_tokens=60",
+        "--trainer.max_epochs=3", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", *more,
+    ]  # fmt: skip
 
 
 def run(*given: Any, **named: Any) -> Path:
@@ -124,23 +91,6 @@ def test_a_model_learns_to_quote(
     assert all(line["ended"] for line in lines)
 
 
-def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(data: Path, tmp_path: Path) -> None:
-    more = ["--data.shuffle=true", "--model.loss=allowed"]
-    whole = logged(run(data, tmp_path / "whole", *more), "train_loss")
-    assert sorted(whole) == list(range(9))
-    often = [*more, "--last.every_n_train_steps=4"]
-    death = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=5"]
-    killed = start(options(data, tmp_path / "killed", *often, *death))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
-    state = torch.load(last, weights_only=True)["InterlacedData"]
-    assert (state["epoch"], state["batches"]) == (1, 1)
-    resumed = run(data, tmp_path / "killed", *often, f"--ckpt_path={last}")
-    rest = logged(resumed, "train_loss", version=1)
-    assert sorted(rest) == list(range(4, 9))
-    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
-
-
 def test_frozen_embeddings_stay(data: Path, causal: Path, tmp_path: Path) -> None:
     before = PretrainedLM(str(causal)).load().model.state_dict()
     output = run(data, tmp_path, "--model.freeze_embeddings=true", "--trainer.max_epochs=1", causal=causal)
@@ -171,15 +121,6 @@ def test_each_epoch_draws_its_order(data: Path, causal: Path) -> None:
     assert len({tuple(mixed.draw(2, epoch).target) for epoch in range(9)}) == 2  # of two hops
 
 
-def test_one_of_several_proofs_is_drawn(data: Path, causal: Path, tmp_path: Path) -> None:
-    folder = write_small(tmp_path / "proofs")
-    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    lines[2]["metadata"]["proofs"] = [lines[2]["evidence"], lines[3]["evidence"]]
-    write_jsonl(folder / "queries.jsonl", lines)
-    examples = drawn(folder, causal).train_examples
-    assert len({tuple(examples.draw(2, epoch).target) for epoch in range(9)}) == 2
-
-
 def test_what_is_too_long_is_counted_and_left_out(
     data: Path, causal: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,20 +136,6 @@ def test_what_is_too_long_is_counted_and_left_out(
     assert "no example is left to learn from: too long are 12 of 12 queries of train: 12 for a" in line
 
 
-def test_an_order_that_would_be_too_long_is_not_taken(causal: Path, tmp_path: Path) -> None:
-    """The thoughts depend on the order: with the fact first there is one, with the rule first two."""
-    folder = write_small(tmp_path / "data")
-    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    lines[2]["text"] = "why is it kind ?"
-    write_jsonl(folder / "queries.jsonl", lines)
-    mixed = drawn(folder, causal, shuffle=True).train_examples
-    sizes = {len(mixed.draw(2, epoch).target) for epoch in range(12)}
-    assert len(sizes) == 2
-    cut = drawn(folder, causal, shuffle=True, max_target_tokens=min(sizes)).train_examples
-    (number,) = (n for n, item in enumerate(cut.items) if item[0].id == lines[2]["_id"])  # type: ignore[attr-defined]
-    assert {len(cut.draw(number, epoch).target) for epoch in range(12)} == {min(sizes)}
-
-
 @pytest.mark.parametrize(
     ("more", "named"),
     [
@@ -221,6 +148,8 @@ def test_an_order_that_would_be_too_long_is_not_taken(causal: Path, tmp_path: Pa
         (["--checkpoint.monitor=dev_f1"], "--checkpoint.monitor dev_f1 is not measured"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
         (["--data.chat=true"], "no chat template"),
+        (["--quotes.limit=0"], "at least 1"),
+        (["--quotes.max_new_tokens=250"], "lower --quotes.max_new_tokens"),
     ],
 )
 def test_options_that_cannot_work(
@@ -228,22 +157,6 @@ def test_options_that_cannot_work(
 ) -> None:
     assert named in fails(capsys, "train", *options(data, tmp_path / "run", *more, causal=causal))
     assert not (tmp_path / "run" / "model").exists()
-
-
-def test_bad_data_is_refused(causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_small(tmp_path / "data")
-    qrels = folder / "qrels" / "train.tsv"
-    first = queries()[0]
-    kept = qrels.read_text()
-    qrels.write_text(
-        kept.replace(f"{first.id}\t{first.evidence[0]}\t1", f"{first.id}\t{first.evidence[0]}\t0")
-    )
-    run_options = options(folder, tmp_path / "run", causal=causal)
-    assert f"query '{first.id}' has neither evidence nor a qrel above zero" in fails(
-        capsys, "train", *run_options
-    )
-    qrels.write_text(kept + f"{first.id}\tgone\t1\n")
-    assert "'gone' is not in" in fails(capsys, "train", *run_options)
 
 
 def test_quantized_weights_become_plain_ones(
@@ -283,19 +196,6 @@ def test_a_causal_model_needs_a_position_for_each_token_once(data: Path, causal:
         module.batch_loss(batch)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--quotes.limit=0"], "at least 1"),
-        (["--quotes.max_new_tokens=250"], "lower --quotes.max_new_tokens"),
-    ],
-)
-def test_what_dev_cannot_measure_is_refused_at_once(
-    data: Path, causal: Path, tmp_path: Path, more: list[str], message: str, capsys: Any
-) -> None:
-    assert message in fails(capsys, "train", *options(data, tmp_path / "out", *more, causal=causal))
-
-
 def test_a_dev_question_that_is_too_long_is_left_out_of_the_measurement(
     data: Path, causal: Path, tmp_path: Path
 ) -> None:
@@ -305,15 +205,3 @@ def test_a_dev_question_that_is_too_long_is_left_out_of_the_measurement(
     write_jsonl(changed / "queries.jsonl", lines)
     assert main(["train", *options(changed, tmp_path / "out", "--trainer.max_epochs=1", causal=causal)]) == 0
     assert len(logged(tmp_path / "out", "dev_recall")) == 1
-
-
-def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
-    spoilt.append("--last.every_n_train_steps=1")
-    told = fails(capsys, "train", *options(data, tmp_path / "run", *spoilt))
-    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    assert f"diverged: the loss is nan at step 3. The checkpoint {last}, from before, is intact." in told
-    assert torch.load(last, weights_only=True)["global_step"] == 2
-    assert not (tmp_path / "run" / "model").exists()

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from small_data import passages, queries, small_tokenizer, write_small
+from small_data import passages, small_tokenizer, write_small
 
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
@@ -95,16 +95,6 @@ def test_single_step_learns_every_gold_passage_from_the_query_alone(codec: Codec
     ]
 
 
-def test_evidence_keeps_its_order_unless_it_is_to_be_shuffled(codec: Codec) -> None:
-    def first_hops(**options: Any) -> set[int]:
-        examples = retrieve(codec, TWO_HOPS, **options)
-        firsts = [examples.draw(0, epoch).target for epoch in range(30)]
-        return {[row(codec, "otter-calm"), row(codec, "r0")].index(first) for first in firsts}
-
-    assert first_hops() == {0}
-    assert first_hops(shuffle=True) == {0, 1}
-
-
 @pytest.mark.parametrize(("said", "firsts"), [(True, {0, 1}), (False, {0}), ("true", {0}), (None, {0})])
 def test_evidence_that_any_order_suits_is_drawn_anew(codec: Codec, said: object, firsts: set[int]) -> None:
     """For this query alone: the other one of the same set keeps its order."""
@@ -151,12 +141,6 @@ def test_each_epoch_draws_one_of_the_equally_good_proofs(codec: Codec) -> None:
     assert len(examples) == 3, "a proof of another length is left out"
     firsts = {tuple(examples.draw(0, epoch).target) for epoch in range(40)}
     assert firsts == {tuple(row(codec, "otter-calm")), tuple(row(codec, "heron-calm"))}
-
-
-def test_all_queries_of_the_small_set(codec: Codec) -> None:
-    examples = RetrieveExamples(queries(), {}, CORPUS, codec)
-    assert len(examples) == len(examples.lengths()) == 40
-    assert sum(examples.draw(n, 0).target == codec.done_sequence.tolist() for n in range(40)) == 16
 
 
 def test_what_cannot_be_learnt_is_refused(codec: Codec) -> None:

@@ -3,18 +3,15 @@
 import shutil
 import signal
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from failing import fails
-from small_data import write_small
 from train_helpers import arguments, logged, start, train
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.train.core.checkpoints import BestCheckpoint, refuse_unfinished, tell_changed
+from grls.train.core.checkpoints import refuse_unfinished
 
 # 30 examples, 4 a batch: 8 steps an epoch. Killed after step 13, in the middle of the second epoch; the last
 # checkpoint is that of step 10, in the middle of it, too.
@@ -28,14 +25,10 @@ CONSTANT = ("--model.schedule=constant", "--model.warmup=0")  # else the rate de
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("resume") / "data")
-
-
-@pytest.fixture(scope="module")
 def halted(data: Path) -> tuple[Path, Path]:
     """The data, and the output of a run of one epoch on it."""
-    return data, train("retrieve", data, data.parent / "halted", "--trainer.max_epochs=1")
+    options = (OFTEN, "--trainer.max_epochs=1", *CONSTANT)
+    return data, train("retrieve", data, data.parent / "halted", *options)
 
 
 def test_a_run_that_sigterm_ends_does_not_look_done(
@@ -84,8 +77,10 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
         )
 
 
-@pytest.mark.parametrize("limit", [[], ["--trainer.max_steps=24"]])
-@pytest.mark.parametrize("every", ["--last.every_n_train_steps=8", "--last.every_n_epochs=1"])
+@pytest.mark.parametrize(
+    ("every", "limit"),
+    [("--last.every_n_train_steps=8", []), ("--last.every_n_epochs=1", ["--trainer.max_steps=24"])],
+)
 def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, limit: list[str]) -> None:
     """The checkpoint of step 8 (Lightning has counted the epoch or not) starts the second epoch."""
     options = [*SHUFFLED, *CONSTANT, *limit]
@@ -109,12 +104,13 @@ def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, l
     ],
 )
 def test_a_run_is_not_resumed_with_other_batches(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str, named: str
+    halted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str, named: str
 ) -> None:
     """Where it stood in its epoch could not be told."""
-    halted = train("retrieve", data, tmp_path / "run", OFTEN, "--trainer.max_epochs=1", *CONSTANT)
-    last = halted / "checkpoints" / "last.ckpt"
-    options = arguments("retrieve", data, halted, OFTEN, *CONSTANT, f"--ckpt_path={last}", changed)
+    last = halted[1] / "checkpoints" / "last.ckpt"
+    options = arguments(
+        "retrieve", halted[0], tmp_path / "run", OFTEN, *CONSTANT, f"--ckpt_path={last}", changed
+    )
     assert named in fails(capsys, "train", *options)
 
 
@@ -143,7 +139,7 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     (data / file).write_text(text.replace(old, new))
     last = halted[1] / "checkpoints" / "last.ckpt"
     same = [f"--model.generator.data={halted[0]}", "--trainer.max_epochs=1", f"--ckpt_path={last}"]
-    given = arguments("retrieve", data, tmp_path / "run", *same)
+    given = arguments("retrieve", data, tmp_path / "run", OFTEN, *CONSTANT, *same)
     if named is None:
         assert main(["train", *given]) == 0
     else:
@@ -151,7 +147,6 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
 
 
 def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> None:
-    """Of a model that is read, too: order and dropout."""
 
     def losses(name: str, *more: str) -> list[float]:
         short = ["--trainer.max_epochs=1", "--trainer.limit_val_batches=0", "--model.seed=null", *more]
@@ -169,52 +164,15 @@ def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> 
     assert losses("c", "--seed_everything=1", "--model.seed=0", "--data.seed=0") == first
 
 
-def test_of_the_same_recall_the_lower_loss_is_kept(tmp_path: Path) -> None:
-    callback = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
-    kept = []
-    for recall, loss in ((0.5, 3.0), (0.5, 2.0), (0.5, 2.5), (0.4, 1.0), (0.6, 9.0), (0.6, 8.0)):
-        scores = {"dev_recall": torch.tensor(recall), "dev_loss": torch.tensor(loss)}
-        trainer: Any = SimpleNamespace(
-            callback_metrics=scores, strategy=SimpleNamespace(reduce_boolean_decision=bool)
-        )
-        if callback.check_monitor_top_k(trainer, scores["dev_recall"]):
-            kept.append((recall, loss))
-            callback.best_model_score = scores["dev_recall"]
-            callback.best_k_models = {"best": scores["dev_recall"]}
-            callback.kth_best_model_path = "best"
-        again = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
-        again.load_state_dict(callback.state_dict())
-        assert again._loss == kept[-1][1]
-    assert kept == [(0.5, 3), (0.5, 2), (0.6, 9), (0.6, 8)]
-    assert callback.state_key.startswith("ModelCheckpoint{")
-
-
 def test_a_run_that_is_resumed_with_other_options_is_told_of(
-    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    halted: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    halted = train("retrieve", data, tmp_path / "run", "--trainer.max_epochs=1", *CONSTANT)
-    resume = f"--ckpt_path={halted / 'checkpoints' / 'last.ckpt'}"
-    train("retrieve", data, halted, "--trainer.max_epochs=2", *CONSTANT, resume)
+    data, run = halted[0], shutil.copytree(halted[1], tmp_path / "run")
+    resume = f"--ckpt_path={run / 'checkpoints' / 'last.ckpt'}"
+    train("retrieve", data, run, "--trainer.max_epochs=2", *CONSTANT, resume)
     assert "other options" not in caplog.text
-    train("retrieve", data, halted, "--trainer.max_epochs=3", "--model.loss=full", *CONSTANT, resume)
+    train("retrieve", data, run, "--trainer.max_epochs=3", "--model.loss=full", *CONSTANT, resume)
     assert "other options than it began with: --model.loss full (before: allowed)." in caplog.text
-
-
-@pytest.mark.parametrize("text", ["", "- 1", "model: [", "model: {init_args: {age: 3}}"])
-def test_earlier_options_that_say_nothing_are_no_change(
-    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    written = tmp_path / "logs" / "version_0" / "config.yaml"
-    written.parent.mkdir(parents=True)
-    written.write_text(text)
-    for checkpoint in (tmp_path / "checkpoints" / "last.ckpt", "last"):
-        tell_changed(str(checkpoint), str(tmp_path), "model: {init_args: {size: 2}}")
-    assert not caplog.records
-    written.write_text("model: {init_args: {size: 3}}")
-    for checkpoint in (tmp_path / "checkpoints" / "last.ckpt", "last"):
-        tell_changed(str(checkpoint), str(tmp_path), "model: {init_args: {size: 2}}")
-        assert "model.size=2 (before: 3)" in caplog.text
-        caplog.clear()
 
 
 def test_a_job_that_slurm_requeues_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,27 +188,3 @@ def test_a_job_that_slurm_requeues_is_not_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("SLURM_NTASKS", "1")
     monkeypatch.setenv("SLURM_JOB_NAME", "train")
     refuse_unfinished(str(tmp_path))
-
-
-def test_a_resumed_run_that_saves_otherwise_still_names_its_checkpoint(data: Path, tmp_path: Path) -> None:
-    halted = train("retrieve", data, tmp_path / "run", "--trainer.max_epochs=1", *CONSTANT)
-    last = halted / "checkpoints" / "last.ckpt"
-    early = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=10"]
-    politely = "--trainer.callbacks.politely=true"
-    resume = [f"--ckpt_path={last}", "--last.every_n_train_steps=50", *CONSTANT]
-    ended = start(arguments("retrieve", data, halted, *resume, *early, politely))
-    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
-    assert f"--ckpt_path {last}." in ended.stderr
-
-
-def test_epochs_differ_and_repeat_with_the_seed(data: Path, tmp_path: Path) -> None:
-    """Another order every epoch (learning rate nearly 0, no dropout: losses tell the batches apart)."""
-    still = ["--model.learning_rate=1e-12", "--trainer.max_epochs=2"]
-    first = logged(train("retrieve", data, tmp_path / "a", *still, dropout=0.0), "train_loss")
-    again = logged(train("retrieve", data, tmp_path / "b", *still, dropout=0.0), "train_loss")
-    other = logged(
-        train("retrieve", data, tmp_path / "c", *still, "--data.seed=1", dropout=0.0), "train_loss"
-    )
-    assert first == again
-    assert [first[s] for s in range(8)] != pytest.approx([first[s] for s in range(8, 16)], abs=1e-4)
-    assert [first[s] for s in range(8)] != pytest.approx([other[s] for s in range(8)], abs=1e-4)
