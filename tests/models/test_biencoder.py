@@ -195,9 +195,10 @@ def test_what_cannot_work_is_refused(
         BiEncoderModel.load(bert, kind="st5")
     with pytest.raises(ConfigError, match=r"similarity must be one of cosine, dot.*, got 'jaccard'"):
         BiEncoderModel.load(bert, similarity="jaccard")  # type: ignore[arg-type]
-    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"holds no modules\.json"):
-        BiEncoderModel.load(bert).save(tmp_path)
+        BiEncoderModel.load(bert).save(tmp_path / "mine")
     BiEncoderModel.load(bert).save(tmp_path / "m")
     with pytest.raises(ConfigError, match="use kind sentence"):
         BiEncoderModel.load(str(tmp_path / "m"), kind="st5")

@@ -55,6 +55,7 @@ def edit(file: Path, **values: Any) -> None:
     file.write_text(json.dumps({name: value for name, value in content.items() if value is not ...}))
 
 
+PROMPTS = {"prompts": {"query": "x", "document": ""}}
 CHANGES = [
     ("generative", "config.json", {"layer_norm_epsilon": 0.1}, "layer_norm_epsilon is 0.1, and was 1e-06"),
     ("generative", "config.json", {"layer_norm_epsilon": ...}, "layer_norm_epsilon is not there, and was"),
@@ -63,7 +64,7 @@ CHANGES = [
     ("dense", "1_Pooling/config.json", {"pooling_mode": "cls"}, 'pooling_mode is "cls", and was "mean"'),
     ("dense", "tokenizer_config.json", {"do_lower_case": False}, "do_lower_case is false, and was true"),
     ("dense", "sentence_bert_config.json", {"module_output_name": "x"}, 'module_output_name is "x"'),
-    ("dense", "config_sentence_transformers.json", {"prompts": {"query": "x"}}, 'prompts.query is "x"'),
+    ("dense", "config_sentence_transformers.json", PROMPTS, 'prompts.query is "x"'),
     ("generative", "tokenizer_config.json", {"unk_token": ...}, 'unk_token is not there, and was "<unk>"'),
     ("st5", "config.json", {"relative_attention_max_distance": 2}, "relative_attention_max_distance is 2"),
 ]

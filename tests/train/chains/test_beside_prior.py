@@ -153,8 +153,8 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(
     assert main([*index, f"--output={tmp_path / 'retriever'}"]) == 0
     beside = {"priors": [{"retriever": "bm25", "weight": 50}], "normalized": True}
     write_spec(tmp_path / "beside", "hybrid", beside | {"generator": "../retriever"})
-    given = [data, "--split=dev", "--search.beams=10", "--hops.steps=dynamic", "--hops.max=3"]
-    assert main(["retrieve", str(tmp_path / "beside"), *given, f"--output={tmp_path / 'chains'}"]) == 0
+    given, hops = [data, "--split=dev", "--search.beams=10"], ["--hops.steps=dynamic", "--hops.max=3"]
+    assert main(["retrieve", str(tmp_path / "beside"), *given, *hops, f"--output={tmp_path / 'chains'}"]) == 0
     assert "beside priors" not in caplog.text
     f1 = evaluate_run(str(tmp_path / "chains.jsonl"), str(root / "data"), "dev")["set"]["f1"]
     assert list(logged(tmp_path / "run", "dev_f1").values()) == pytest.approx([f1, f1])
