@@ -134,21 +134,19 @@ def test_values_that_fit_stay_as_they_are() -> None:
     assert options_of(Extra, {"shares": [1]}, "x") == Extra(shares=(1,))
 
 
-@pytest.mark.parametrize("keyword", ["outptu", "biencodr", "test_splt"])
-def test_a_misspelt_keyword_is_found_before_torch_is_imported(keyword: str) -> None:
-    code = f"""
+def test_a_misspelt_keyword_is_found_before_torch_is_imported() -> None:
+    code = """
 import sys, grls
 try:
-    grls.fit(["otters"], {keyword}="x")
+    grls.fit(["otters"], biencodr="x")
 except grls.errors.ConfigError as error:
     print(error)
 print("torch" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, torch = ran.stdout.splitlines()
-    near = {"outptu": "output", "biencodr": "biencoder", "test_splt": "test_split"}[keyword]
-    assert f"fit has no argument '{keyword}'; did you mean {near}" in said
-    assert f"It takes {near}, " in said
+    assert "fit has no argument 'biencodr'; did you mean biencoder" in said
+    assert "It takes biencoder, " in said
     for name in ("corpus", "queries", "gold", "output", "budget", "dev", "test", "seed", "measure"):
         assert f" {name}," in said or f" {name}." in said
     assert torch == "False"

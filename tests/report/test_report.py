@@ -104,7 +104,7 @@ def test_runs_of_other_corpora_queries_or_splits_are_named(data, tmp_path):
     with pytest.raises(DataError, match=r"qrels/dev.tsv: no such file"):
         load_groups([write(tmp_path / "old", data, GOOD, manifest=False)], str(data), "dev")
     elsewhere = dataset(tmp_path / "y" / "small")
-    one, two = write(tmp_path / "one", data, GOOD), write(tmp_path / "two", data, GOOD, manifest=False)
+    one, two = write(tmp_path / "three", data, GOOD), write(tmp_path / "four", data, GOOD, manifest=False)
     raises(MismatchError, r"two data sets of one name", load_groups, [one, two], str(elsewhere))
 
 

@@ -3,13 +3,13 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from failing import raises
-from fault_folders import write_every_kind, write_indexes
 from small_data import small_retriever, tiny_bert, write_small
 
 import grls
@@ -27,6 +27,10 @@ from grls.retrieve.folder_check import check_folder, format_folder_check
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import own_sum, read_spec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+
+from fault_folders import write_every_kind, write_indexes
 
 
 @pytest.fixture(scope="module")

@@ -207,9 +207,9 @@ def test_a_kind_of_ones_own_is_one_registration(place: Path) -> None:
     register("toy", TARGET)  # the same once more
     with pytest.raises(ConfigError, match=r"the kind 'toy' is .*:ToyRetriever already; choose another name"):
         register("toy", "elsewhere:Toy")
-    update_spec(place / "toy", {"search": {"beams": 3}})
-    with pytest.raises(DataError, match=r"search\.beams has no effect on a retriever of kind 'toy'"):
-        load_retriever(place / "toy", CPU)
+    update_spec(place / "dense", {"search": {"beams": 3}})
+    with pytest.raises(DataError, match=r"dense/grls\.json: search\.beams has no effect on .*kind 'dense'"):
+        load_retriever(place / "dense", CPU)
 
 
 @pytest.mark.usefixtures("toy")
@@ -223,18 +223,22 @@ def test_a_kind_that_cannot_be_imported_is_named(place: Path, target: str) -> No
 
 
 TEXTS = ["is the otter calm ?", "is the lynx quick ?"]
-HYBRID = {
+BOTH_PRIORS = {
     "kind": "hybrid", "generator": "../generative", "search": {"beams": 3, "batch_size": 2},
     "priors": [{"retriever": "../dense"}, {"retriever": "bm25"}],
 }  # fmt: skip
-FUSION = {"kind": "fusion", "members": ["bm25", "../dense", "../generative", "../hybrid-3"], "method": "rrf"}
+FOUR_MEMBERS = {
+    "kind": "fusion",
+    "members": ["bm25", "../dense", "../generative", "../hybrid-3"],
+    "method": "rrf",
+}
 ON_CPU = Opening("cpu")
 
 
 @pytest.fixture(scope="module")
 def sharing(kinds: Path) -> Path:
-    written(kinds / "hybrid-3", HYBRID)
-    written(kinds / "all", FUSION)
+    written(kinds / "hybrid-3", BOTH_PRIORS)
+    written(kinds / "all", FOUR_MEMBERS)
     return kinds
 
 

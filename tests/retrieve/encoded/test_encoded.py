@@ -314,7 +314,8 @@ def test_another_model_another_file_and_options_without_effect_are_refused(
 ) -> None:
     folder, file = tmp_path / "r", tmp_path / "r" / "embeddings.safetensors"
     shutil.copytree(root / kind, folder)
-    data = bytearray(file.read_bytes())
+    whole = file.read_bytes()
+    data = bytearray(whole)
     data[-20] ^= 1
     for content, error, message in (
         (data, MismatchError, "not the embeddings of this retriever"),
@@ -322,6 +323,7 @@ def test_another_model_another_file_and_options_without_effect_are_refused(
     ):
         file.write_bytes(content)
         raises(error, message, opened, folder)
+    file.write_bytes(whole)
     weights = load_file(folder / "model" / "model.safetensors")
     name = sorted(name for name in weights if name.endswith("LayerNorm.bias"))[0]
     save_file(weights | {name: weights[name] + 1}, folder / "model" / "model.safetensors", {"format": "pt"})

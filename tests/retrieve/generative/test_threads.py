@@ -22,7 +22,7 @@ from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.weighted import WeightedSource
 
-THREADS, CALLS = 6, 36
+THREADS, CALLS = 6, 18
 
 
 @pytest.fixture(scope="module")
