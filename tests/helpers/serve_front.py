@@ -44,7 +44,7 @@ class Running:
         self.thread.start()
         until(lambda: self.server.started or not self.thread.is_alive(), 120)
         self.address = f"http://127.0.0.1:{self.server.servers[0].sockets[0].getsockname()[1]}"
-        self.client = httpx.Client(base_url=self.address, timeout=60)
+        self.client = httpx.Client(base_url=self.address, timeout=300)
         self.pool = ThreadPoolExecutor(32)
 
     def _run(self) -> None:
@@ -101,7 +101,7 @@ class Running:
         self.pool.shutdown()
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+def until(true: Callable[[], object], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
