@@ -1,5 +1,6 @@
 """A bi-encoder that is trained from Python: result, reports and the limit of time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
