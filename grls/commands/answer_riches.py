@@ -42,9 +42,9 @@ def answer_riches(
         name: Name of the run in reports.
     """
     from grls.answer.questions import Questions
-    from grls.answer.riches.written import answer_with_quotes
+    from grls.answer.riches.written import run_riches
     from grls.io.ending import quiet
 
     quiet()
     questions = Questions.read(data, split, limit, output)
-    answer_with_quotes(questions, model, keys, prompt, search, device, output, name, _PORTION)
+    run_riches(questions, model, keys, prompt, search, device, output, name, _PORTION)

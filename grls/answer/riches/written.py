@@ -35,7 +35,7 @@ from grls.runs.results import Retrieved
 from grls.runs.save import save_retrieved
 
 
-def answer_with_quotes(
+def run_riches(
     questions: Questions,
     model: str,
     keys: KeyOptions,
