@@ -286,7 +286,6 @@ def test_qrels_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
 
 
 def test_qrels_of_beir_are_read(tmp_path: Path) -> None:
-    """With and without header, negative grades, Windows line ends, a blank last line."""
     file = tmp_path / "test.tsv"
     file.write_bytes(b"query-id\tcorpus-id\tscore\r\nq0\tp0\t2\r\nq0\tp1\t-1\r\nq1\tp0\t0\r\n\r\n")
     assert read_qrels(file) == {"q0": {"p0": 2, "p1": -1}, "q1": {"p0": 0}}

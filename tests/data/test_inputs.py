@@ -225,7 +225,6 @@ def test_a_table_holds_qrels(library: str) -> None:
 
 @pytest.mark.parametrize("library", TABLES)
 def test_a_table_holds_ordered_evidence(library: str) -> None:
-    """A column of lists, with ids of queries or in their order; or a place for each passage."""
     make = TABLES[library]
     expected = gold_of({"a": [2, 0], "b": [1]}, QUERIES, CORPUS)
     for columns in (

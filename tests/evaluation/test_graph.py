@@ -79,7 +79,6 @@ def test_each_error(chain, expected):
 
 
 def test_algorithm_3_consumes_what_it_uses():
-    """One fact for two rules, one derived statement for two rules, and both retrieved twice."""
     lost = NONE._replace(missing_edge=True)
     calm_cold, cold_calm_big = (
         "if someone is calm then they are cold .",

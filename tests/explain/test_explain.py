@@ -349,7 +349,6 @@ def test_the_scores_of_a_path_add_up(generator: GenerativeRetriever) -> None:
 
 
 def test_probabilities_are_those_of_the_model(generator: GenerativeRetriever) -> None:
-    """Among the allowed tokens they sum to one, in the vocabulary to the mass of the beam."""
     trace = trace_beam(generator, QUERY, k=3, most=64)
     for step in trace.steps:
         assert step.candidates == sum(beam.allowed for beam in step.beams) == len(step.tokens)

@@ -428,7 +428,6 @@ def test_a_masked_language_model_is_read_as_splade(tmp_path: Path) -> None:
 
 
 def test_markers_and_expansion_of_a_colbert(tmp_path: Path) -> None:
-    """Prompts that are special tokens, and queries that are filled with ``[MASK]`` up to a length."""
     folder = tiny_colbert(tmp_path, query_expansion={"strategy": "fixed", "attend": True, "length": 12})
     model = MultiVectorEncoder(str(folder), device="cpu")
     model.tokenizer.add_special_tokens({"additional_special_tokens": ["[Q]", "[D]"]})
@@ -566,7 +565,6 @@ def test_a_row_that_cannot_be_searched_with_is_found(kind: type, odd: float) -> 
 def test_parts_on_disk_are_those_joined_in_memory(
     together: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the sizes of parts, and of the blocks that are written together."""
     monkeypatch.setattr(sparse, "_TOGETHER", together)
     drawn = np.random.default_rng(1)
     rows = [drawn.random((count, 6), dtype=np.float32) for count in (3, 1, 5)]

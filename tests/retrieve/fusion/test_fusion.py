@@ -169,7 +169,6 @@ def ranx_fuse(cases):
 
 
 def test_scores_agree_with_ranx():
-    """Over rankings of the same passages for z-scores, of different ones for the others."""
     random_ = random.Random(0)
     cases, ours = [], []
     for norm in ("min-max", "zmuv", "rank", "borda", None):

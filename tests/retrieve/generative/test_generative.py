@@ -285,7 +285,6 @@ def test_the_fast_search_finds_what_the_plain_one_finds(causal: GenerativeRetrie
 
 
 def test_scores_are_those_of_the_language_model(causal: GenerativeRetriever) -> None:
-    """Its own log-probabilities of the passage behind question and marker, over the whole vocabulary."""
     causal.options = SearchOptions(beams=10, mode="full", early_stop=False)
     query = queries()[0]
     source = causal.codec.model_input(causal.encode([query])[0])

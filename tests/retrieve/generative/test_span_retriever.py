@@ -159,7 +159,6 @@ def test_a_prior_of_passages_is_spread_over_their_spans(retriever: GenerativeRet
 
 
 def test_with_a_prior_it_finds_what_spans_and_prior_say(retriever: GenerativeRetriever) -> None:
-    """As weighing all spans afterwards, where the beam holds them all."""
     retriever.options = replace(retriever.options, span_temperature=1.5)
     (source,) = open_sources(retriever.corpus, ["bm25"])
     empty = EmptyPromptPrior(retriever)

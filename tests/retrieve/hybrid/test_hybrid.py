@@ -62,7 +62,6 @@ def given_all(scores: dict[str, float], generator: GenerativeRetriever) -> list[
 def test_scores_are_those_of_the_formula(
     generator: GenerativeRetriever, dense: DenseRetriever, bm25: BM25Retriever
 ) -> None:
-    """Every passage is found, so each has what the generator and what each retriever's own scores say."""
     empty = EmptyPromptPrior(generator)
     hybrid = HybridRetriever(
         generator,
