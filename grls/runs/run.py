@@ -123,7 +123,8 @@ class Run:
 
         A ranking is cut off at the ``k`` of its manifest (null: nowhere). Without one (a run of another tool)
         its longest list tells the depth. Lists that are all shorter than ``k`` are whole: a corpus, a filter
-        or the words of the queries held no more. A fusion of runs that were cut off tells no deeper than they
+        or the words of the queries held no more; not where a retriever has only so many candidates
+        (``passages`` of its manifest). A fusion of runs that were cut off tells no deeper than they
         do.
 
         Args:
@@ -137,6 +138,9 @@ class Run:
         options = {} if self.info is None else self.info.options
         longest = max(map(len, self.rankings.values()), default=0)
         k = options.get("k", longest)
+        candidates = options.get("passages")
+        if isinstance(k, int) and isinstance(candidates, int) and longest <= candidates < k:
+            k = candidates
         whole = not longest or k is None or (isinstance(k, int) and longest < k)
         depths = [options.get("members_depth"), None if whole else longest]
         depth = min((depth for depth in depths if isinstance(depth, int)), default=None)

@@ -49,6 +49,8 @@ Kept = TypeVar("Kept")
 NextOf = tuple[LiveChain, Sequence[Hit], Weighed]
 """A chain, the hits that may come next, and what they are worth by the stop rule."""
 
+_FEW = 6
+"""Passages of which every set is kept: 20 of three at most."""
 _CERTAIN = 1e-9
 """Probabilities are certain where all of them together lack no more of their number than this."""
 
@@ -156,6 +158,8 @@ class Marginal:
         per_first: Largest number of kept chains that begin with the same passage; None: no limit.
         least: A query whose chains have less probability than this takes no further hop.
         distinct: The number of different ones among passages; a chain holds one of those that are equal.
+        reach: Passages that each query may find, where a filter leaves few (None: many). Of up to 6 passages
+            so many chains are kept that no set of them is dropped.
     """
 
     queries: int
@@ -164,8 +168,12 @@ class Marginal:
     per_first: int | None = None
     least: float = 0.0
     distinct: Callable[[Sequence[str]], int] = len
+    reach: Sequence[int | None] = ()
 
     def __post_init__(self) -> None:
+        few = [None if count is None or count > _FEW else count for count in self.reach]
+        sets = [0 if count is None else math.comb(count, count // 2) for count in few]
+        self._most = [max(self.chains, count) for count in sets] or [self.chains] * self.queries
         self.mass: list[dict[str, float]] = [{} for _ in range(self.queries)]
         self._best: list[list[LiveChain]] = [[] for _ in range(self.queries)]
         self._beyond: list[list[Hit]] = [[] for _ in range(self.queries)]
@@ -201,7 +209,7 @@ class Marginal:
                 mass[hit.id] = mass.get(hit.id, 0.0) + one.total
                 sets.add(one)
         going = {query: sets for query, sets in longer.items() if sets.total >= self.least}
-        live = {query: sets.likeliest(self.chains, self.per_first) for query, sets in going.items()}
+        live = {query: sets.likeliest(self._most[query], self.per_first) for query, sets in going.items()}
         self._best = [live.get(query) or best for query, best in enumerate(self._best)]
         return [chain for chains in live.values() for chain in chains]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Filter, one_each
+from grls.data.filters import Allow, Filter, evaluate_filters, one_each
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import IN_CHAINS, RANKINGS, Chain, FullHit, Hit, Query, Steps
 from grls.errors import ConfigError, Option
@@ -377,16 +377,21 @@ class RankedHops(_HopByHop):
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
         asked = queries_of(queries)
-        chains = self.chances(len(asked))
+        chains = self.chances(len(asked), reach=self._reach(one_each(allow, len(asked))))
         rankings = [chains.rankings(k) for _ in self.search.walk(asked, allow, chains, k)]
         return rankings + rankings[-1:] * (self.hops.count - len(rankings))
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
-        chains = self.chances(1)
+        chains = self.chances(1, reach=self._reach([allow]))
         yield from self.search.plan(query, allow, chains=chains, beyond=k)
         return chains.rankings(k)[0]
+
+    def _reach(self, filters: Sequence[Filter | None]) -> list[int | None]:
+        """How many passages each filter leaves; None: there is no filter."""
+        passages = evaluate_filters([rule for rule in filters if rule is not None], self.retriever.corpus)
+        return [None if rule is None else len(passages[rule]) for rule in filters]
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
