@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from grls.errors import ConfigError, Option, OptionError
 
@@ -38,7 +38,7 @@ def rare(default: T) -> T:
 
     ``--help`` leaves it out, ``--help all`` explains it; recipes and the command line take it as any other.
     """
-    return cast(T, field(default=default, metadata={_RARE: True}))
+    return field(default=default, metadata={_RARE: True})
 
 
 def rare_options(name: str, options: object, every: bool = False) -> list[str]:

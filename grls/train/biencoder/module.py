@@ -118,6 +118,9 @@ class BiEncoderModule(L.LightningModule):
             add_adapters(network, options.lora_rank, options.lora_dropout)
         if options.strategy != "ddp":
             layers_of(self.model)
+            for name, weights in self.model.named_parameters():
+                if ".pooler." in name:  # no embedding uses it, and shards keep no state of it
+                    weights.requires_grad = False
         scale = options.scale
         if scale is None:
             normalised = any(isinstance(module, Normalize) for module in modules_of(self.model))
@@ -300,7 +303,7 @@ def fit_biencoder(
                 f"{last.parent} holds no checkpoint to resume from (one is written every epoch): leave out "
                 f"{Option('resume')} to start anew."
             )
-        check_checkpoint(str(last), shards=sharded)
+        check_checkpoint(str(last), shards=sharded, option="fit.strategy")
         _refuse_other_settings(folder, torch.load(last / META) if sharded else read_checkpoint(last), kept)
     else:
         refuse_unfinished(str(folder), warn=False, model=MODULES)

@@ -207,7 +207,9 @@ def _flat(options: Any, name: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_checkpoint(path: str, output: str | None = None, shards: bool = False) -> None:
+def check_checkpoint(
+    path: str, output: str | None = None, shards: bool = False, option: str = "trainer.strategy"
+) -> None:
     """Refuse to resume from a checkpoint that is missing or damaged, or holds no state of such a run.
 
     Args:
@@ -215,16 +217,15 @@ def check_checkpoint(path: str, output: str | None = None, shards: bool = False)
             where it is in the output folder.
         output: The output folder, for keywords.
         shards: The run shards its weights; its checkpoints are folders.
+        option: The option that says so.
 
     Raises:
         ConfigError: There is no such file, or it is not a checkpoint of such a run.
     """
     if Path(path).is_dir() != shards and Path(path).exists():
-        here, there = (
-            ("is not", "leave the option out") if shards else ("is", f"{Option('trainer.strategy', 'fsdp')}")
-        )
+        here, there = ("is not", "leave the option out") if shards else ("is", f"{Option(option, 'fsdp')}")
         raise ConfigError(
-            f"the run of {path} {here} sharded ({Option('trainer.strategy', 'fsdp')}): resume it as it "
+            f"the run of {path} {here} sharded ({Option(option, 'fsdp')}): resume it as it "
             f"began ({there}), or begin a new run from its model."
         )
     if shards and Path(path).is_dir():

@@ -80,6 +80,7 @@ class FitData(L.LightningDataModule):
         self._prints: dict[str, str] = {}
         self._seen = (0, 0)
         self._ready = False
+        self.sampler: LengthBucketedSampler | None = None
 
     @property
     def _trainer(self) -> Any:
@@ -176,7 +177,7 @@ class FitData(L.LightningDataModule):
                     "run."
                 )
         self._seen = (state_dict["epoch"], state_dict["batches"])
-        if self._trainer.strategy.restore_checkpoint_after_setup:  # there are batches already
+        if self._trainer.strategy.restore_checkpoint_after_setup and self.sampler is not None:  # it began
             self.sampler.resume(*self._seen)
             self._seen = (0, 0)
 

@@ -291,7 +291,7 @@ def fit_reranker(
     last = folder / "checkpoints" / "last.ckpt"
     sharded = options.strategy != "ddp"
     if resume:
-        check_checkpoint(str(last), shards=sharded)
+        check_checkpoint(str(last), shards=sharded, option="fit.strategy")
     best = ModelCheckpoint(
         folder / "checkpoints", "best", monitor="dev_loss", mode="min", enable_version_counter=False
     )
