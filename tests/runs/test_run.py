@@ -157,6 +157,18 @@ SPACED = Corpus.from_passages([Passage("a", "alpha", "First"), Passage("b", "bet
 DYNAMIC = RunInfo("generator", "mine", "dynamic", "", "", "", "test", "full")
 
 
+def test_a_retriever_with_few_candidates_tells_no_deeper_than_these() -> None:
+    rankings = {"q": [Hit(name, -float(n)) for n, name in enumerate("abc")]}
+    for options, depth in (
+        ({"k": 10, "passages": 3}, 3),
+        ({"k": 10}, None),
+        ({"k": 3}, 3),
+        ({"k": 10, "passages": 20}, None),
+    ):
+        info = RunInfo("multi-vector", "m", "single", "", "", "", "test", "full", options=options)
+        assert Run.of(rankings, info=info).depth() == depth, options
+
+
 def test_a_run_is_six_columns_without_done(tmp_path):
     file = tmp_path / "run.trec"
     write_run(file, {"q1": [Hit("b", -0.5), Hit("DONE", -0.75), Hit("a", -1.5)], "q2": []}, tag="t5")

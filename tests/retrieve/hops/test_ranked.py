@@ -249,6 +249,18 @@ def test_a_hop_reads_excerpts_of_its_evidence() -> None:
     assert asked == ["red snow", "red snow Red rivers run. Snow falls."]
 
 
+def test_behind_a_filter_of_few_passages_no_set_of_them_is_dropped(data: Path) -> None:
+    retriever = small_retriever(data, beams=20)
+    names = [passage.id for passage in retriever.corpus][:6]
+    allow = [set(ids) for ids in combinations(names, 4)]
+    queries = [Query(str(n), "is the otter kind ?") for n in range(len(allow))]
+    few, every = (
+        RankedHops(retriever, HopOptions("ranked", max=4, chains=chains)).retrieve(queries, 4, allow)
+        for chains in (5, 1000)
+    )
+    assert few == every
+
+
 def test_equal_queries_keep_their_own_filters() -> None:
     bm25 = BM25Retriever(Corpus.from_passages([Passage("a", "red river"), Passage("b", "red hill")]))
     query = Query("q", "red")
