@@ -88,10 +88,10 @@ def worded(text: str, surface: Surface | None = None) -> str:
         if match[1] is None:
             return f"`{worded(match[0][1:-1], in_shell)}`"
         try:
-            name, *values = json.loads(match[1])
+            python, name, *values = json.loads(match[1])
         except ValueError:  # a text of a user that looks like a mark
             return match[0]
-        return write(name, values)
+        return python if python and write is in_python else write(name, values)
 
     return _MARK.sub(option, text)
 
@@ -105,10 +105,11 @@ class Option:
     Args:
         name: Its dotted name, as in ``hops.steps``.
         values: The values to choose from; one in capitals stands for a value.
+        python: The whole text for Python, where the argument has another name or is of another call.
     """
 
-    def __init__(self, name: str, *values: Any):
-        self._mark = f"⟦{json.dumps([name, *values], default=str)}⟧"
+    def __init__(self, name: str, *values: Any, python: str = ""):
+        self._mark = f"⟦{json.dumps([python, name, *values], default=str)}⟧"
 
     def __format__(self, _: str) -> str:
         return self._mark

@@ -45,6 +45,8 @@ from grls.errors import (
          "set dev_split null"),
         (f"run `grls index update {Option('merge', True)}`.", *["run `grls index update --merge true`."] * 3),
         (f"got {Option('name', 'é⟧ x')}", "got --name é⟧ x", 'got name="é⟧ x"', 'got name "é⟧ x"'),
+        (f"raise {Option('limits.input', python='max_tokens')}", "raise --limits.input", "raise max_tokens",
+         "raise limits.input"),
         ('a text ⟦["of a user⟧', *['a text ⟦["of a user⟧'] * 3),
         ('a text ⟦["x", y]⟧', *['a text ⟦["x", y]⟧'] * 3),
     ],

@@ -67,29 +67,31 @@ class HaystackRetriever:
         return self.retriever
 
     @component.output_types(documents=list[Document])
+    @checked
     def run(
         self,
-        query: str,
-        top_k: int | None = None,
+        query: str | None,
+        top_k: Count | None = None,
         filters: dict[str, Any] | None = None,
         where: str | None = None,
     ) -> dict[str, list[Document]]:
         """The best passages of a query; the other arguments replace those of the component."""
         searcher, k, options = self._request(top_k, filters, where)
-        hits = [] if is_blank(query) else searcher.search(query, k, **options)
+        hits = [] if query is None or is_blank(query) else searcher.search(query, k, **options)
         return {"documents": _documents(hits)}
 
     @component.output_types(documents=list[Document])
+    @checked
     async def run_async(
         self,
-        query: str,
-        top_k: int | None = None,
+        query: str | None,
+        top_k: Count | None = None,
         filters: dict[str, Any] | None = None,
         where: str | None = None,
     ) -> dict[str, list[Document]]:
         """:meth:`run` in asynchronous code."""
         searcher, k, options = await to_thread(self._request, top_k, filters, where)
-        hits = [] if is_blank(query) else await searcher.asearch(query, k, **options)
+        hits = [] if query is None or is_blank(query) else await searcher.asearch(query, k, **options)
         return {"documents": _documents(hits)}
 
     def _request(

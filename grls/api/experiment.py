@@ -19,7 +19,7 @@ from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
-from grls.data.inputs.arguments import Count, UnfitError, checked
+from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.gold import Gold, gold_of, refuse_unknown_gold
 from grls.data.inputs.tables import id_text, name_list, short_repr
 from grls.errors import ConfigError, DataError
@@ -49,20 +49,12 @@ class SearchesTexts(Protocol):
         """
 
 
-def _measures(value: Any) -> list[str]:
-    """The names of measures, before anything else is done."""
-    try:
-        return measure_names(value)
-    except TypeError:  # no list, or a list in it
-        raise UnfitError(f"names of measures, such as {name_list(MEASURES)}", value) from None
-
-
 @checked
 def experiment(
     systems: Mapping[str, SearchesTexts],
     queries: Any,
     gold: Any = None,
-    measures: Annotated[Any, _measures] = MEASURES,
+    measures: Annotated[Any, measure_names] = MEASURES,
     baseline: str | None = None,
     k: Count | None = None,
 ) -> ExperimentTable:

@@ -139,7 +139,7 @@ def _asked(
 ) -> tuple[Query, list[str]]:
     """The query, and its gold passages in order."""
     queries_of([query])
-    named = [] if gold is None else id_list(gold, "the query", "gold")
+    named = [] if gold is None else list(dict.fromkeys(id_list(gold, "the query", "gold")))
     if gold is not None and not named:
         raise ConfigError("gold names no passage; leave it out, or give ids.")
     if isinstance(query, Query):

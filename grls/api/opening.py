@@ -39,6 +39,7 @@ def load(
     revision: str | None = None,
     device: Device = "auto",
     precision: PrecisionName = "float32",
+    truncate_queries: bool = False,
 ) -> Searcher:
     """Open a retriever of any kind, with what is tuned in it.
 
@@ -49,13 +50,14 @@ def load(
         revision: Branch, tag or commit on the hub; None: the newest.
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
         precision: Precision of its models; see :class:`~grls.retrieve.registry.Opening`.
+        truncate_queries: Cut queries that are too long for its models; false refuses them.
 
     Raises:
         ConfigError: There is no such repository, the hub cannot be reached, or a folder has a revision.
         DataError: There is no retriever.
         MismatchError: The folder is damaged, or its parts do not belong together.
     """
-    how = Opening(device, precision)
+    how = Opening(device, precision, truncate_queries=truncate_queries)
     if is_on_the_hub(name):
         from grls.retrieve.hub import download
 

@@ -21,6 +21,7 @@ from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import SOURCE, corpus_of
 from grls.data.inputs.gold import gold_of
+from grls.data.inputs.tables import existing_path
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.progress import counted
@@ -32,7 +33,7 @@ from grls.retrieve.hops.options import HopOptions, HopSteps
 from grls.retrieve.hops.retriever import search_hits
 from grls.retrieve.hub_names import is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
-from grls.retrieve.queries import queries_of, query_place
+from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import CHECKSUMS, followed, read_spec
@@ -521,13 +522,15 @@ def _listed(queries: Any) -> list[Query]:
     """Queries as a list; a query alone becomes a list of one.
 
     Raises:
-        DataError: There is something else, or a query without text.
+        DataError: There is something else, a query without text, or the name of a file as a text.
     """
-    asked = queries_of([queries] if isinstance(queries, str | Query) else queries)
-    for place, query in enumerate(asked):
-        if not query.text.strip():
-            raise DataError(f"{query_place(query, place)}: its text is empty; give it a text.", SOURCE)
-    return asked
+    if isinstance(queries, str) and queries.endswith(".jsonl") and existing_path(queries, SOURCE):
+        raise DataError(
+            f"the text {queries!r} would be one query, and it is a file; write Path({queries!r}) to search "
+            "for the queries in it.",
+            SOURCE,
+        )
+    return queries_of([queries] if isinstance(queries, str | Query) else queries)
 
 
 def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Filter | None:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CUT_QUERIES = Option("search.truncate_queries", True, python="grls.load(FOLDER, truncate_queries=True)")
+"""The option that accepts that the ends of long queries are cut."""
+
 QUESTION = "<QUESTION>"
 EVIDENCE = "<EVIDENCE>"
 TITLE = "<TITLE>"
@@ -236,8 +239,8 @@ class Codec:
             if not truncate:
                 raise DataError(
                     f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
-                    f"{Option('limits.query')} (of grls index; {Option('data.max_query_tokens')} in "
-                    f"training), or accept the cut with {Option('search.truncate_queries', True)} "
+                    f"{Option('limits.query')} where the index is made ({Option('data.max_query_tokens')} in "
+                    f"training), or accept the cut with {CUT_QUERIES} "
                     f"({Option('data.truncate_queries')} in training)."
                 )
             log.warning("%sits end %r is cut.", what, _shorten(cut))

@@ -288,6 +288,7 @@ class Corpus:
         """The metadata of the passages with these numbers, in the order of the numbers."""
         return [json.loads(text) for text in self.table[self._rows("metadata_of", numbers)]["metadata"]]
 
+    @checked
     def extended(self, passages: Corpus) -> Corpus:
         """This corpus, followed by the passages of another one.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError
 
 
@@ -27,6 +28,7 @@ PREPARERS: dict[str, Preparer] = {}
 """Name -> a data set of :func:`register_preparer`."""
 
 
+@checked
 def register_preparer(name: str, prepare: Callable[..., None], what: str) -> None:
     """Add a data set; ``grls prepare NAME`` then prepares it.
 
@@ -38,10 +40,8 @@ def register_preparer(name: str, prepare: Callable[..., None], what: str) -> Non
     Raises:
         ConfigError: The name is no such word, another function has it, or ``prepare`` is no function.
     """
-    if not isinstance(name, str) or name.split() != [name] or name.startswith("-"):
+    if name.split() != [name] or name.startswith("-"):
         raise ConfigError(f"expected the name of a data set as one word, got {name!r}.")
-    if not callable(prepare):
-        raise ConfigError(f"expected the function that prepares the data set {name!r}, got {prepare!r}.")
     known = PREPARERS.get(name)
     if known is not None and _place(known.prepare) != _place(prepare):
         raise ConfigError(f"the data set {name!r} is there already; choose another name.")

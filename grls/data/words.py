@@ -78,6 +78,10 @@ characters."""
 _SAMPLED = 200
 """The language is guessed from this many passages at the start of the corpus, and as many spread over it."""
 
+_MADE = "`grls index bm25`, `grls retrieve bm25`, grls.BM25"
+_LANGUAGE = Option("analyzer.language", python="analyzer=Analyzer(language=…)")
+_STEM = Option("analyzer.stem", python="analyzer=Analyzer(stem=…)")
+
 
 class PassagesByNumber(Protocol):
     """Passages by their numbers: a corpus, or a list."""
@@ -113,16 +117,15 @@ class Analyzer:
         if analyzer.language == "auto":
             guessed = _guessed(passages)
             if guessed is None and analyzer.stem:
-                raise ConfigError(
-                    f"the language of the corpus cannot be guessed: give {Option('analyzer.language')}."
-                )
+                raise ConfigError(f"the language of the corpus cannot be guessed: give {_LANGUAGE}.")
             analyzer = replace(analyzer, language=guessed or "en")
             if analyzer.language != "en":
                 log.warning(
                     "the corpus seems to be in the language %r; if it is another, say so where BM25 is made "
-                    "(%s of `grls index bm25` and `grls retrieve bm25`).",
+                    "(%s): %s.",
                     analyzer.language,
-                    Option("analyzer.language"),
+                    _MADE,
+                    _LANGUAGE,
                 )
         analyzer.check()
         return analyzer
@@ -274,8 +277,7 @@ def nothing_found(asked: int, empty: int, source: str) -> str | None:
     return (
         f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {asked:,} asked: BM25 "
         "finds nothing there. Are queries and passages in one language? Language and stemming are chosen "
-        f"where BM25 is made: {Option('analyzer.language')!s} and {Option('analyzer.stem')!s} of `grls index "
-        "bm25` and `grls retrieve bm25`."
+        f"where BM25 is made ({_MADE}): {_LANGUAGE!s} and {_STEM!s}."
     )
 
 
@@ -370,8 +372,8 @@ def _stemmer(language: str) -> Callable[[str], str]:
     name = STEMMERS.get(language)
     if name is None or name not in Stemmer.algorithms():
         raise ConfigError(
-            f"there is no stemmer for the language {language!r}; leave {Option('analyzer.stem')} out, or "
-            f"set {Option('analyzer.language')} to one of {', '.join(sorted(STEMMERS))}."
+            f"there is no stemmer for the language {language!r}; leave {_STEM} out, or "
+            f"set {_LANGUAGE} to one of {', '.join(sorted(STEMMERS))}."
         )
     stem: Callable[[str], str] = Stemmer.Stemmer(name).stemWord
     return stem

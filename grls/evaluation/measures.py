@@ -12,18 +12,23 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from numbers import Integral
 from statistics import fmean
 from typing import Any
 
 import ir_measures
 
-from grls.data.dataset import HIGHEST_GRADE, Qrels
+from grls.data.dataset import HIGHEST_GRADE
+from grls.data.inputs.arguments import checked
+from grls.data.inputs.tables import list_from, name_list, short_repr
 from grls.errors import ConfigError, DataError
 from grls.io.recipes import load_plugins
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@5", "Judged@10")
 """The default measures. BEIR's tables report nDCG@10."""
+
+_EXPECTED = f"names of measures, such as {name_list(MEASURES)}"
 
 _DEEPEST = 2**31 - 1  # the deepest cut-off of trec_eval
 _PROVIDERS = ir_measures.providers.FallbackProvider(
@@ -44,6 +49,7 @@ REGISTERED: dict[str, Measure] = {}
 """Name -> a measure of :func:`register_measure`."""
 
 
+@checked
 def register_measure(name: str, measure: Measure) -> None:
     """Add a measure; its name is then known wherever measures are named.
 
@@ -55,7 +61,7 @@ def register_measure(name: str, measure: Measure) -> None:
     Raises:
         ConfigError: The name is no such word, or another measure has it.
     """
-    if not isinstance(name, str) or name.split() != [name]:
+    if name.split() != [name]:
         raise ConfigError(f"expected the name of a measure as one word, got {name!r}.")
     known = REGISTERED.get(name)
     again = known is not None and _place(known) == _place(measure)  # a notebook's cell, run twice
@@ -81,8 +87,12 @@ def measure_names(measures: Any) -> list[str]:
     """
     if isinstance(measures, ir_measures.measures.Measure):
         measures = [measures]
+    listed = measures.split() if isinstance(measures, str) else measures
+    listed = listed if isinstance(listed, list | tuple | Set) else list_from(listed)
+    if listed is None:
+        raise ConfigError(f"measures must be {_EXPECTED}, got {short_repr(measures)}.")
     names = []
-    for name in measures.split() if isinstance(measures, str) else measures:
+    for name in listed:
         if isinstance(name, ir_measures.measures.Measure):
             name = str(name)
         if callable(name):
@@ -90,6 +100,8 @@ def measure_names(measures: Any) -> list[str]:
                 f"measures: expected names, got the function {getattr(name, '__name__', name)!r}: add it by "
                 "grls.evaluation.measures.register_measure(name, function), and give its name."
             )
+        if not isinstance(name, str):
+            raise ConfigError(f"measures must be {_EXPECTED}, got {short_repr(name)}.")
         if name not in REGISTERED and not _is_standard(name):
             load_plugins()
         names.append(name if name in REGISTERED else str(_parsed(name)))
@@ -110,8 +122,9 @@ def cutoff(measure: str) -> int:
     return int(rank) if rank.isdecimal() else 0
 
 
+@checked
 def query_values(
-    measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels
+    measures: Any, rankings: Mapping[Any, Sequence[Any]], qrels: Mapping[Any, Mapping[Any, Any]]
 ) -> dict[str, list[float]]:
     """The value of each measure for each judged query.
 
@@ -128,10 +141,10 @@ def query_values(
         return {}
     for query, grades in qrels.items():
         for passage, grade in grades.items():
-            if abs(grade) > HIGHEST_GRADE:
+            if not isinstance(grade, Integral) or abs(int(grade)) > HIGHEST_GRADE:
                 raise DataError(
-                    f"query {query!r} and passage {passage!r} have the grade {grade}; expected one between "
-                    f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}."
+                    f"query {query!r} and passage {passage!r} have the grade {short_repr(grade)}; expected "
+                    f"one between -{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}."
                 )
     values: dict[str, list[float]] = {}
     standard = [name for name in names if name not in REGISTERED]
@@ -166,7 +179,7 @@ def query_values(
 
 
 def mean_values(
-    measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels
+    measures: Any, rankings: Mapping[Any, Sequence[Any]], qrels: Mapping[Any, Mapping[Any, Any]]
 ) -> dict[str, float]:
     """The mean of each measure over the judged queries; see :func:`query_values` for the arguments."""
     return {name: fmean(values) for name, values in query_values(measures, rankings, qrels).items()}

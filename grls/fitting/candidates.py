@@ -254,7 +254,8 @@ class FitCandidates:
             ConfigError: There is no such candidate.
         """
         if name not in self.systems:
-            raise ConfigError(f"keep: there is no candidate {name!r}; there are {', '.join(self.systems)}.")
+            there = f"there are {', '.join(self.systems)}" if self.systems else "none is made yet"
+            raise ConfigError(f"keep: there is no candidate {name!r}; {there}.")
         return self.systems[name]
 
     def keep(self, name: str, best: Choice) -> Choice:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grls.errors import ConfigError
-from grls.evaluation.measures import measure_names
+from grls.evaluation.measures import cutoff, measure_names
 from grls.fitting.choose import Prefer
 
 AUTO, NONE = "auto", "none"
@@ -94,7 +94,7 @@ class FitOptions:
     @property
     def depth(self) -> int:
         """Passages of a query that every system ranks, and that are fused."""
-        return max(DEPTH, self.k, int((self.measure or "").partition("@")[2] or 0))
+        return max(DEPTH, self.k, cutoff(self.measure or ""))
 
     @property
     def adds(self) -> bool:

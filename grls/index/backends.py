@@ -5,6 +5,7 @@ A backend is a class of :class:`grls.index.base.Segment`. Files: :mod:`grls.inde
 
 from __future__ import annotations
 
+from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError
 from grls.index.array import ArrayIndex
 from grls.index.base import Segment
@@ -22,6 +23,7 @@ ROW_ARRAYS = ("tokens", "offsets", "within", "members", "member_offsets")
 """The arrays of the rows, which every index stores."""
 
 
+@checked
 def register_backend(backend: type[Segment]) -> None:
     """Add a backend.
 

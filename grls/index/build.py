@@ -166,7 +166,7 @@ def warn_of_cut(cut: int, passages: int, codec: Codec) -> None:
     if cut:
         log.warning(
             "%d of %d passages are longer than %d tokens: the rest of them is neither indexed nor found "
-            "(raise %s of grls index).",
+            "(raise %s where the index is made).",
             cut, passages, codec.limits.passage, Option("limits.passage"),
         )  # fmt: skip
 

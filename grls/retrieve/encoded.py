@@ -39,6 +39,7 @@ from grls.cluster.plan import (
     shards_folder,
 )
 from grls.cluster.work import done_by_workers
+from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
@@ -85,7 +86,7 @@ _FIELDS = (
 )  # fmt: skip
 """The fields of ``grls.json`` that every kind has."""
 
-_CUT = Option("limits.input")
+_CUT = Option("limits.input", python="max_tokens")
 """The option that a cut passage asks for."""
 
 _NAMED = 10
@@ -266,7 +267,7 @@ class EncodedRetriever(ABC):
                 parts.append(rows)
                 cut += short
         if cut:
-            log.warning(encoder.cut_notice(cut, len(corpus), f"{_CUT!s} (of grls index)"))
+            log.warning(encoder.cut_notice(cut, len(corpus), str(_CUT)))
         rows = cls.joined([*parts, *cls._last_rows(encoder)])
         made = cls(encoder, corpus, rows, batch_size, progress=progress, **options)
         made._encoded_by = encoder.fingerprint()
@@ -347,7 +348,7 @@ class EncodedRetriever(ABC):
             make = maker if workers.address else partial(maker.work, encoder, passages)
             done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
             if cut := sum(each.result["cut"] for each in done):
-                log.warning(encoder.cut_notice(cut, len(passages), f"{_CUT!s} (of grls index)"))
+                log.warning(encoder.cut_notice(cut, len(passages), str(_CUT)))
             cls._put(how.output, encoder, passages, prints["model"], partial(cls._all_rows, encoder, done))
             plan.remove()
         rows = cls.read(Path(how.output) / cls.file, len(passages), encoder.dimension)
@@ -562,7 +563,7 @@ class EncodedRetriever(ABC):
                 with Progress(added.end, "embed", "passages") as bar, encoder.telling(bar.update):
                     cut = cls.encode_shard(encoder, changes.add, changes.batch_size, added, place)["cut"]
                 if cut:
-                    log.warning(encoder.cut_notice(cut, added.end, f"{_CUT!s} (of grls index)"))
+                    log.warning(encoder.cut_notice(cut, added.end, str(_CUT)))
 
             def parts() -> Iterator[Any]:
                 for start in range(0, len(kept), _BLOCK):
@@ -689,8 +690,8 @@ class EncodedRetriever(ABC):
             what = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
             if not self.truncate_queries:
                 raise DataError(
-                    f"{what} Shorten it, raise {_CUT} (of grls index), or accept the cut with "
-                    f"{Option('search.truncate_queries', True)}."
+                    f"{what} Shorten it, raise {_CUT} where the retriever is made, or accept the cut "
+                    f"with {CUT_QUERIES}."
                 )
             self._cut += 1
             if self._cut <= _NAMED:

@@ -48,13 +48,15 @@ def queries_of(queries: Any) -> list[Query]:
     Everything else is read as where queries have gold (:func:`~grls.data.inputs.entries.queries_from`).
 
     Raises:
-        DataError: ``queries`` is a single query instead of a list, or an element is no query.
+        DataError: ``queries`` is a single query instead of a list, or an element is no query, or empty.
     """
     if isinstance(queries, str):
         text = short_repr(queries)
         raise DataError(f"expected a list of queries, got the text {text}; write [{text}].", SOURCE)
     listed = queries if isinstance(queries, list | tuple) else list_from(queries)
-    if listed is None or isinstance(queries, Query):
+    if listed is None and getattr(getattr(queries, "index", None), "names", None) == [None]:
+        queries = queries.reset_index(drop=True)  # of a frame without ids, which a search does not need
+    if listed is None or hasattr(queries, "_fields"):
         return queries_from(queries)
     if not all(isinstance(query, Query | str) for query in listed):
         return queries_from(listed)
@@ -65,6 +67,8 @@ def queries_of(queries: Any) -> list[Query]:
                 fitted(getattr(query, name), kind)
             except UnfitError as error:
                 raise DataError(error.said_of(f"{query_place(query, place)}: its {name}"), SOURCE) from None
+        if not query.text.strip():
+            raise DataError(f"{query_place(query, place)}: its text is empty; give it a text.", SOURCE)
     return asked
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
-from grls.data.inputs.arguments import checked
+from grls.data.inputs.arguments import checked, fit_fields
 from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
 from grls.io.files import refuse_foreign, refuse_unwritable
@@ -90,6 +90,9 @@ class Opening:
     hop_by_hop: bool = True
     within: tuple[Path, ...] = ()
     opened: dict[Any, Retriever] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        fit_fields(self, names=("device", "precision", "verify", "truncate_queries", "hop_by_hop"))
 
     @property
     def searching(self) -> SearchOptions | None:

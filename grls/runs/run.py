@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.arguments import checked
 from grls.data.types import RANKINGS, Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.progress import counted
@@ -65,6 +66,7 @@ class Run:
         return cls(ranked, chains, score_mode if info is None else info.score_mode, info)
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> Run:
         """Read JSONL (the name ends in ``.jsonl``) or else a TREC run, with its manifest.
 

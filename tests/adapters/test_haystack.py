@@ -127,3 +127,14 @@ def test_bad_input_is_refused(searcher: Searcher, tmp_path: Path) -> None:
 def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
     chain = HaystackRetriever(searcher.hops(max=2, steps="fixed")).run("green ponds")["documents"]
     assert [document.meta["hop"] for document in chain] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"), [("query", ["a"]), ("filters", 5), ("top_k", 0), ("where", 1)]
+)
+def test_wrong_arguments_of_a_query_are_named(searcher: Searcher, argument: str, value: Any) -> None:
+    component = HaystackRetriever(searcher)
+    with pytest.raises(ConfigError, match=f"HaystackRetriever.run: {argument} must be"):
+        component.run(**{"query": "ponds", argument: value})
+    with pytest.raises(ConfigError, match=f"HaystackRetriever.run_async: {argument} must be"):
+        asyncio.run(component.run_async(**{"query": "ponds", argument: value}))

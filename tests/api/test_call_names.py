@@ -46,7 +46,7 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
     ),
     (
         lambda a, b: grls.BM25(["1 2", "3 4"], analyzer=Analyzer(stem=True)),
-        "the language of the corpus cannot be guessed: give language.",
+        "the language of the corpus cannot be guessed: give analyzer=Analyzer(language=…).",
     ),
 ]
 

@@ -103,7 +103,10 @@ def test_bad_input(kinds: Path, tmp_path: Path) -> None:
         (lambda: generator.with_priors(dense.hops(), output=output), "does not score all passages"),
         (lambda: generator.with_priors(3, output=output), r"priors\[0\] must be a Searcher or a path, got 3"),
         (lambda: dense.hops(steps="single", output=output), "a single step has no hops"),
-        (lambda: grls.fuse(dense, output=output), "searchers must be a list of Searcher or texts or paths"),
+        (
+            lambda: grls.fuse(dense, output=output),
+            "searchers must be a list of Searcher objects or texts or paths",
+        ),
         (
             lambda: grls.fuse(["bm25", "bm25"], output=output),
             "fuse: searchers must be a list of at least two retrievers, one of them a searcher",

@@ -97,9 +97,35 @@ def test_a_file_of_queries_is_read(searcher: grls.Searcher, tmp_path: Path) -> N
     file = tmp_path / "queries.jsonl"
     file.write_text('{"_id": "q", "text": "den", "metadata": {}}\n', encoding="utf-8")
     assert searcher.search(file) == [searcher.search("den")]
-    assert searcher.search(str(file)) == []  # a text is a query
+    with pytest.raises(DataError, match=r"one query, and it is a file; write Path\('.*queries.jsonl'\)"):
+        searcher.search(str(file))
+
+
+def test_a_blank_query_is_refused_by_its_place_below_the_searcher(searcher: grls.Searcher) -> None:
+    with pytest.raises(DataError, match="query 1: its text is empty"):
+        searcher.retriever.retrieve(["otters", " "], 2)
+
+
+def test_rows_of_a_frame(searcher: grls.Searcher) -> None:
+    """A search needs no ids; a row is no list of queries."""
+    frame = pd.DataFrame({"text": ["fish", "den"]})
+    assert searcher.search(frame[frame.text == "den"]) == [searcher.search("den")]
+    row = next(frame.assign(title="t").itertuples(index=False))
+    for read in (searcher.search, grls.BM25):
+        with pytest.raises(DataError, match=r"this is a single row, .*\[row._asdict\(\)\]"):
+            read(row)
 
 
 def test_a_stream_refuses_an_empty_query_at_once(searcher: grls.Searcher) -> None:
     with pytest.raises(DataError, match="its text is empty"):
         searcher.stream(" ")
+
+
+def test_the_remedy_of_a_long_query_works(kinds: Path) -> None:
+    long = "is the otter calm ? " * 200
+    for kind in ("dense", "generative", "rescored"):
+        with pytest.raises(
+            DataError, match=r"accept the cut with grls.load\(FOLDER, truncate_queries=True\)"
+        ):
+            grls.load(kinds / kind, device="cpu").search(long)
+        assert grls.load(kinds / kind, device="cpu", truncate_queries=True).search(long)

@@ -19,8 +19,15 @@ import pytest
 
 import grls
 from grls.errors import GrlsError
+from grls.evaluation.measures import REGISTERED, query_values, register_measure
+from grls.retrieve.base import FindsChains
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hops.stop import RULES, Never, register_stop
+from grls.retrieve.registry import Opening
+from grls.runs.run import Run
 
-CALLS = 3000
+CALLS = 4000
 TEXTS = ["otters eat fish", "herons eat frogs", "a lynx is quick"]
 QUERIES = {"q": "what do otters eat ?", "r": "do herons eat ?", "s": "what is quick ?"}
 GOLD = {"q": ["0"], "r": ["1"], "s": ["2"]}
@@ -105,9 +112,12 @@ HOPS = {
     **dict.fromkeys(("max", "chains", "branch", "per_first", "evidence"), "whole none"),
     **dict.fromkeys(("done_bias", "temperature"), "whole number none"),
     **dict.fromkeys(("repeat", "sets", "pool", "done"), "flag"),
-    **dict.fromkeys(("steps", "choose"), "text"), "onward": "list none",
+    **dict.fromkeys(("steps", "choose", "stop"), "text none"), "onward": "list none",
 }  # fmt: skip
-TRIED = ("prior_weights", "empty_weights", "cross_encoder_passages", "done_biases", "hops", "choose")
+TRIED = (
+    "prior_weights", "prior_temperatures", "empty_weights", "rescore_weights", "cross_encoder_passages",
+    "cross_encoder_weights", "done_biases", "hops", "hop_temperatures", "choose",
+)  # fmt: skip
 FOLDER, OUTPUT = "text path", "text path none"
 
 
@@ -116,8 +126,11 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
     bm25 = grls.BM25(TEXTS)
     retrievers = {
         name: grls.load(kinds / name, device="cpu")
-        for name in ("bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "rescored")
-    }
+        for name in (
+            "bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "rescored",
+            "chains", "cut",
+        )
+    }  # fmt: skip
     dense, generator = retrievers["dense"], retrievers["generative"]
     encoder, writer = grls.BiEncoder(kinds / "bert"), grls.Generator(kinds / "generative" / "model")
     passages = {"corpus": TEXTS}
@@ -130,7 +143,8 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "load": Call(
             grls.load,
             {"name": kinds / "bm25"},
-            {"name": FOLDER, "device": "text", "precision": "text", "revision": "text none"},
+            {"name": FOLDER, "device": "text", "precision": "text", "revision": "text none",
+             "truncate_queries": "flag"},
         ),
         "check_folder": Call(
             grls.check_folder, {"folder": kinds / "bm25"}, {"folder": FOLDER, "device": "text"}
@@ -142,7 +156,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         ),
         "BiEncoder": Call(
             grls.BiEncoder, {"name": kinds / "bert"},
-            {"name": FOLDER, "kind": "text", "max_tokens": "whole none"},
+            {"name": FOLDER, "kind": "text", "max_tokens": "whole none", "similarity": "text none"},
         ),
         "BiEncoder.fit": Call(
             encoder.fit, learned,
@@ -178,16 +192,34 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         ),
         "fit": Call(
             grls.fit, {**learned, "device": "cpu"},
-            {**data, "test": "any", "output": OUTPUT, "budget": "text none", "biencoder": "text",
-             "generator": "text", "k": "whole", "seed": "whole",
+            {**data, "test": "any", "output": OUTPUT, "budget": "text none", "biencoder": "text none",
+             "generator": "text none", "k": "whole", "seed": "whole",
              "device": "text", "precision": "text", "train_split": "text", "dev_split": "text",
-             "test_split": "text"},
+             "test_split": "text", "measure": "text none", "prefer": "text", "keep": "text none"},
         ),
         "Corpus.read": Call(grls.Corpus.read, {"path": kinds / "data"}, {"path": FOLDER}),
         "Corpus.from_passages": Call(
             grls.Corpus.from_passages, {"passages": [grls.Passage("a", "otters")]},
-            {"passages": "any", "source": "text", "metadata": "list none"},
+            {"passages": "any", "source": "text", "metadata": "none"},
         ),
+        "Corpus.extended": Call(bm25.corpus.extended, {}, {"passages": ""}),
+        "Run.load": Call(Run.load, {}, {"path": FOLDER}),
+        "HopOptions": Call(HopOptions, {}, {**HOPS, "stop": "text none"}),
+        "HopsRetriever": Call(
+            HopsRetriever, {"retriever": dense.retriever, "hops": HopOptions("fixed", 2)},
+            {"retriever": "", "hops": ""},
+        ),
+        "Opening": Call(
+            Opening, {}, {"device": "text", "precision": "text", "truncate_queries": "flag"}
+        ),
+        "query_values": Call(
+            query_values, {"measures": ["RR"], "rankings": {"q": ["0"]}, "qrels": {"q": {"0": 1}}},
+            {"measures": "text list", "rankings": "dict", "qrels": "dict"},
+        ),
+        "register_measure": Call(
+            register_measure, {"name": "wrong", "measure": len}, {"name": "text", "measure": "function"}
+        ),
+        "register_stop": Call(register_stop, {"name": "wrong", "rule": Never}, {"name": "text", "rule": ""}),
         "with_priors": Call(
             lambda priors=dense, **more: generator.with_priors(priors, **more), {},
             {"priors": FOLDER, "weights": "list none", "output": OUTPUT, "empty_weight": "whole number",
@@ -232,6 +264,12 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
             one.retriever.retrieve, {"queries": ["is the otter calm ?"], "k": 3},
             {"queries": "any", "k": "whole", "allow": "list none"},
         )  # fmt: skip
+        if isinstance(one.retriever, FindsChains):
+            calls[f"chains {name}"] = Call(
+                one.retriever.retrieve_chains,
+                {"queries": ["otter"]},
+                {"queries": "any", "allow": "list none"},
+            )
     return calls
 
 
@@ -250,6 +288,8 @@ def calls(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
         patch.setattr("grls.fitting.run.fit_dataset", reached)
         patch.setattr("grls.tune.run.tune_folder", reached)
         patch.setattr("grls.retrieve.hub.upload", reached)
+        patch.setattr("grls.evaluation.measures.REGISTERED", dict(REGISTERED))
+        patch.setattr("grls.retrieve.hops.stop.RULES", dict(RULES))
         yield table(kinds, folder)
 
 

@@ -210,7 +210,7 @@ def test_the_names_of_data_sets_are_taken_once(
     register_preparer("mine", main, "a set, again")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="the data set 'mine' is there already"):
         register_preparer("mine", fails, "another")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="expected the function that prepares the data set 'other', got 7"):
+    with pytest.raises(ConfigError, match="prepare must be a function, got 7"):
         register_preparer("other", 7, "a set")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="as one word"):
         register_preparer("two words", main, "a set")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from failing import raises
 
-from grls.data.inputs.arguments import Count, checked, checked_options, fitted, options_of
+from grls.data.inputs.arguments import Count, checked, checked_options, fit_fields, fitted, options_of
 from grls.errors import ConfigError
 
 
@@ -102,6 +102,51 @@ def test_errors_name_the_call_and_the_argument(
         call(*arguments, **named)
     assert complaint in str(caught.value)
     assert not str(caught.value).endswith("?.")
+
+
+@checked
+def listing(
+    rows: Sequence[Mapping[str, Any]] = (),
+    sheets: Sequence[Path | Callable[[], None] | Sequence[str] | None] = (),
+    kind: type[Exception] = ValueError,
+    ways: Sequence[Literal["up", "down"]] = (),
+) -> Any:
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"rows": ["{}"]}, "listing: rows[0] must be a dict, got '{}'."),
+        ({"rows": {"{}"}}, "listing: rows[0] must be a dict, got '{}'."),
+        ({"rows": 5}, "listing: rows must be a list of dicts, got 5."),
+        ({"sheets": 5}, "sheets must be a list of paths or functions or lists of texts, got 5."),
+        ({"kind": int}, "listing: kind must be a class that derives from Exception, got <class 'int'>."),
+        ({"kind": 5}, "listing: kind must be a class, got 5."),
+        ({"ways": 5}, "listing: ways must be a list of up or down, got 5."),
+    ],
+)
+def test_what_a_list_holds_is_checked_and_said_in_plain_words(
+    arguments: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        listing(**arguments)
+    assert complaint in str(caught.value)
+    assert listing(rows=[{"a": 1}]) == [{"a": 1}]
+
+
+@dataclass(frozen=True)
+class Options:
+    depth: int = 1
+    shares: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        fit_fields(self, "search.")
+
+
+def test_the_fields_of_a_dataclass_are_checked() -> None:
+    assert Options(np.int64(2), [1.5]) == Options(2, (1.5,))  # type: ignore[arg-type]
+    raises(ConfigError, "Options: depth must be a whole number, got ''.", Options, "")
 
 
 def test_an_error_of_asynchronous_code_comes_when_it_is_awaited() -> None:

@@ -63,3 +63,7 @@ def test_a_measure_decides_by_its_name_and_recall_at_k_without_one() -> None:
     assert FitOptions(k=3).decides == "R@3"
     assert FitOptions(measure="nDCG@10").decides == "nDCG@10"
     assert (FitOptions(budget="+30m").adds, FitOptions(budget="30m").adds) == (True, False)
+
+
+def test_the_number_behind_a_measure_may_be_no_rank() -> None:
+    assert [FitOptions(measure=name).depth for name in ("IPrec@0.5", "R@50", "RR")] == [20, 50, 20]

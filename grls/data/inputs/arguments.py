@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import fields
 from difflib import get_close_matches
@@ -33,7 +34,7 @@ from typing import (
 )
 
 from grls.data.inputs.tables import is_whole_text, list_from, short_repr
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 
 Filled = TypeVar("Filled")
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -52,8 +53,16 @@ _SINGULAR: dict[Any, str] = {
     Path: "a path",
     Mapping: "a dict",
     Callable: "a function",
+    type: "a class",
 }
-_PLURAL: dict[Any, str] = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
+_PLURAL: dict[Any, str] = {
+    int: "whole numbers",
+    float: "numbers",
+    str: "texts",
+    Path: "paths",
+    Mapping: "dicts",
+    Callable: "functions",
+}
 
 
 class UnfitError(Exception):
@@ -225,6 +234,34 @@ def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Fille
     return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
 
 
+def fit_fields(options: Any, section: str = "", names: Collection[str] = ()) -> None:
+    """Check the fields of a frozen dataclass by their types, and set them to the values that fit.
+
+    Args:
+        options: The dataclass.
+        section: The section of the options with its dot, as in ``hops.``.
+        names: The fields; none: all.
+
+    Raises:
+        ConfigError: A value is not of its type; the error names class and field.
+    """
+    cls: Any = type(options)
+    for name in names or [field.name for field in fields(options)]:
+        try:
+            value = fitted(getattr(options, name), _kind_of(cls, name))
+        except UnfitError as error:
+            text = error.said_of(f"{Option(section + name)}")
+            raise ConfigError(f"{cls.__name__}: {text}") from None
+        object.__setattr__(options, name, value)
+
+
+@cache
+def _kind_of(cls: type, name: str) -> Any:
+    """The type of a field; those of other fields may be known to type checkers alone."""
+    kind = cls.__annotations__[name]
+    return eval(kind, vars(sys.modules[cls.__module__])) if isinstance(kind, str) else kind
+
+
 def fitted(value: Any, kind: Any) -> Any:
     """A value as a type has it.
 
@@ -273,6 +310,8 @@ def fitted(value: Any, kind: Any) -> Any:
         return _listed(value, kind, inner)
     if not isinstance(value, kind):
         raise UnfitError(_called(kind), value)
+    if kind is type and inner and not issubclass(value, inner[0]):
+        raise UnfitError(f"a class that derives from {inner[0].__name__}", value)
     return value
 
 
@@ -351,15 +390,17 @@ def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
 def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
     """The values of a list, a set, an array, a column or an iterator, each of one type."""
     element = inner[0] if inner else Any
-    texts = element is str or str in get_args(element)
+    texts = str in _alternatives(element)
     values = value if isinstance(value, list | tuple | Set) else list_from(value)
     if values is None:
         alone = isinstance(value, str) and texts
         raise UnfitError(_called(kind, inner), value, remedy=f"write [{short_repr(value)}]" if alone else "")
     types, whole = set(map(type, values)), get_origin(element) or element
     alike = isinstance(whole, type) and whole not in _SCALARS and all(issubclass(one, whole) for one in types)
-    if (alike and get_args(element)[-1:] in ((), (Any,))) or (
-        texts and types <= {str} and is_whole_text("".join(values))
+    if (
+        element is Any
+        or (alike and get_args(element)[-1:] in ((), (Any,)))
+        or (texts and types <= {str} and is_whole_text("".join(values)))
     ):
         fits = values  # a corpus of passages, or a list of ids: the usual case takes no time
     else:
@@ -381,9 +422,22 @@ def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
     if kind in _SINGULAR:
         return _SINGULAR[kind]
     if kind.__module__ in ("builtins", "collections.abc"):
-        names = get_args(inner[0]) or inner[:1] if inner else ()
-        told = " or ".join(
-            _PLURAL.get(one, getattr(one, "__name__", str(one))) for one in names if one is not Any
-        )
-        return f"a list of {told}" if told else "a list"
+        kinds = [one for one in _alternatives(inner[0]) if one not in (Any, NoneType)] if inner else []
+        return f"a list of {' or '.join(map(_many, kinds))}" if kinds else "a list"
     return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+
+
+def _many(kind: Any) -> str:
+    """:func:`_called`, of several."""
+    if get_origin(kind) is Literal:
+        return " or ".join(map(str, get_args(kind)))
+    whole = get_origin(kind) or kind
+    if whole in _PLURAL:
+        return _PLURAL[whole]
+    one = _called(whole, get_args(kind))
+    return f"lists{one.removeprefix('a list')}" if one.startswith("a list") else f"{whole.__name__} objects"
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; a type alone."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)

@@ -158,6 +158,11 @@ def _pairs(value: Any, form: EntryForm) -> list[tuple[Any, Any]]:
         raise DataError(
             f"this is a single {form.noun}; put it in a list: [{short_repr(value)}].", form.source
         )
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # of frame.itertuples(), such as (id, text)
+        raise DataError(
+            f"this is a single row, {short_repr(value)}; write it as a dict in a list: [row._asdict()].",
+            form.source,
+        )
     table = table_from(value, form.source)
     if table is not None:
         required_column(table.columns, form.texts, f"the texts of {form.noun} entries", form.source)

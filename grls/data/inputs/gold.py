@@ -382,11 +382,6 @@ def _place(places: dict[int, str], order: Any, passage: str, what: str, column: 
             f"column {column!r}; number them differently, or drop the column if any order is correct.",
             SOURCE,
         )
-    if list(places.values()).count(passage) > 1:
-        raise DataError(
-            f"{what}: the passage {passage!r} has two places in the column {column!r}; name it once.",
-            SOURCE,
-        )
 
 
 def _whole(value: Any) -> int | None:

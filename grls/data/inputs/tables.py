@@ -185,7 +185,7 @@ def json_value(value: Any) -> Any:
 
 def _is_missing(value: Any) -> bool:
     """Whether a value is NaN, NaT or NA: such a value does not equal itself."""
-    if hasattr(value, "__len__"):
+    if hasattr(value, "__len__") or _is_table(value):
         return False
     try:
         return bool(value != value)
@@ -207,30 +207,28 @@ def id_text(value: Any, what: str, source: str) -> str:
     name = json_value(value)
     if isinstance(name, int) and not isinstance(name, bool):
         return str(name)
-    if isinstance(name, str) and name:
-        return name
-    if name == "":
+    if isinstance(name, str):
+        if name:
+            return name
         raise DataError(f"{what} has an empty id; every id needs at least one character.", source)
     whole = "; a column with missing values turns whole numbers into fractions" * isinstance(name, float)
-    raise DataError(f"{what}: expected an id that is a text or a whole number, got {value!r}{whole}.", source)
+    raise DataError(
+        f"{what}: expected an id that is a text or a whole number, got {short_repr(value)}{whole}.", source
+    )
 
 
 def id_list(value: Any, what: str, source: str) -> list[str]:
-    """Ids from a list, or from a single id.
+    """Ids from a list, or from a single id. An id may be repeated: a proof may use a statement twice.
 
     Raises:
-        DataError: It is something else, or an id is repeated.
+        DataError: It is something else.
     """
     ids = json_value(sorted(value, key=str) if isinstance(value, set | frozenset) else value)
     if isinstance(ids, str | int):
         ids = [ids]
     if not isinstance(ids, list):
         raise DataError(f"{what}: expected a list of passage ids, got {short_repr(value)}.", source)
-    names = [id_text(one, what, source) for one in ids]
-    if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{what}: the passage id {repeated!r} is repeated; name each passage once.", source)
-    return names
+    return [id_text(one, what, source) for one in ids]
 
 
 def existing_path(value: Any, source: str) -> Path | None:

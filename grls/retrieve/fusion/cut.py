@@ -244,7 +244,8 @@ class CutRetriever:
         """
         return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
 
-    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+    @checked
+    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
         """One chain a query: the passages that are kept."""
         return [[chain] for _, chain in self.retrieve_sets(queries, allow)]
 

@@ -180,14 +180,16 @@ class FusedChains(_Fused):
         """Fingerprint of the members, the fusion and the length."""
         return f"{super().fingerprint()} {self.length}"
 
-    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+    @checked
+    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
         """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
         queries = queries_of(queries)
         return [
             [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
         ]
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits.
 
         Raises:
@@ -195,7 +197,7 @@ class FusedChains(_Fused):
         """
         return [
             self.fusion.fuse([chain_hits(chain) for chain in chains], k)
-            for chains in self._member_chains(queries, allow)
+            for chains in self._member_chains(queries_of(queries), allow)
         ]
 
     def _member_chains(self, queries: Sequence[Query], allow: Allow) -> list[tuple[Chain, ...]]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from grls.data.inputs.arguments import fit_fields
 from grls.data.types import Steps
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import rare
@@ -94,43 +95,50 @@ class HopOptions:
         return "fixed" if self.steps == "ranked" else self.steps
 
     def __post_init__(self) -> None:
+        fit_fields(self, "hops.")
         at_least(1, "hops.", max=self.max, chains=self.chains, branch=self.branch, per_first=self.per_first)
         at_least(0, "hops.", evidence=self.evidence)
         bounded("(-inf, inf)", "hops.", done_bias=self.done_bias)
         bounded("(0, inf)", "hops.", temperature=self.temperature)
         if self.pool and self.steps != "fixed":
             raise ConfigError(
-                "hops.pool ranks the passages of chains of a fixed number of hops: choose "
+                f"{Option('hops.pool')} ranks the passages of chains of a fixed number of hops: choose "
                 f"{Option('hops.steps', 'fixed')}."
             )
         if self.steps == "ranked" and (self.branch is not None or self.repeat):
-            raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
+            raise ConfigError(
+                f"ranked hops have no {Option('hops.branch')} and no {Option('hops.repeat')}: leave them out."
+            )
         if self.onward is not None and (
             len(self.onward) != len(FEATURES) + 1 or not all(map(math.isfinite, self.onward))
         ):
             raise ConfigError(
-                f"hops.onward: expected {len(FEATURES)} weights and the bias, finite numbers, got "
-                f"{list(self.onward)}. `grls tune` learns them."
+                f"{Option('hops.onward')}: expected {len(FEATURES)} weights and the bias, finite numbers, "
+                f"got {list(self.onward)}. `grls tune` learns them."
             )
         ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
         if self.steps != "ranked" and ranks:
             raise ConfigError(
-                f"hops.temperature, evidence, done and onward are for {Option('hops.steps', 'ranked')}."
+                f"{Option('hops.temperature')}, {Option('hops.evidence')}, {Option('hops.done')} "
+                f"and {Option('hops.onward')} are for {Option('hops.steps', 'ranked')}."
             )
         if self.sets and self.steps in ("single", "ranked"):
-            raise ConfigError(f"hops.sets needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}.")
+            raise ConfigError(
+                f"{Option('hops.sets')} needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}."
+            )
         if self.per_first is not None and self.steps == "single":
             raise ConfigError(
-                "hops.per_first limits chains of hops: choose "
+                f"{Option('hops.per_first')} limits chains of hops: choose "
                 f"{Option('hops.steps', 'ranked', 'fixed', 'dynamic')}."
             )
         if self.stop is not None and self.steps not in ("dynamic", "ranked"):
             raise ConfigError(
-                f"hops.stop says where chains end: choose {Option('hops.steps', 'dynamic', 'ranked')}."
+                f"{Option('hops.stop')} says where chains end: choose "
+                f"{Option('hops.steps', 'dynamic', 'ranked')}."
             )
         if self.choose != "likeliest" and self.steps != "dynamic":
             raise ConfigError(
-                f"hops.choose {self.choose} needs chains that end with DONE: choose "
+                f"{Option('hops.choose', self.choose)} needs chains that end with DONE: choose "
                 f"{Option('hops.steps', 'dynamic')}."
             )
 

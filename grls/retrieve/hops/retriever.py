@@ -18,11 +18,11 @@ from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Annotated, Any, TypeGuard, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, evaluate_filters, one_each
-from grls.data.inputs.arguments import Count, checked
+from grls.data.inputs.arguments import Count, UnfitError, checked
 from grls.data.types import IN_CHAINS, RANKINGS, Chain, FullHit, Hit, Query, Steps
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
@@ -60,9 +60,18 @@ _END = ("hops", "done_bias", "choose", "pool", "stop")
 """Options that say where a chain ends, or which one is chosen; the others are of the search for chains."""
 
 NEEDS_PROBABILITIES = (
-    "hops.choose expected-f1 needs log-probabilities of chains: a generator, or one whose priors are "
-    "normalized."
+    f"{Option('hops.choose', 'expected-f1')} needs log-probabilities of chains: a generator, or one "
+    "whose priors are normalized."
 )
+
+
+def _with_corpus(value: Any) -> Any:
+    if not isinstance(getattr(value, "corpus", None), Corpus):
+        raise UnfitError("a retriever", value)
+    return value
+
+
+_OneHop = Annotated[Retriever, _with_corpus]
 
 
 class _HopByHop:
@@ -89,8 +98,8 @@ class _HopByHop:
         kept = self.hops.chains or usual
         if self.hops.per_first is not None and kept == 1:
             raise ConfigError(
-                "hops.per_first limits the kept chains, and one chain is kept: set "
-                f"{Option('hops.chains')} above 1, or leave hops.per_first out."
+                f"{Option('hops.per_first')} limits the kept chains, and one chain is kept: set "
+                f"{Option('hops.chains')} above 1, or leave {Option('hops.per_first')} out."
             )
         return kept
 
@@ -142,7 +151,8 @@ class HopsRetriever(_HopByHop):
 
     folders = ("retriever",)
 
-    def __init__(self, retriever: Retriever, hops: HopOptions):
+    @checked
+    def __init__(self, retriever: _OneHop, hops: HopOptions):
         if hops.steps not in ("fixed", "dynamic"):
             cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
             raise ConfigError(f"{cause}: choose {Option('hops.steps', 'fixed', 'dynamic')}.")
@@ -154,7 +164,7 @@ class HopsRetriever(_HopByHop):
         self.kept = self._kept(usual)
         self.branch = hops.branch or (usual if self.probable else self.kept)
         if hops.sets and not self.probable:
-            raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
+            raise ConfigError(f"{Option('hops.sets')} needs a generator, or one whose priors are normalized.")
         if hops.choose == "expected-f1" and not self.probable:
             raise ConfigError(NEEDS_PROBABILITIES)
         finder: Finder = Reads(retriever)
@@ -257,9 +267,10 @@ class HopsRetriever(_HopByHop):
             rankings[n] = pooled_ranking([*chains[n], Chain(tuple(hits), 0.0, False)], k)
         return rankings
 
-    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+    @checked
+    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first; with ``expected-f1``, one set as a chain."""
-        return self.search.retrieve_chains(queries, allow)
+        return self.search.retrieve_chains(queries_of(queries), allow)
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
@@ -306,8 +317,8 @@ class RankedHops(_HopByHop):
         writer = retriever if isinstance(retriever, WritesChains) else None
         if hops.evidence and writer is not None:
             raise ConfigError(
-                "hops.evidence: a generator reads as much evidence as in training (limits.evidence of its "
-                "index): leave hops.evidence out."
+                f"{Option('hops.evidence')}: a generator reads as much evidence as in training "
+                f"({Option('limits.evidence')} of its index): leave {Option('hops.evidence')} out."
             )
         self.kept = self._kept(_CHAINS)
         self.ends = hops.done and scores_done(retriever)
@@ -394,7 +405,8 @@ class RankedHops(_HopByHop):
         return [None if rule is None else len(passages[rule]) for rule in filters]
 
 
-def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
+@checked
+def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
     """Make a retriever that works hop by hop.
 
     Args:

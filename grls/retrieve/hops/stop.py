@@ -30,6 +30,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from grls.data.inputs.arguments import checked
 from grls.data.types import Hit
 from grls.errors import ConfigError, Option
 from grls.io.recipes import load_plugins
@@ -167,8 +168,8 @@ class DoneByLogOdds(StopRule):
     def of(cls, retriever: Retriever, hops: HopOptions) -> DoneByLogOdds:  # noqa: D102
         if not _knows_probability(retriever, hops):
             raise ConfigError(
-                f"hops.stop log-odds: the scores of a retriever of kind {retriever.kind!r} are no "
-                "log-probabilities of DONE: leave hops.stop out."
+                f"{Option('hops.stop', 'log-odds')}: the scores of a retriever of kind {retriever.kind!r} "
+                f"are no log-probabilities of DONE: leave {Option('hops.stop')} out."
             )
         return cls(hops.done_bias)
 
@@ -271,7 +272,7 @@ class Onward(StopRule):
     @classmethod
     def of(cls, retriever: Retriever, hops: HopOptions, seen: list[SeenHop] | None = None) -> Onward:  # noqa: D102
         if hops.onward is None and seen is None:
-            raise ConfigError("hops.stop onward: there is no model; `grls tune` learns it.")
+            raise ConfigError(f"{Option('hops.stop', 'onward')}: there is no model; `grls tune` learns it.")
         temperature = hops.temperature or usual_temperature(retriever)
         return cls(hops.onward, temperature, scores_done(retriever), seen)
 
@@ -341,6 +342,7 @@ RULES: dict[str, type[StopRule]] = {
 """Name -> rule."""
 
 
+@checked
 def register_stop(name: str, rule: type[StopRule]) -> None:
     """Add a stop rule; ``hops.stop`` then knows its name.
 
@@ -375,7 +377,7 @@ def stop_rule(retriever: Retriever, hops: HopOptions) -> StopRule:
         load_plugins()
     if name not in RULES:
         raise ConfigError(
-            f"hops.stop: no stop rule is called {name!r}; known are {', '.join(sorted(RULES))}. Name the "
-            "module that registers it in GRLS_PLUGINS."
+            f"{Option('hops.stop')}: no stop rule is called {name!r}; known are {', '.join(sorted(RULES))}. "
+            "Name the module that registers it in GRLS_PLUGINS."
         )
     return RULES[name].of(retriever, hops)

@@ -23,11 +23,12 @@ from typing import Any, cast
 
 from sentence_transformers import CrossEncoder
 
+from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
-from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
@@ -316,7 +317,7 @@ class RescoredRetriever:
                 raise DataError(
                     f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
                     f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. "
-                    f"Shorten it, or accept the cut with {Option('search.truncate_queries', True)}."
+                    f"Shorten it, or accept the cut with {CUT_QUERIES}."
                 )
         pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
         flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())

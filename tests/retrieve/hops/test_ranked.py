@@ -321,14 +321,14 @@ def test_done_comes_after_evidence_and_evidence_not_again() -> None:
 
 
 def test_what_ranked_hops_cannot_do_is_refused() -> None:
-    raises(ConfigError, r"hops\.branch", HopOptions, "ranked", branch=2)
-    raises(ConfigError, r"hops\.temperature", HopOptions, "fixed", temperature=0.5)
+    raises(ConfigError, "have no branch and no repeat", HopOptions, "ranked", branch=2)
+    raises(ConfigError, "temperature, evidence, done and onward", HopOptions, "fixed", temperature=0.5)
     raises(ConfigError, "temperature must be above 0", HopOptions, "ranked", temperature=0.0)
     with pytest.raises(ConfigError, match="make no chains"):
         HopsRetriever(ScriptedHops({}), HopOptions("ranked"))  # type: ignore[arg-type]
     one = BM25Retriever(SCRIPTED)
     assert single_steps(hop_by_hop(one, HopOptions("ranked"))) is one
-    with pytest.raises(ConfigError, match=r"hops\.evidence"):
+    with pytest.raises(ConfigError, match="evidence"):
         RankedHops(Writing({}), HopOptions("ranked", evidence=8))
 
 
@@ -440,12 +440,12 @@ def test_a_folder_holds_the_model(tmp_path: Path) -> None:
         prints.add(opened.fingerprint())
     assert len(prints) == 3
     spec = {"retriever": "../bm25", "hops": {"steps": "ranked", "onward": [1.0]}}
-    with pytest.raises(DataError, match=r"hops\.onward: expected 6 weights and the bias"):
+    with pytest.raises(DataError, match="hops: onward: expected 6 weights and the bias"):
         create(tmp_path / "short", "hops", spec)
 
 
 def test_a_model_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hops\.onward: expected 6 weights"):
+    with pytest.raises(ConfigError, match=r"onward: expected 6 weights|onward.* must be a finite number"):
         HopOptions("ranked", onward=(math.nan, *[0.0] * len(FEATURES)))
     with pytest.raises(ConfigError, match=r"onward are for steps=.ranked"):
         HopOptions("fixed", onward=always(0.5))
@@ -499,7 +499,7 @@ def test_the_options_choose_the_rule() -> None:
     assert chosen[:-1] == [Never(), by_score, by_score, Never(hides=False), Never(hides=False)]
     assert isinstance(chosen[-1], stop.Onward)
     assert chosen[-1].least == stop.ENDS_BELOW
-    with pytest.raises(ConfigError, match="log-odds: the scores of a retriever of kind 'scripted' are no"):
+    with pytest.raises(ConfigError, match=r'log-odds": the scores of a retriever of kind .scripted. are no'):
         stop_rule(scripted, HopOptions("dynamic", stop="log-odds"))
     with pytest.raises(ConfigError, match="there is no model; `grls tune` learns it"):
         stop_rule(scripted, HopOptions("ranked", stop="onward"))
@@ -555,5 +555,5 @@ def test_names_of_rules() -> None:
     with pytest.raises(ConfigError, match=r"no stop rule is called 'long'; known are .*log-odds, never, "):
         HopsRetriever(bm25, HopOptions("dynamic", stop="long"))
     for steps in ("single", "fixed"):
-        with pytest.raises(ConfigError, match=r"hops\.stop says where chains end: choose steps="):
+        with pytest.raises(ConfigError, match=r"stop says where chains end: choose steps="):
             HopOptions(steps, stop="short")
