@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from pydoc import locate
@@ -21,7 +21,6 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor
-from torch.utils.data import DataLoader
 from transformers import PreTrainedModel
 
 from grls.errors import ConfigError, MismatchError, Option, WriteError
@@ -31,8 +30,9 @@ from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.lora import add_adapters, merge_adapters
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.models.sentence_model import COSINE
+from grls.train.biencoder.data import Batch, BiEncoderData
 from grls.train.biencoder.dev import HopEvaluator, Split, dev_evaluator, dev_metric
-from grls.train.biencoder.examples import BiEncoderExamples, Pair
+from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.checkpoints import (
@@ -45,7 +45,6 @@ from grls.train.core.checkpoints import (
     refuse_unfinished,
 )
 from grls.train.core.clock import TrainingClock
-from grls.train.core.datamodule import FitData
 from grls.train.core.finite import RERANKER, RefuseNaN, spoiled
 from grls.train.core.lines import TrainingLines
 from grls.train.core.malloc_trim import GiveBackFreed
@@ -68,9 +67,6 @@ from grls.train.core.time_limit import TimeLimit, is_metered
 from grls.train.result import TrainingResult
 
 log = logging.getLogger(__name__)
-
-Batch = tuple[list[dict[str, Any]], Tensor]
-"""What the model reads of the queries and of each of the n passages, and labels ``[b, n + G]``."""
 
 _SETTINGS, _FILES = "settings", "files"
 """Keys of a checkpoint: options of the run, and fingerprints of what it reads."""
@@ -201,33 +197,6 @@ class BiEncoderModule(L.LightningModule):
             MismatchError: The checkpoint is of another model.
         """
         refuse_other_run(self, checkpoint, self.options.optimizer)
-
-
-class BiEncoderData(FitData):
-    """The pairs of a bi-encoder in batches of like length.
-
-    Args:
-        examples: The training pairs, which are drawn anew each epoch.
-        encoder: Text to features.
-        options: Batch size (of all processes together), length pool and seed.
-    """
-
-    def __init__(self, examples: BiEncoderExamples, encoder: BiEncoderModel, options: BiEncoderOptions):
-        super().__init__("", options.batch_size, 1, options.length_pool, 0, options.seed, options.batch_size)
-        self.train_examples: Any = examples
-        self._encoder = encoder
-        self._ready = True
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        """One batch: the evaluation reads dev itself."""
-        return DataLoader([0])  # type: ignore[arg-type]
-
-    def collator(self, pairs: Sequence[Pair]) -> Batch:
-        """Features of the queries and of each of the n passages, and labels."""
-        texts = zip(*(pair.passages for pair in pairs), strict=True)
-        features = [self._encoder.features([pair.query for pair in pairs], "query")]
-        features += [self._encoder.features(passages, "passage") for passages in texts]
-        return features, torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])
 
 
 def check_negatives(options: BiEncoderOptions, examples: int | None = None) -> None:

@@ -1,0 +1,48 @@
+"""The batches of a bi-encoder: features of texts, and labels of their keys.
+
+Legend: b examples of a batch, n passages of an example, G largest number of gold texts of an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from grls.models.biencoder import BiEncoderModel
+from grls.train.biencoder.examples import BiEncoderExamples, Pair
+from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.core.datamodule import FitData
+
+Batch = tuple[list[dict[str, Any]], Tensor]
+"""What the model reads of the queries and of each of the n passages, and labels ``[b, n + G]``."""
+
+
+class BiEncoderData(FitData):
+    """The pairs of a bi-encoder in batches of like length.
+
+    Args:
+        examples: The training pairs, which are drawn anew each epoch.
+        encoder: Text to features.
+        options: Batch size (of all processes together), length pool and seed.
+    """
+
+    def __init__(self, examples: BiEncoderExamples, encoder: BiEncoderModel, options: BiEncoderOptions):
+        super().__init__("", options.batch_size, 1, options.length_pool, 0, options.seed, options.batch_size)
+        self.train_examples: Any = examples
+        self._encoder = encoder
+        self._ready = True
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """One batch: the evaluation reads dev itself."""
+        return DataLoader([0])  # type: ignore[arg-type]
+
+    def collator(self, pairs: Sequence[Pair]) -> Batch:
+        """Features of the queries and of each of the n passages, and labels."""
+        texts = zip(*(pair.passages for pair in pairs), strict=True)
+        features = [self._encoder.features([pair.query for pair in pairs], "query")]
+        features += [self._encoder.features(passages, "passage") for passages in texts]
+        return features, torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])
