@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from grls.train.biencoder.collate import PairCollator
 from jsonargparse import auto_cli
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor, nn
@@ -27,9 +26,10 @@ from grls.io.ending import quiet
 from grls.models.biencoder import BiEncoderModel
 from grls.models.precision import Precision, has_bfloat16
 from grls.models.sessions.memory import plain_attention
+from grls.train.biencoder.data import BiEncoderData
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
-from grls.train.biencoder.options import PairOptions
+from grls.train.biencoder.options import BiEncoderOptions, PairOptions
 
 TARGET = 1.5
 """Target ratio of speeds."""
@@ -59,16 +59,11 @@ def steps_of(data: str, encoder: BiEncoderModel, batch_size: int, words: int, co
     corpus = Corpus.read(data)
     queries, qrels = read_split(data, "train", corpus)
     examples = BiEncoderExamples(queries, qrels, corpus, encoder, PairOptions(evidence_words=words))
-    collate = PairCollator(encoder, examples)
+    batches = BiEncoderData(examples, encoder, BiEncoderOptions())
     order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
     for start in range(count):
         chosen = [order[(start * batch_size + n) % len(order)] for n in range(batch_size)]
-        made = collate([{"number": number} for number in chosen])
-        columns = [
-            {key.removeprefix(f"{name}_"): value for key, value in made.items() if key.startswith(name)}
-            for name in ("query", "passage0")
-        ]
-        yield Step(columns, made["label"])
+        yield Step(*batches.collator([examples.draw(number, 0) for number in chosen]))
 
 
 def timed(loss: nn.Module, step: Step, low: bool) -> float:

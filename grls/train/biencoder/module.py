@@ -293,7 +293,8 @@ def fit_biencoder(
         kind: Any = locate(options.logger)
         if not (isinstance(kind, type) and issubclass(kind, Logger)):
             raise ConfigError(f"fit.logger: {options.logger} is no logger of Lightning that is installed.")
-        loggers.append(kind(save_dir=str(folder)))
+        make: Any = kind
+        loggers.append(make(save_dir=str(folder)))
     checkpoints: dict[str, Any] = {"dirpath": last.parent, "enable_version_counter": False}
     best = BestCheckpoint(
         **checkpoints, filename="best", monitor="dev_recall", mode="max", finer=("dev_ndcg", "max")
