@@ -448,7 +448,7 @@ def _query_training(place: Place, output: Path) -> Any:
 def _biencoder_training(place: Place, output: Path) -> Any:
     assert place.bert.parent == place.data.parent
     called(*biencoder_options(place.folder, output, "--fit.epochs=1"))
-    return [value for _, value in sorted(biencoder_logged(output, "loss").items())]
+    return [value for _, value in sorted(biencoder_logged(output, "train_loss").items())]
 
 
 def _reranker_training(place: Place, output: Path) -> Any:

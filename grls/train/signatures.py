@@ -88,6 +88,11 @@ class _Spelled(ast.NodeTransformer):
     def __init__(self, module: str):
         self._module = module
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "rare":  # a default that is rarely changed
+            return self.visit(node.args[0])
+        return self.generic_visit(node)
+
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = _constant(self._module, node.id)
         return node if value is None else value

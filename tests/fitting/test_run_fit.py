@@ -463,7 +463,7 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
         slow._trained("generator", 40, slow._train, 95.0, lambda: 9.0)
     assert [steps for steps, _ in asked] == [40]
     # The machine gets slower: what follows needs more, and the training has less.
-    later = iter([10.0, 10.0, 10.0, *[50.0] * 9])
+    later = iter([10.0, 10.0, 10.0, 10.0, *[50.0] * 9])  # at first, for the training, after two steps
     seconds[0] = 0.0
     still.clear()
     slow._trained("dense", 4, slow._train, 250.0, lambda: next(later))

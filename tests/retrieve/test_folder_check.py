@@ -22,6 +22,7 @@ from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import hub
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.folder_check import check_folder, format_folder_check
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -192,7 +193,9 @@ def test_a_whole_retriever_is_saved_and_sent(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(hub, "HfApi", Recorder)
     retriever = small_retriever(write_small(tmp_path / "data"))
     folder = tmp_path / "retriever"
-    assert retriever.push_to_hub("someone/mine", folder, private=True) == "hub/someone/mine"
+    retriever.save_pretrained(folder)
+    card = card_of(retriever, folder, "someone/mine", CardOptions())
+    assert hub.upload(folder, "someone/mine", True, card) == "hub/someone/mine"
     assert calls == [("someone/mine", True, True), "*"]
     assert "someone/mine" in (tmp_path / "hub" / "someone" / "mine" / "README.md").read_text()
     for place in (folder, tmp_path / "hub" / "someone" / "mine"):
