@@ -5,7 +5,8 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,7 @@ from grls.retrieve.base import RunsPlans
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop, search_hits
 from grls.serve.options import RequestLimits
-from grls.serve.worker import (
-    BatchKey,
-    CallJob,
-    JoiningJobs,
-    SearchJob,
-    ShutdownError,
-    Worker,
-)
+from grls.serve.worker import BatchKey, CallJob, JoiningJobs, SearchJob, ShutdownError, Worker, deliver
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 
@@ -389,4 +383,63 @@ def test_a_search_that_fails_is_made_again_for_each_request_alone(kinds: Path) -
     for job in jobs:
         (expected,) = retriever.retrieve(job.queries, 2)
         assert [hit.id for hit in job.future.result(30)[0]] == [hit.id for hit in expected]
+    worker.close()
+
+
+class Recorded:
+    """A job that goes with all others; the sizes of the batches are recorded."""
+
+    key, size, tries = "all", 1, 0
+
+    def __init__(self, batches: list[int], gate: threading.Event):
+        self.future: Future[None] = Future()
+        self._batches, self._gate = batches, gate
+
+    def work(self, batch: Sequence[Any], queue: Worker) -> bool:
+        self._batches.append(len(batch))
+        assert self._gate.wait(30)
+        for job in batch:
+            deliver(job, None)
+        return False
+
+
+def test_clients_that_were_answered_together_are_searched_together_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They ask one by one, a moment after the answer; the first one does not go alone."""
+    monkeypatch.setattr("grls.serve.worker._MOST", 30.0)
+    monkeypatch.setattr("grls.serve.worker._SHARE", 1e9)
+    worker, batches, gate = Worker("one", 64, 64, lambda *_: None), list[int](), threading.Event()
+    ended = threading.Semaphore(0)
+
+    def asks(left: int) -> None:
+        if left == 0:
+            ended.release()
+            return
+        job = Recorded(batches, gate)
+        job.future.add_done_callback(lambda _: threading.Timer(0.02, asks, [left - 1]).start())
+        worker.submit(job)
+
+    asks(4)
+    assert waits(lambda: batches == [1])  # it found an idle thread
+    for _ in range(3):
+        asks(3)
+    gate.set()
+    assert all(ended.acquire(timeout=30) for _ in range(4))
+    assert batches == [1, 4, 4, 4]
+    worker.close()
+
+
+def test_clients_that_do_not_come_back_are_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.serve.worker._MOST", 0.05)
+    monkeypatch.setattr("grls.serve.worker._SHARE", 1e9)
+    worker, batches, gate = Worker("one", 64, 64, lambda *_: None), list[int](), threading.Event()
+    jobs = [Recorded(batches, gate) for _ in range(5)]
+    for job in jobs[:4]:
+        worker.submit(job)
+    gate.set()
+    jobs[3].future.result(30)
+    worker.submit(jobs[4])
+    jobs[4].future.result(30)
+    assert worker._present == 1
     worker.close()

@@ -121,6 +121,12 @@ class BiEncoderModule(L.LightningModule):
         if scale is None:
             normalised = any(isinstance(module, Normalize) for module in modules_of(self.model))
             scale = 20.0 if encoder.similarity == COSINE or normalised else 1.0
+        widest = max(options.matryoshka or (0,))
+        if widest > encoder.dimension:
+            raise ConfigError(
+                f"fit.matryoshka: the embeddings have {encoder.dimension} dimensions, got {widest}: give "
+                f"{encoder.dimension} at most."
+            )
         # Tuples: their weights are those of the model.
         self._loss = (MaskedRankingLoss(self.model, scale, encoder.scores, options),)
         self._whole: tuple[Within, ...] = ()
@@ -273,7 +279,9 @@ def fit_biencoder(
                 f"{Option('resume')} to start anew."
             )
         check_checkpoint(str(last), shards=sharded, option="fit.strategy")
-        _refuse_other_settings(folder, torch.load(last / META) if sharded else read_checkpoint(last), kept)
+        _refuse_other_settings(
+            folder, torch.load(last / META, weights_only=True) if sharded else read_checkpoint(last), kept
+        )
     else:
         refuse_unfinished(str(folder), warn=False, model=MODULES)
     multistep = examples.options.multistep is True

@@ -81,3 +81,8 @@ def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) 
     assert list((tmp_path / "lightning_logs").rglob("events.out.tfevents.*"))
     with pytest.raises(ConfigError, match=r"fit\.logger: json is no logger of Lightning"):
         trained(place, tmp_path / "other", replace(fit, logger="json"), dev_split=None)
+
+
+def test_leading_dimensions_are_no_more_than_there_are(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"fit\.matryoshka: the embeddings have \d+ dimensions, got 9999"):
+        trained(place, tmp_path, replace(FIT, matryoshka=(4, 9999)), dev_split=None)
