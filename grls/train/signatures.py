@@ -90,7 +90,8 @@ class _Spelled(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == "rare":  # a default that is rarely changed
-            return self.visit(node.args[0])
+            inner: ast.AST = self.visit(node.args[0])
+            return inner
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
