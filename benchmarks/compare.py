@@ -25,7 +25,7 @@ from benchmarks.trainings import options as training
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs.manifest import Steps
+from grls.runs.portions import Steps
 
 BIASES = {
     "generator": (0.0, -1.0, -2.0),

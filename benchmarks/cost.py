@@ -27,8 +27,7 @@ from benchmarks.common import END, machine, median_seconds, print_table, synthet
 from benchmarks.decode import BATCH, random_inputs, t5_small
 from grls.decode import FastDecoder
 from grls.index import ConstraintIndex, index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, Seq2SeqTreeSession, plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, Seq2SeqTreeSession, plant
 
 TOKENS = 11
 TARGETS = {12_000: 5.0, 1_000_000: 8.0}

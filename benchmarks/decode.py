@@ -31,8 +31,7 @@ from grls.data.corpus import Corpus
 from grls.decode import Decoder, FastDecoder
 from grls.index import index_sequences
 from grls.index.rows import Ints
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 matplotlib.use("svg")
 

@@ -31,12 +31,11 @@ from benchmarks.common import END, machine, median_seconds, print_table, seconds
 from benchmarks.decode import generate, random_inputs, t5_small
 from benchmarks.index import nested_dict_trie
 from grls.decode import DeviceDecoder, FastDecoder
-from grls.decode.gpu.step import CudaGraphs, DeviceStep, Replays
+from grls.decode.gpu.search import CudaGraphs, DeviceStep, Replays
 from grls.index.array import ArrayIndex
 from grls.index.build import index_sequences
 from grls.models.base import Room
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqGridSession, plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqGridSession, plant
 
 LONG = 80
 _TIMES = 3

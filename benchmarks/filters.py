@@ -27,8 +27,7 @@ from benchmarks.common import (
 from benchmarks.decode import t5_small
 from grls.decode import FastDecoder
 from grls.index import ConstraintIndex, Subset, UnionIndex, index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 
 BEAMS = 5
 VOCABULARY = 32_000

@@ -27,13 +27,18 @@ from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.fusion.fuse import Fusion, tune_weights
+from grls.retrieve.fusion.retriever import Fusion, tune_weights
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
+from grls.retrieve.hybrid.priors import (
+    EmptyPromptPrior,
+    PriorSource,
+    Remembering,
+    RetrieverPrior,
+    WeightedSource,
+)
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_together
-from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.tune.options import USUAL_GRID
 from grls.tune.priors import EMPTY_WEIGHTS
 

@@ -20,7 +20,7 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import END, machine, median_seconds, print_table, seconds, synthetic_passages
 from grls.index import ConstraintIndex, index_sequences, index_tokens, save_index
-from grls.index.flat import FlatIndex
+from grls.index.backends import FlatIndex
 from grls.index.rows import Ints
 
 Trie = dict[int, Any]

@@ -20,12 +20,10 @@ import torch
 from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
-from grls.answer.ralm.reader import InContextRalm
-from grls.answer.ralm.scoring import Wanted
-from grls.answer.ralm.strides import Stride, WindowOptions, strides
+from grls.answer.ralm.reader import InContextRalm, Stride, Wanted, WindowOptions, strides
 from grls.data.corpus import Corpus
 from grls.io.ending import quiet
-from grls.models.load.language import load_language_model
+from grls.models.load.build import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 
 

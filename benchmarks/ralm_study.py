@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import machine, print_table
 from grls.answer.ralm.options import RerankOptions
-from grls.answer.ralm.strides import WindowOptions
+from grls.answer.ralm.reader import WindowOptions
 from grls.commands.ralm import ralm
 from grls.io.files import write_json
 

@@ -22,7 +22,7 @@ from jsonargparse import auto_cli
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import machine, print_table, seconds
-from grls.decode.interleave import continuations
+from grls.decode.interleave import search
 from grls.decode.interleave.markers import Markers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
@@ -121,7 +121,7 @@ def model_clock() -> Iterator[dict[str, float]]:
 
     watched: tuple[tuple[Any, str], ...] = (
         (CausalTrees, "forward"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"),
-        (continuations, "_normalizer"),
+        (search, "_normalizer"),
     )  # fmt: skip
     before = [getattr(owner, name) for owner, name in watched]
     for (owner, name), work in zip(watched, before, strict=True):

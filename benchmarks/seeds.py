@@ -31,7 +31,7 @@ from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run, measure_label
 from grls.io.files import atomic_file
 from grls.models.precision import Precision
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 
 _ALIKE = ("--fusion.method", "sum", "--fusion.normalization", "min-max")
 _FUSED = (*_ALIKE, "--tune.k", "5")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from grls.api.biencoder import BiEncoder as BiEncoder
     from grls.api.experiment import experiment as experiment
     from grls.api.fit import FitResult as FitResult
     from grls.api.fit import fit as fit
+    from grls.api.generator import BiEncoder as BiEncoder
     from grls.api.generator import Generator as Generator
     from grls.api.opening import BM25 as BM25
     from grls.api.opening import fuse as fuse
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "BM25": "grls.api.opening",
-    "BiEncoder": "grls.api.biencoder",
+    "BiEncoder": "grls.api.generator",
     "Chain": "grls.data.types",
     "Corpus": "grls.data.corpus",
     "FitResult": "grls.api.fit",

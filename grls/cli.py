@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 import grls
 from grls.errors import ConfigError
 from grls.io import ending
-from grls.io.machine import wait_asleep_if_busy
 from grls.io.option_errors import InParagraphs, PlainParser, name_lines, paragraphs
+from grls.io.progress import wait_asleep_if_busy
 from grls.io.recipes import rare_options, with_recipes
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ VERBS = {
             "neighbours": Verb("the nearest passages of each passage", "neighbours:neighbours"),
             "propositions": Verb("statements of one fact each, as keys", "propositions:propositions"),
             "pseudo-queries": Verb(
-                "queries for passages without any, by a query generator", "pseudo_queries:pseudo_queries"
+                "queries for passages without any, by a query generator", "propositions:pseudo_queries"
             ),
         },
     ),
@@ -88,10 +88,10 @@ VERBS = {
             "chains": _stage("learn all hops of a query at once", "chains"),
             "riches": _stage("learn to answer with quotes (RICHES)", "riches"),
             "doc2query": _stage("learn to write queries that a passage answers", "doc2query"),
-            "biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
+            "biencoder": Verb("fine-tune a bi-encoder", "train:train_biencoder"),
             "reranker": Verb(
                 "train a reranker of documents, for a frozen language model or for the hops of a data set",
-                "train_reranker:train_reranker",
+                "train:train_reranker",
             ),
         },
     ),
@@ -108,7 +108,7 @@ VERBS = {
             "cut": Verb("a retriever whose rankings end as sets", "index:make_cut"),
             "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
             "split": Verb("cut an index into prefix ranges, in several processes", "index:split_index"),
-            "update": Verb("add passages to a retriever folder, remove passages, merge", "update:update"),
+            "update": Verb("add passages to a retriever folder, remove passages, merge", "index:update"),
         },
     ),
     "search": Verb(
@@ -125,22 +125,20 @@ VERBS = {
     "fuse": Verb(
         "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
         "fuse:fuse_runs",
-        {"cut": Verb("cut each ranking where its expected F1 is highest", "fuse_cut:fuse_cut")},
+        {"cut": Verb("cut each ranking where its expected F1 is highest", "fuse:fuse_cut")},
     ),
     "evaluate": Verb("score runs, or answers and how well their evidence supports them", "evaluate:evaluate"),
-    "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "report:report"),
+    "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "evaluate:report"),
     "answer": Verb(
         "answer questions with a language model and a retriever",
         names={
             "riches": Verb(
                 "quote evidence that is retrieved while the answer is written (RICHES)",
-                "answer_riches:answer_riches",
+                "answer:answer_riches",
             ),
-            "direct": Verb("answer from retrieved passages, or without any", "answer_direct:answer_direct"),
-            "follow-up": Verb(
-                "ask follow-up questions and retrieve for each", "answer_follow_up:answer_follow_up"
-            ),
-            "dsp": Verb("run a program of demonstrate-search-predict, on DSPy", "answer_dsp:answer_dsp"),
+            "direct": Verb("answer from retrieved passages, or without any", "answer:answer_direct"),
+            "follow-up": Verb("ask follow-up questions and retrieve for each", "answer:answer_follow_up"),
+            "dsp": Verb("run a program of demonstrate-search-predict, on DSPy", "answer:answer_dsp"),
         },
     ),
     "ralm": Verb(
@@ -271,7 +269,7 @@ class Command:
         if self.verb.training:
             function(arguments)
             return
-        from grls.index.array_files import verifying
+        from grls.index.array import verifying
         from grls.io.progress import showing
         from grls.retrieve.options import stored_options
 

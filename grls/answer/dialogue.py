@@ -15,7 +15,7 @@ from jinja2 import TemplateError
 from grls.data.codec import foreign_ids
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.errors import ConfigError
-from grls.io.turns import turn
+from grls.io.files import turn
 
 Turns = Sequence[tuple[str, str]]
 """Pairs of question and answer, in order."""

@@ -12,16 +12,15 @@ from typing import Any
 
 from grls.answer.direct import FollowUpStep, WrittenAnswer
 from grls.answer.prompts import shown
-from grls.answer.questions import SHOWN, Questions
-from grls.answer.writer import Spent, TextWriter
+from grls.answer.writer import SHOWN, Questions, Spent, TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.evaluation.depth import RunDepth
+from grls.evaluation.measures import RunDepth
 from grls.io.option_errors import visible
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
-from grls.runs.manifest import RunInfo
+from grls.runs.portions import RunInfo
 from grls.runs.results import find_passages
 from grls.runs.run import Run
 

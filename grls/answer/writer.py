@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -23,11 +24,16 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from grls.data.codec import tokenizer_fingerprint
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, first_queries, read_split
+from grls.data.types import Query
 from grls.errors import ConfigError, at_least
-from grls.io.turns import turn
+from grls.io.files import refuse_unwritable, turn
 from grls.models.base import positions_in
-from grls.models.load.language import end_tokens
+from grls.models.load.build import end_tokens, weights_fingerprint
 from grls.models.load.opening import refuse_larger_tokenizer
+from grls.runs.portions import RunInfo, fingerprint_queries
 
 log = logging.getLogger(__name__)
 
@@ -357,3 +363,76 @@ def too_long(
     for name, why in dict.fromkeys((names[place], why) for place, why in reasons.items()):
         log.error("nothing is written for %s: %s.", name, why)
     return reasons
+
+
+# The questions of a data set, and everything that a run of answers depends on.
+
+
+SHOWN = 3
+"""The first answers that are printed."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions and passages.
+
+    Attributes:
+        data: The data set's folder.
+        split: The split of the queries.
+        corpus: The passages.
+        every: All queries of the split.
+        asked: The queries to answer.
+        qrels: The gold passages of the split.
+    """
+
+    data: str
+    split: str
+    corpus: Corpus
+    every: list[Query]
+    asked: list[Query]
+    qrels: Qrels
+
+    @classmethod
+    def read(cls, data: str, split: str, limit: int | None, output: str) -> Questions:
+        """Read a data set; an output that cannot be written is refused first.
+
+        Raises:
+            ConfigError: The limit is below 1, or the output cannot be written.
+            DataError: The data set cannot be read.
+        """
+        refuse_unwritable(output)
+        corpus = Corpus.read(data)
+        every, qrels = read_split(data, split, corpus)
+        return cls(data, split, corpus, every, first_queries(every, limit), qrels)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Fingerprints of the corpus and of all queries: a run depends on them."""
+        return {"corpus": self.corpus.fingerprint, "queries": fingerprint_queries(self.every)}
+
+    def info(
+        self, system: str, name: str, score_mode: str, seconds: float, options: dict[str, Any]
+    ) -> RunInfo:
+        """The manifest of a run of rankings."""
+        return RunInfo(
+            system=system,
+            name=name,
+            steps="single",
+            corpus=self.corpus.fingerprint,
+            queries=fingerprint_queries(self.asked),
+            data=self.data,
+            split=self.split,
+            score_mode=score_mode,
+            seconds=seconds,
+            options=options,
+            limit=len(self.asked) if len(self.asked) < len(self.every) else None,
+        )
+
+
+def model_settings(model: str, loaded: Any, tokenizer: Any) -> dict[str, Any]:
+    """Everything of a language model that its output depends on."""
+    return {
+        "model": Path(model).name,
+        "weights": weights_fingerprint(loaded),
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+    }

@@ -183,8 +183,7 @@ def _ids(hits: Any, place: str, k: int) -> list[str]:
 
 # What systems scored in an experiment, as a table: text, HTML, data frame or dict.
 #
-# Values are shares of 1; text and HTML show them in points (percent). The module does not know how they were
-# measured: :mod:`grls.api.experiment`.
+# Values are shares of 1; text and HTML show them in points (percent).
 
 
 _LEVEL = 0.05  # p below it are marked

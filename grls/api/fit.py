@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grls.api.searcher import Searcher
-from grls.api.temporary import HeldFolder
-from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
+from grls.api.generator import USUAL_NAMES, SplitNames, given_splits
+from grls.api.searcher import HeldFolder, Searcher
 from grls.data.inputs.arguments import checked_options
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.folders import write_splits

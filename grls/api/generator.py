@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
@@ -11,19 +11,26 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from grls.api.opening import build_searcher
-from grls.api.searcher import Searcher, member_names
-from grls.api.temporary import HeldFolder
-from grls.api.training_data import place_data, training_data
-from grls.data.inputs.arguments import Count, checked, checked_options
-from grls.data.inputs.tables import json_value
-from grls.errors import ConfigError
+from grls.api.searcher import HeldFolder, Searcher, member_names
+from grls.data.corpus import Corpus
+from grls.data.dataset import has_qrels
+from grls.data.inputs.arguments import Count, checked, checked_options, options_of
+from grls.data.inputs.entries import corpus_of
+from grls.data.inputs.folders import write_splits
+from grls.data.inputs.gold import Gold, gold_of, hold_out
+from grls.data.inputs.tables import existing_path, json_value, short_repr
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.ending import require
-from grls.models.load.base_models import find_writer
+from grls.io.files import sha256
+from grls.io.recipes import recipe_values
+from grls.models.biencoder_kinds import Kind, Similarity
+from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.load.opening import language_source
 from grls.models.precision_names import Device
 from grls.retrieve.build import Building
-from grls.train.catalogue import STAGES
+from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.cli import STAGES
 from grls.train.core.clock import Meter
 from grls.train.result import TrainingResult
 
@@ -124,8 +131,8 @@ class Generator:
         place = HeldFolder(output)
 
         from grls.models.load.opening import open_config
+        from grls.train.cli import run_stage
         from grls.train.core.checkpoints import refuse_unfinished
-        from grls.train.run import run_stage
 
         # Earlier stages have folders in the output, which is that of the last one.
         folders = [*(place.path / stage.stage for stage in stages[:-1]), place.path]
@@ -284,7 +291,7 @@ class RecipeStage(NamedTuple):
     """A training stage of a generator.
 
     Attributes:
-        stage: Its name (:mod:`grls.train.catalogue`).
+        stage: Its name (:mod:`grls.train.cli`).
         layers: Recipes of ``configs/``, later ones over earlier ones.
         options: Options over the layers.
     """
@@ -405,3 +412,334 @@ def _named(name: str, recipes: Mapping[str, Recipe], what: str) -> Recipe:
         f"there is no recipe {name!r} for {what}{meant} There are {', '.join(recipes)}; or give the path of "
         "a YAML file."
     )
+
+
+# Training a bi-encoder from Python, and indexing a corpus with it.
+
+
+class BiEncoder:
+    """A model that embeds texts: to train it, and to search a corpus with it.
+
+    ::
+
+        dense = grls.BiEncoder("all-MiniLM-L6-v2").fit(corpus, queries, gold).index(corpus)
+
+    Attributes:
+        name: The model.
+        results: What its training returned, by stage (``biencoder``); empty without a training.
+
+    Args:
+        name: A model of sentence-transformers or an encoder-decoder: a folder, ``all-MiniLM-L6-v2`` (of the
+            extra ``local-models``), or a hub name.
+        kind: ``sentence`` (a model of sentence-transformers), ``st5`` (an encoder-decoder; its first decoder
+            output is the embedding), or ``auto``.
+        max_tokens: Longest text in tokens; longer texts are cut; None: that of the recipe in training, else
+            that of the model.
+        similarity: How vectors are compared, in training and in search: ``cosine``, ``dot``, ``euclidean`` or
+            ``manhattan``; None: as the model says. A model of sentence-transformers that names none compares
+            by the cosine, an encoder-decoder by the inner product (``dot``).
+
+    Raises:
+        ConfigError: There is no such model, or the kind or the similarity is unknown.
+    """
+
+    @checked
+    def __init__(
+        self,
+        name: str | Path,
+        kind: Kind = "auto",
+        max_tokens: Count | None = None,
+        similarity: Similarity | None = None,
+    ):
+        find_encoder(str(name))
+        self.name = str(name)
+        self.kind: Kind = kind
+        self.max_tokens = max_tokens
+        self.similarity = similarity
+        self.results: dict[str, TrainingResult] = {}
+        self._place: HeldFolder | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @checked_options(BiEncoderOptions)
+    def fit(
+        self,
+        corpus: Any,
+        queries: Any = None,
+        gold: Any = None,
+        dev: Any = None,
+        *,
+        output: str | Path | None = None,
+        recipe: str | Path = "default",
+        negatives: Searcher | str | Path = "bm25",
+        resume: bool = False,
+        max_seconds: float | None = None,
+        meter: Meter | None = None,
+        **options: Any,
+    ) -> BiEncoder:
+        """Train on queries and their gold passages; the epoch with the best dev recall is kept.
+
+        Args:
+            corpus: The passages: texts, dicts, a data frame, a folder, …
+                (:func:`~grls.data.inputs.entries.corpus_of`).
+            queries: The training queries (:func:`~grls.data.inputs.entries.queries_from`); None: the splits
+                of the data set folder ``corpus``.
+            gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
+            dev: Queries and gold as a pair, or the name of a split; None: the split ``dev`` of a data set
+                folder, or else a tenth of the training queries (at most 200).
+            output: Folder for the data set, the model, logs and checkpoints; None: a temporary folder, which
+                goes with the returned object.
+            recipe: One of :data:`~grls.api.generator.BIENCODER_RECIPES` (``default``, ``single-step``,
+                ``local``, ``paper``, ``released``), or a YAML file.
+            negatives: Retriever that ranks passages for hard negatives (``hard_negatives`` above 0): a
+                searcher or folder over the same corpus, or ``bm25``.
+            resume: Resume the run in ``output`` from its last checkpoint; options and data must be the same.
+            max_seconds: Longest time of the training; None: no limit. When it is over, dev is measured once
+                more and the best weights are kept.
+            meter: Called with every step (:class:`~grls.train.core.clock.TrainingStep`).
+            options: Options over the recipe, such as ``epochs=1``
+                (:class:`~grls.train.biencoder.options.BiEncoderOptions`).
+
+        Returns:
+            The trained bi-encoder; this one stays as it is.
+
+        Raises:
+            ConfigError: The recipe is unknown, an option cannot be used, or the training has diverged.
+            DataError: The data are malformed.
+            MismatchError: The run to resume had other options or data.
+            WriteError: The output cannot be written.
+        """
+        require("train", "training a bi-encoder")
+        values = recipe_values(biencoder_recipe(recipe).layers)
+        usual, most = values.get("max_tokens"), find_encoder(self.name).positions
+        # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
+        chosen = {**values.get("fit", {}), "scale": None, "similarity": self.similarity, **options}
+        fit = options_of(BiEncoderOptions, chosen, "BiEncoder.fit")
+        if resume and output is None:
+            raise ConfigError("resume needs output, the folder of the run to resume.")
+        (miner,) = member_names([negatives])
+        data = training_data(corpus, queries, gold, dev)
+        place = HeldFolder(output)
+
+        from grls.train.biencoder.run import run_biencoder
+        from grls.train.core.checkpoints import refuse_unfinished
+
+        with place.named("BiEncoder.fit"):
+            if not resume:  # before its data are replaced
+                refuse_unfinished(str(place.path), warn=False, model="modules.json")
+            made = run_biencoder(
+                data=place_data(data, place.path, resume),
+                output=str(place.path),
+                source=self.name,
+                kind=self.kind,
+                max_tokens=self.max_tokens or (min(usual, most) if usual and most else usual),
+                fit=fit,
+                negatives=miner,
+                resume=resume,
+                max_seconds=max_seconds,
+                meter=meter,
+            )
+        trained = BiEncoder(made.model)
+        trained.results, trained._place = {"biencoder": made}, place
+        return trained
+
+    @checked
+    def index(
+        self, corpus: Any, output: str | Path | None = None, batch_size: Count = 32, device: Device = "auto"
+    ) -> Searcher:
+        """Embed a corpus, to search it.
+
+        Args:
+            corpus: The passages (:func:`~grls.data.inputs.entries.corpus_of`).
+            output: The retriever folder; an earlier one there is replaced; None: a temporary folder.
+            batch_size: Passages encoded together.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+
+        Raises:
+            ConfigError: The model is of another kind, or the device does not exist.
+            DataError: The corpus is malformed.
+            WriteError: The folder cannot be written.
+        """
+        place = HeldFolder(output)
+        asked, limits = "st5" if self.kind == "st5" else "dense", LimitOptions(input=self.max_tokens)
+        how = Building(
+            str(place.path), asked, limits=limits, batch_size=batch_size, device=device,
+            similarity=self.similarity,
+        )  # fmt: skip
+        with place.named("BiEncoder.index"):
+            return build_searcher(self.name, corpus, place, how)
+
+
+# The data set of a training from what a user has, and its folder.
+
+
+DATA = "data"
+"""The folder of the data set in the output of a training."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A corpus, with queries to train on and queries to choose by.
+
+    Attributes:
+        corpus: The passages.
+        train: Training queries with their gold passages.
+        dev: Dev queries with their gold passages.
+    """
+
+    corpus: Corpus
+    train: Gold
+    dev: Gold
+
+
+def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> TrainingData:
+    """Read and check what a user has.
+
+    Args:
+        corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
+        queries: See :func:`~grls.data.inputs.gold.gold_of`; None: those of the data set folder ``corpus``.
+        gold: The same; for the queries of a data set folder the name of a split; None: ``train``, or the
+            evidence of the queries where the folder has no qrels.
+        dev: A pair of queries and gold, or the name of a split; None: the split ``dev`` of the folder of the
+            queries, or else some of the training queries.
+
+    Raises:
+        DataError: Something is malformed, or a gold passage is not in the corpus.
+    """
+    passages = corpus_of(corpus)
+    splits = given_splits(corpus, passages, queries, gold, dev)
+    if not splits:
+        raise DataError(
+            "there are no queries: give queries and gold, or the folder of a data set as the corpus.",
+            "queries",
+        )
+    if "dev" not in splits:
+        return TrainingData(passages, *hold_out(splits["train"]))
+    return TrainingData(passages, splits["train"], splits["dev"])
+
+
+class SplitNames(NamedTuple):
+    """What the splits of a data set folder are called there."""
+
+    train: str = "train"
+    dev: str = "dev"
+    test: str = "test"
+
+
+USUAL_NAMES = SplitNames()
+
+
+def given_splits(
+    corpus: Any,
+    passages: Corpus,
+    queries: Any,
+    gold: Any,
+    dev: Any,
+    test: Any = None,
+    names: SplitNames = USUAL_NAMES,
+) -> dict[str, Gold]:
+    """The splits that a user has: ``train``, ``dev`` and ``test`` -> queries with their gold passages.
+
+    Args:
+        corpus: What the corpus was read from.
+        passages: The corpus.
+        queries: See :func:`training_data`.
+        gold: See :func:`training_data`.
+        dev: See :func:`training_data`.
+        test: The same for the split ``test``.
+        names: What the splits are called in a data set folder, where nothing else is given.
+
+    Returns:
+        The splits; those of a data set folder where nothing else is given. None at all without queries.
+
+    Raises:
+        ConfigError: A split of a folder is named, and there is no folder, or the split is given otherwise.
+        DataError: Something is malformed, or there is gold, or there are dev queries, without queries to
+            learn from.
+    """
+    folder = existing_path(corpus if queries is None else queries, "corpus or queries")
+    if folder is not None and not (folder / "queries.jsonl").is_file():
+        folder = None
+    for usual, called, value in zip(USUAL_NAMES, names, (gold, dev, test), strict=True):
+        if called == usual or (folder is not None and value is None):
+            continue
+        instead = f"{'gold' if usual == 'train' else usual} is given, too"
+        raise ConfigError(
+            f"{usual}_split={called!r} names a split of a data set folder, and "
+            f"{'the queries are of none' if folder is None else instead}: leave {usual}_split out."
+        )
+    asked = folder or queries
+    splits: dict[str, Gold] = {}
+    if asked is not None:
+        named = names.train != USUAL_NAMES.train
+        judged = gold is None and folder is not None and (named or has_qrels(folder))
+        splits["train"] = gold_of(names.train if judged else gold, asked, passages)
+    elif gold is not None or dev is not None:
+        raise DataError(
+            f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "
+            "queries, too, or the folder of a data set.",
+            "queries",
+        )
+    for name, called, value in (("dev", names.dev, dev), ("test", names.test, test)):
+        there = folder is not None and (called != name or (folder / "qrels" / f"{name}.tsv").is_file())
+        part = called if value is None and there else value
+        if part is not None:
+            splits[name] = _renamed(_part(name, part, asked, passages), splits, name)
+    return splits
+
+
+def _part(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
+    """The queries of a split: a pair, or the name of a split of the folder of the queries."""
+    if isinstance(value, str) and existing_path(queries, "queries") is not None:
+        return gold_of(value, queries, corpus)
+    if isinstance(value, tuple | list) and len(value) == 2:
+        try:
+            return gold_of(value[1], value[0], corpus)
+        except DataError as error:
+            raise DataError(error.text, name) from None
+    raise DataError(
+        "expected a pair (queries, gold), or the name of a split of a data set folder, got "
+        f"{short_repr(value)}. Queries with a field 'evidence' make the pair (queries, None).",
+        name,
+    )
+
+
+def _renamed(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
+    """A split with other ids, where an id is that of another query (lists have places as ids)."""
+    known = {query.id: query for gold in splits.values() for query in gold.queries}
+    if all(known.get(query.id, query) == query for query in part.queries):
+        return part
+    prefix += "-"
+    while any(name.startswith(prefix) for name in known):
+        prefix += "-"
+    queries = [query._replace(id=prefix + query.id) for query in part.queries]
+    return Gold(queries, {prefix + name: grades for name, grades in part.qrels.items()})
+
+
+def place_data(data: TrainingData, output: Path, resume: bool) -> str:
+    """Write the data set of a training, and return its folder.
+
+    Args:
+        data: The data set.
+        output: The output of the training.
+        resume: The data set that is there must be the same.
+
+    Raises:
+        MismatchError: The run to resume had other data.
+        WriteError: The folder cannot be written.
+    """
+    folder, splits = output / DATA, {"train": data.train, "dev": data.dev}
+    if not (resume and folder.is_dir()):
+        write_splits(folder, data.corpus, splits)
+        return str(folder)
+    held = HeldFolder()
+    new = held.path / DATA
+    write_splits(new, data.corpus, splits)
+    for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
+        if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):
+            raise MismatchError(
+                f"the run in {output} had other data than this call ({folder / file} differs): resume it "
+                "with the same corpus, queries, gold and dev, or begin a new run in another output."
+            )
+    return str(folder)

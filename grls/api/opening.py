@@ -8,8 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from grls.api.searcher import Searcher, argument_names, member_names
-from grls.api.temporary import HeldFolder
+from grls.api.searcher import HeldFolder, Searcher, argument_names, member_names
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.tables import existing_path
@@ -21,7 +20,7 @@ from grls.models.precision_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.compose import compose_fusion
-from grls.retrieve.fusion.fuse import Fusion, Method
+from grls.retrieve.fusion.retriever import Fusion, Method
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import MANIFEST
@@ -130,13 +129,13 @@ def fuse(
     Args:
         searchers: At least two searchers; a folder, or ``"bm25"`` over the corpus of the others, may be among
             them.
-        method: ``interleave``, ``rrf`` or ``sum`` (:mod:`grls.retrieve.fusion.fuse`).
+        method: ``interleave``, ``rrf`` or ``sum`` (:mod:`grls.retrieve.fusion.retriever`).
         weights: The weight of each; None: equal weights.
         depth: Number of hits of each that give scores (``rrf``, ``sum``); None: 20.
         length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the lengths, or the number of the
             member, from 0, whose length it has.
         output: The folder to write; None: a temporary folder.
-        options: Other options of :class:`~grls.retrieve.fusion.fuse.Fusion`.
+        options: Other options of :class:`~grls.retrieve.fusion.retriever.Fusion`.
 
     Raises:
         ConfigError: An option cannot be used, or there is no searcher among the members.

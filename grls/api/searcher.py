@@ -7,13 +7,17 @@ explanations, uploads) is imported when it is used.
 
 from __future__ import annotations
 
+import os
+import re
+import tempfile
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from grls.api.streaming import Batches, StreamedHop, stream_hops
-from grls.api.temporary import HeldFolder
 from grls.api.texts import with_texts
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
@@ -23,20 +27,21 @@ from grls.data.inputs.entries import SOURCE, corpus_of
 from grls.data.inputs.gold import gold_of
 from grls.data.inputs.tables import existing_path
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, GrlsError, WriteError
+from grls.io.files import NEW, temporary
 from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever, single_steps, untuned_fingerprint
-from grls.retrieve.card import CardOptions
 from grls.retrieve.compose import compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.hops.options import HopOptions, HopSteps
 from grls.retrieve.hops.retriever import search_hits
+from grls.retrieve.hub import CardOptions
 from grls.retrieve.hub_names import is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
-from grls.retrieve.spec import CHECKSUMS, followed, read_spec
+from grls.retrieve.spec import CHECKSUMS, MANIFEST, followed, read_spec
 from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -56,7 +61,7 @@ class Searcher:
 
     Args:
         retriever: The retriever.
-        folder: The folder that it was opened from; a :class:`~grls.api.temporary.HeldFolder` is held as
+        folder: The folder that it was opened from; a :class:`~grls.api.searcher.HeldFolder` is held as
             long as the searcher.
         how: How it was opened; composites open it again in the same way.
     """
@@ -332,8 +337,8 @@ class Searcher:
             ConfigError: There is nothing to tune, an option cannot be used, or the folder was downloaded.
             DataError: A query has no gold passage, or one that is not in the corpus.
         """
-        from grls.tune.dev import DevQueries
         from grls.tune.run import tune_folder
+        from grls.tune.step import DevQueries
 
         with self.place.named("this retriever", self._named()):
             grid = TuneOptions(**options)
@@ -454,7 +459,7 @@ class Searcher:
         Args:
             name: The repository: ``user/name``. It is made where it is missing; what it held is replaced.
             private: Whether a new repository is private.
-            options: See :class:`~grls.retrieve.card.CardOptions`; they make a card anew.
+            options: See :class:`~grls.retrieve.hub.CardOptions`; they make a card anew.
 
         Returns:
             The address.
@@ -462,8 +467,7 @@ class Searcher:
         Raises:
             ConfigError: The hub refuses the name or the user, or cannot be reached.
         """
-        from grls.retrieve.card import card_of
-        from grls.retrieve.hub import upload
+        from grls.retrieve.hub import card_of, upload
 
         given = CardOptions(**options)
         if not is_hub_name(name):
@@ -547,3 +551,142 @@ def filter_of(condition: str | None, allow: Collection[str | int] | None) -> Fil
         rule,
         None if allow is None else Only(frozenset(map(str, allow))),
     )
+
+
+# Temporary folders of objects: what an object keeps on disk goes when the object goes.
+#
+# A retriever is a folder. The folder of one that is made without ``output`` is temporary, and belongs to the
+# object that users hold; errors name the object in its place. What a killed process leaves is removed when
+# the next temporary folder is made.
+
+
+_PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^\s/:;,'\"()\[\].]")
+"""A path with a separator, without the full stop of its sentence."""
+
+
+class HeldFolder:
+    """The folder of a retriever that is made, with those of its members.
+
+    A temporary folder is removed with this object, or at the end of the process; a forked process does not
+    remove the folders of its parent. A composite retriever holds the objects of its members, so their folders
+    stay as long as it names them.
+
+    Attributes:
+        path: The folder.
+        path_is_temporary: Whether the folder itself is removed with this object.
+        members: The folders of its members.
+
+    Args:
+        output: The folder that the user has named; None: a temporary folder.
+        members: The folders of its members.
+
+    Raises:
+        WriteError: A temporary folder cannot be made.
+    """
+
+    def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
+        self.path_is_temporary = output is None
+        self.members = tuple(members)
+        if output is not None:
+            self.path = Path(output)
+            return
+        held = ExitStack()
+        try:
+            self.path = held.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+            self.path.mkdir()
+        except OSError as error:
+            held.close()
+            raise WriteError(
+                f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
+                "be written, or say where by output=."
+            ) from error
+        weakref.finalize(self, held.close)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle, which may be read in another working directory.
+
+        Raises:
+            ConfigError: It is temporary.
+        """
+        if self.temporary:
+            raise ConfigError(
+                "what is in a temporary folder, or has a member there, cannot be pickled: the folder goes "
+                "with the object that made it. Save it with save(folder), or make it and its members with "
+                "output=folder, and open that folder."
+            )
+        return {**vars(self), "path": self.path.absolute()}
+
+    def __copy__(self) -> HeldFolder:
+        return self  # the folder goes with the last object that holds it
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HeldFolder:
+        return self
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it, or the folder of a member, is removed with this object."""
+        return self.path_is_temporary or any(member.temporary for member in self.members)
+
+    @contextmanager
+    def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:
+        """A context whose errors name folders as the caller does.
+
+        The library names ``../../tmp/x/grls.json``. The caller finds the call in its place, or the argument
+        that the temporary folder belongs to.
+
+        Args:
+            call: The name of the call that writes this folder, or is about it.
+            names: The folders of other retrievers -> what the caller calls them.
+        """
+        try:
+            yield
+        except GrlsError as error:
+            text, here = error.text, _plain(self.path)
+            folders = self._names("this retriever") | {
+                _plain(one): name for one, name in (names or {}).items()
+            }
+            if self.path_is_temporary:
+                folders[here] = call
+                for place in (self.path, here, here.resolve()):
+                    if text.startswith(f"{place}/{MANIFEST}: "):
+                        text = f"{call}: {text.partition(': ')[2]}"
+            text = _PATH.sub(lambda path: _called(path[0], here, folders), text)
+            error.args = (text, *error.args[1:])
+            raise
+
+    def _names(self, name: str) -> dict[Path, str]:
+        """Its temporary folder and those of its members -> their names."""
+        names = {_plain(self.path): name} if self.path_is_temporary else {}
+        for member in self.members:
+            names |= member._names(f"a member of {name.removeprefix('a member of ')}")
+        return names
+
+
+def _called(path: str, here: Path, names: Mapping[Path, str]) -> str:
+    """What the caller calls a path: the name of its folder, or the path as it would be written.
+
+    Args:
+        path: The path, which may be relative to a folder.
+        here: The folder.
+        names: Folders -> what the caller calls them.
+    """
+    if not path.startswith(("/", "..")) and here / path not in names and Path(path) not in names:
+        return path
+    plain = _plain(here / path)
+    for folder in (plain, *plain.parents):
+        if folder in names:
+            name, rest = names[folder], plain.relative_to(folder).as_posix()
+            if rest == ".":
+                return name
+            if "/" in name or Path(name).is_dir():
+                return f"{name}/{rest}"
+            return f"the corpus of {name}" if rest == "corpus.jsonl" else f"{rest} of {name}"
+    if ".." not in Path(path).parts:
+        return path
+    current = Path.cwd()
+    return str(plain.relative_to(current) if plain.is_relative_to(current) else plain)
+
+
+def _plain(folder: Path) -> Path:
+    """The absolute path of a folder, with its links as they are."""
+    return Path(os.path.normpath(folder.absolute()))

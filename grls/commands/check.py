@@ -63,7 +63,7 @@ def check(
         return
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
-    from grls.data.dataset_check import (
+    from grls.data.dataset import (
         check_data,
         checked_files,
         count_gold,

@@ -12,7 +12,7 @@ from grls.index.options import IndexOptions, LimitOptions
 from grls.io.progress import counted
 from grls.models.biencoder_kinds import Similarity
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grls.retrieve.base import Retriever
+
 
 _INDEX, _LIMITS, _SEARCH, _HOPS = IndexOptions(), LimitOptions(), SearchOptions(), HopOptions()
 _PRIORS, _FUSION = PriorOptions(), Fusion()
@@ -98,7 +99,7 @@ def split_index(
             see the folder: HOST:PORT, auto, or local.
     """
     from grls.cluster.options import workers_of
-    from grls.index.ranges.cut import PrefixRanges
+    from grls.index.ranges.ranged import PrefixRanges
     from grls.io.ending import quiet
     from grls.io.files import refuse_foreign, refuse_unwritable
     from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -272,3 +273,58 @@ def _quietly(compose: Callable[..., Retriever], output: str, *more: Any) -> None
     if made.kind not in re.findall(r"[\w-]+", label):
         label = f"{made.kind}, {label}"
     print(f"{output}: {label}, score mode {described.score_mode}, {passages}")
+
+
+# ``grls index update``: passages are added to a retriever folder, or removed from it.
+
+
+def update(
+    retriever: str,
+    *,
+    add: str | None = None,
+    remove: str | None = None,
+    merge: bool = False,
+    output: str | None = None,
+    device: str = "auto",
+    batch_size: int = 32,
+) -> None:
+    """Add and remove passages of a retriever of any kind, without making it again.
+
+    Passages are removed first, then added behind the others. Models are not trained on the new passages. Of
+    a generative retriever the index is changed, and merged if asked. Of retrievers that encode passages
+    (dense, sparse, multi-vector) only the added ones are encoded. A hybrid, a fusion, hops or another
+    composite becomes a copy whose members are inside and are changed; the folders that it named stay as they
+    are. What is tuned stays in the folder.
+
+    Args:
+        retriever: The retriever folder.
+        add: Passages to add: a ``corpus.jsonl``, or the folder that holds one. Not to an index of unique
+            prefixes.
+        remove: A file of passages to remove, an id a line.
+        merge: Merge the passages that were added to a generative retriever into one index, and drop removed
+            ones. Searches are then as fast as over a new index. This is always done within a composite, and
+            where an added passage has the id of a removed one.
+        output: Folder of the changed retriever; null: the folder is replaced.
+        device: Where added passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        batch_size: Passages encoded together.
+    """
+    from time import perf_counter
+
+    from grls.data.corpus import Corpus
+    from grls.io.ending import quiet
+    from grls.io.files import named_lines
+    from grls.retrieve.spec import followed
+    from grls.retrieve.update import Changes, update_folder
+
+    quiet()
+    if add is None and remove is None and not merge:
+        raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
+    gone: list[str] = []
+    if remove is not None:
+        gone = list(dict.fromkeys(line for _, line in named_lines(remove, "a passage id a line")))
+    new = None if add is None else Corpus.read(add)
+    start = perf_counter()
+    count = update_folder(retriever, output, Changes(new, gone, merge, device, batch_size))
+    left = f"{count.removed:,} removed and not yet merged, " if count.removed else ""
+    where, seconds = output or followed(retriever), perf_counter() - start
+    print(f"{where}: {counted(count.found, 'passage')} to be found, {left}{seconds:.1f} s")

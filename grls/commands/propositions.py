@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions
-from grls.errors import DataError, at_least
+from grls.data.dataset import query_record
+from grls.data.words import USUAL, Analyzer
+from grls.errors import ConfigError, DataError, at_least
 from grls.io.ending import quiet
-from grls.io.files import refuse_unwritable
+from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.progress import Progress, counted
+from grls.io.resumable import write_line
+from grls.models.precision_names import Numbers
+from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.judge import open_judge
+from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import BM25, Opening
+from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
 
 def propositions(
@@ -52,7 +62,7 @@ def propositions(
             cluster on this machine. All its machines must see the files.
         workers: How many workers, and their shards.
     """
-    from grls.answer.riches.proposition_file import PropositionFile, PropositionWork, propositions_by_workers
+    from grls.answer.riches.propositions import PropositionFile, PropositionWork, propositions_by_workers
     from grls.cluster.options import workers_of
 
     quiet()
@@ -90,3 +100,105 @@ def propositions(
         print(f"left out of what the model wrote: {reasons}")
     if written:
         print(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")
+
+
+# ``grls prepare pseudo-queries``: queries for passages that have none, by a trained query generator.
+
+
+def pseudo_queries(
+    *,
+    data: str,
+    model: str,
+    output: str,
+    draw: Drawing = USUAL_DRAWING,
+    links: str | None = None,
+    retriever: str | None = BM25,
+    k: int = 10,
+    search: SearchOptions = USUAL_SEARCH,
+    limit: int | None = None,
+    device: str = "auto",
+    precision: Numbers = "float32",
+    analyzer: Analyzer = USUAL,
+    ray: str | None = None,
+    workers: WorkerOptions = USUAL_WORKERS,
+) -> None:
+    """Let a query generator write queries for passages, and keep those that lead back to them.
+
+    OUTPUT has the form of queries.jsonl, with evidence; `--data.mix.pseudo` of training reads it.
+    OUTPUT.written.jsonl keeps all written queries, so that a run that was ended resumes, and another
+    retriever needs no new queries. OUTPUT.manifest.json counts the dropped queries by reason.
+
+    Args:
+        data: Data set folder, or its corpus.jsonl.
+        model: Folder of a query generator that `grls train doc2query` wrote, or an encoder-decoder of
+            doc2query: a folder or a hub name.
+        output: JSONL file to write.
+        draw: Options of drawing queries.
+        links: File of `grls prepare neighbours`, for several hops.
+        retriever: Retriever that judges the queries: a retriever folder of any kind over this corpus, or
+            bm25; null: no judgement, only unusable texts are dropped.
+        k: A query is kept if its (first) passage is among its k best passages.
+        search: Options of search of a retriever folder; ``batch_size`` is also that of the query generator.
+        limit: Number of passages to write queries for, drawn by the seed; null: all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: Precision of the query generator: bfloat16 only where the processor has it.
+        analyzer: How bm25 splits texts into words: language, stemming and function words.
+        ray: Address of a Ray cluster whose workers write the queries: HOST:PORT, auto, or local for a cluster
+            on this machine. All its machines must see the files.
+        workers: How many workers, and their shards.
+    """
+    from grls.cluster.options import workers_of
+    from grls.io.resumable import GrowingFile
+    from grls.train.doc2query.generate import QueryWork, sift, write_by_workers
+
+    quiet()
+    check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
+    sharing = workers_of(ray, workers)
+    refuse_unwritable(output)
+    asked = QueryWork(data, model, draw, links, limit, search.batch_size, device, precision)
+    opened = asked.opened()
+    corpus, tasks = opened.corpus, opened.asked
+    judge = None
+    if retriever is not None:
+        judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")
+    file = GrowingFile(_beside(output, "written.jsonl"), opened.origin)
+    file.refuse_other(("chain", "draw"), ((corpus.ids(task.chain), task.draw) for task in tasks))
+    if sharing is None:
+        done, total = file.count, len(tasks)
+        start = perf_counter()
+        with Progress(total, "pseudo-queries", "queries", done) as bar:
+            opened.write(done, total, file, bar.update)
+        if done < total:
+            seconds = perf_counter() - start
+            print(
+                f"{counted(total - done, 'query')} written in {seconds:.1f} s, {done:,} found in {file.path}"
+            )
+    else:
+        write_by_workers(opened, asked, file, sharing, output)
+    sifted = sift(file.records, corpus, judge, k)
+    dropped = dict(sorted(sifted.dropped.items()))
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
+    if not sifted.kept:
+        raise ConfigError(
+            f"none of the pseudo-queries is kept ({reasons}); raise --k, or train the generator for longer."
+        )
+    with atomic_file(output) as stream:
+        for query in sifted.kept:
+            write_line(stream, query_record(query))
+    judged = {} if retriever is None else {"k": k, "retriever": retriever}
+    counts = {"kept": len(sifted.kept), "dropped": dropped}
+    write_json(_beside(output, "manifest.json"), {**opened.origin, **judged, **counts})
+    written, passages = len(file.records), len({query.evidence[0] for query in sifted.kept})
+    print(
+        f"{len(sifted.kept):,} of {counted(written, 'pseudo-query')} kept, for {counted(passages, 'passage')}"
+    )
+    if sifted.asked:
+        print(f"round trip: {sifted.rate:.1%} of {sifted.asked:,} find their passage among the {k} best")
+    if dropped:
+        print(f"dropped: {reasons}")
+    if unlinked := draw.queries * min(len(corpus), limit or len(corpus)) - len(tasks):
+        print(f"not written: {counted(unlinked, 'chain')} that found no further passage")
+
+
+def _beside(output: str, ending: str) -> Path:
+    return Path(output).with_name(f"{Path(output).name}.{ending}")

@@ -10,7 +10,7 @@ from grls.answer.ralm.options import (
     ExampleOptions,
     RerankOptions,
 )
-from grls.answer.ralm.strides import USUAL_WINDOW, WindowOptions
+from grls.answer.ralm.reader import USUAL_WINDOW, WindowOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 
@@ -48,8 +48,7 @@ def ralm(
         limit: Number of first tokens of each text to read; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    from grls.answer.ralm.resumed import measure
-    from grls.answer.ralm.task import task_of
+    from grls.answer.ralm.task import measure, task_of
 
     begun = perf_counter()
     task = task_of(model, text, output, data, retriever, hops, reader, rerank, exclude, limit, device)
@@ -89,8 +88,7 @@ def ralm_examples(
         limit: Number of first tokens of each text to read; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    from grls.answer.ralm.resumed import collect_examples
-    from grls.answer.ralm.task import task_of
+    from grls.answer.ralm.task import collect_examples, task_of
 
     oracle = RerankOptions("oracle", examples.candidates)
     task = task_of(model, text, output, data, retriever, hops, reader, oracle, exclude, limit, device)
@@ -135,8 +133,7 @@ def ralm_generate(
         max_new_tokens: Tokens to write.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    from grls.answer.ralm.resumed import write_on
-    from grls.answer.ralm.task import task_of
+    from grls.answer.ralm.task import task_of, write_on
 
     task = task_of(model, text, output, data, retriever, hops, reader, rerank, exclude, limit, device)
     settings = {**task.settings, "max_new_tokens": max_new_tokens}

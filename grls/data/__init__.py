@@ -2,7 +2,7 @@
 
 ``types`` holds the plain values that pass between layers. ``corpus`` holds the passages (``corpus_table``:
 their Arrow table; ``columns``: their metadata by field), ``dataset`` the queries and judgements in BEIR's
-layout; ``dataset_check`` lists their faults. ``codec`` turns text into tokens (``spelling``: texts that spell
+layout, and their faults. ``codec`` turns text into tokens (``spelling``: texts that spell
 the turn markers of a chat). ``words`` splits texts into words (``language`` guesses their language),
 ``sentences`` into sentences; ``evidence`` makes the excerpts of passages that a hop reads. ``spans`` are
 identifiers of n words; ``neighbours`` are passages similar to each other. ``filters`` says which passages a

@@ -32,7 +32,7 @@ from grls.data.evidence import excerpt
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, Option
-from grls.io.turns import turn
+from grls.io.files import turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -13,7 +13,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from grls.io.turns import turn
+from grls.io.files import turn
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken

@@ -32,7 +32,7 @@ from grls.decode.select import ScoreMode, log_probabilities, select
 from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.parts import PartTimer
+from grls.io.files import PartTimer
 from grls.models.base import Floats, TreeGenerator, TreeSession
 from grls.models.sessions.forest import Branches
 

@@ -2,7 +2,7 @@
 
 Legend: R rows, S live states, A candidates.
 
-It computes the scores of :mod:`grls.decode.score_all` for larger corpora. All prefixes of a block of rows
+It is for larger corpora than the exhaustive reference below. All prefixes of a block of rows
 are walked together, one token at a time, each prefix once. A prefix with one row left is finished, because
 with ``renormalized`` scores the rest has probability one. A corpus of a million passages still has a million
 prefixes, so use it for a single input (an empty prompt), not for every query.
@@ -19,7 +19,7 @@ from grls.decode.select import ScoreMode, log_probabilities
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats, GeneratorModel
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 BLOCK = 512
 """How many rows are walked together; it bounds the number of beams."""

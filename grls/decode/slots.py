@@ -19,7 +19,7 @@ from grls.decode.scope import Scope
 from grls.errors import at_least
 from grls.index.rows import Ints
 from grls.index.subset import Subset
-from grls.io.parts import PartTimer
+from grls.io.files import PartTimer
 from grls.models.base import SlotSession
 
 _SHARE, _GROUP = 4, 8

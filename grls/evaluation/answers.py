@@ -23,7 +23,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, turns_of
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, Option
-from grls.evaluation.depth import WHOLE, RunDepth
+from grls.evaluation.measures import WHOLE, RunDepth
 from grls.evaluation.metrics.answer_f1 import answer_f1
 from grls.evaluation.metrics.autoais import attributed
 from grls.evaluation.metrics.averages import mean
@@ -34,7 +34,7 @@ from grls.io.files import atomic_file
 from grls.io.progress import counted
 from grls.io.resumable import read_jsonl, string_of, write_line
 from grls.models.entailment import Entailment
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 from grls.runs.results import find_passages
 from grls.runs.run import Run
 

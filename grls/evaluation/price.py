@@ -27,7 +27,7 @@ from grls.evaluation.metrics.set_f1 import set_scores
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
 from grls.io.progress import counted
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
-from grls.runs.manifest import RunInfo, differ
+from grls.runs.portions import RunInfo, differ
 from grls.runs.run import Run, shared_limit
 from grls.runs.trec import without_done
 

@@ -17,8 +17,14 @@ from scipy import stats
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries, read_split
 from grls.errors import DataError, at_least
-from grls.evaluation.depth import RunDepth, shared_depth, shared_name
-from grls.evaluation.measures import MEASURES, measure_names, query_values
+from grls.evaluation.measures import (
+    MEASURES,
+    RunDepth,
+    measure_names,
+    query_values,
+    shared_depth,
+    shared_name,
+)
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.io.progress import counted

@@ -26,7 +26,7 @@ from grls.errors import ConfigError, DataError, bounded
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
-from grls.io.turns import turn
+from grls.io.files import turn
 from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -30,7 +30,7 @@ from grls.decode.trace import (
 )
 from grls.errors import DataError, at_least
 from grls.explain.tree import Tree, beam_tree
-from grls.io.turns import turn
+from grls.io.files import turn
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.stop import Never, StopRule

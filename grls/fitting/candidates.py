@@ -41,13 +41,13 @@ from grls.fitting.search import Pace
 from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
 from grls.retrieve.base import Retriever
-from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
+from grls.retrieve.fusion.retriever import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import BM25, Opening, create, load_retriever
 from grls.retrieve.run import RetrieverRun
 from grls.retrieve.spec import recorded, relative, write_link
-from grls.runs.asked import QuerySet, save_for
+from grls.runs.comparable import QuerySet, save_for
 from grls.runs.run import Run
 
 PORTIONS = (30, 60, 120, 200)

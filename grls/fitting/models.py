@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grls.errors import ConfigError
 from grls.fitting.options import AUTO, NONE
-from grls.io.machine import free_memory, usable_cores
+from grls.io.progress import free_memory, usable_cores
 from grls.models.load.base_models import PACKAGED_ENCODER, BaseModel, find_encoder, find_writer
 from grls.models.load.opening import PACKAGED
 

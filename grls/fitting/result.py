@@ -22,7 +22,7 @@ from grls.fitting.splits import DEV, TEST, SplitData
 from grls.io.files import atomic_file, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
-from grls.retrieve.card import CARD, Card, CardOptions
+from grls.retrieve.hub import CARD, Card, CardOptions
 from grls.retrieve.registry import Opening, load_retriever
 
 if TYPE_CHECKING:
@@ -154,8 +154,7 @@ def _versions() -> dict[str, str]:
 
 def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: Sequence[str]) -> None:
     """Write the page that compares the candidates, with significance against the kept one."""
-    from grls.report.blocks import Cell, Section, Subsection, Table, Text
-    from grls.report.measure import score_runs
+    from grls.report.blocks import Cell, Section, Subsection, Table, Text, score_runs
     from grls.report.page import build_page, write_report
     from grls.report.runs import load_groups
 

@@ -25,10 +25,9 @@ from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
 from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
 from grls.fitting.stages import FitStages, gathers
 from grls.io.ending import quiet, require, without_warnings
-from grls.io.machine import mean_load
-from grls.io.progress import duration
+from grls.io.progress import duration, mean_load
 from grls.retrieve.registry import Opening, load_retriever
-from grls.train.core.malloc_trim import give_back_freed
+from grls.train.core.module import give_back_freed
 
 _AIM = 0.97
 """The share of a budget that is aimed at: stages end a little late."""

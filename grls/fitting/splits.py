@@ -27,14 +27,15 @@ from statistics import fmean
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.dataset import (
     Qrels,
+    check_data,
     evidence_qrels,
+    format_faults,
     gold_passages,
     has_qrels,
     read_qrels,
     read_queries,
     write_dataset,
 )
-from grls.data.dataset_check import check_data, format_faults
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
 from grls.data.language import guess
 from grls.data.sentences import sentences

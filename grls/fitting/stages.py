@@ -53,9 +53,9 @@ from grls.retrieve.spec import read_spec, recorded, relative, update_spec
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingStep
 from grls.train.result import TrainingResult
-from grls.tune.dev import DevQueries
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
+from grls.tune.step import DevQueries
 
 CPU_STEPS, GPU_STEPS = (300, 500), (3000, 5000)
 """The most steps of bi-encoder and generator."""
@@ -469,7 +469,7 @@ class FitStages:
         return next((name for name in ("dense", "base") if name in there), None)
 
     def _train_writer(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
-        from grls.train.run import run_stage
+        from grls.train.cli import run_stage
 
         facts, options, model = self.facts, self.options, self.models.generator
         assert model is not None

@@ -2,19 +2,17 @@
 
 ``rows`` sorts the token sequences of a corpus. All backends are built on these rows, so a state covers a
 range of rows, and counting, filtering and removing passages is arithmetic on ranges. ``base`` is the
-protocol. It has three backends: ``flat`` (a dictionary from prefix to next tokens, the readable reference),
-``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in NumPy arrays,
-memory-mapped); ``backends`` lists them, and adds others. ``union`` makes one index of two segments (passages
-added later), ``merge`` copies both into one segment, and ``subset`` counts selected passages by ranges of
-rows. ``build`` makes a segment from a corpus, also of shards that several workers have sorted; ``options``
-are its options. ``storage`` saves and loads it, and refuses arrays that do not fit together
-(``array_files``: one file per array). ``external_sort/`` builds an index that does not fit into memory.
-``tensors`` is a copy of ``array`` on a GPU. ``ranges/`` cuts an index into prefix ranges that one beam
-searches together, in several processes.
+protocol. It has three backends: ``array`` (the default: branching nodes only, in NumPy arrays,
+memory-mapped, one file an array), and in ``backends`` a dictionary from prefix to next tokens (the readable
+reference) and the same map in marisa-trie; others are added there. ``union`` makes one index of two
+segments (passages added later), or copies both into one segment, and ``subset`` counts selected passages by
+ranges of rows. ``build`` makes a segment from a corpus, also of shards that several workers have sorted;
+``options`` are its options. ``storage`` saves and loads it, and refuses arrays that do not fit together.
+``external_sort/`` builds an index that does not fit into memory. ``tensors`` is a copy of ``array`` on a
+GPU. ``ranges/`` cuts an index into prefix ranges that one beam searches together, in several processes.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
-``index_check`` checks all invariants of an index on disk, and ``corpus_check`` reports peculiarities of a
-corpus.
+``corpus_check`` reports peculiarities of a corpus, and checks all invariants of an index on disk.
 """
 
 from typing import TYPE_CHECKING

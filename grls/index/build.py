@@ -24,8 +24,7 @@ from grls.errors import ConfigError, DataError, Option, one_of
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
-from grls.index.external_sort.runs import Sequences, SortedRun, Spill, cost
-from grls.index.external_sort.stream import SMALLEST_MEMORY, Runs
+from grls.index.external_sort.stream import SMALLEST_MEMORY, Runs, Sequences, SortedRun, Spill, cost
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import FORMS, load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting
@@ -235,7 +234,7 @@ def index_tokens(
 
 # Builds an index from shards of a corpus: each shard is sorted alone, then all are merged exactly.
 #
-# A shard becomes sorted runs on disk (:mod:`grls.index.external_sort.runs`), whose passages have their
+# A shard becomes sorted runs on disk (:mod:`grls.index.external_sort.stream`), whose passages have their
 # numbers in the whole corpus. The merge of all runs has the same bytes as an index that one process builds.
 # Workers and the folder of the shards: :mod:`grls.cluster`.
 

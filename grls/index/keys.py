@@ -122,7 +122,7 @@ class KeyIndex(ABC):
             folder: The folder that :meth:`save` wrote.
             tokenizer: The required fingerprint of the tokenizer; None accepts any.
             corpus: The required fingerprint of the corpus; None accepts any.
-            verify: Compare checksums; see :func:`grls.index.array_files.load_arrays`.
+            verify: Compare checksums; see :func:`grls.index.array.load_arrays`.
 
         Raises:
             IndexFormatError: A file is missing or damaged, or has an unknown format.

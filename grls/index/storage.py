@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, out_of_memory
-from grls.index.array import ArrayIndex
-from grls.index.array_files import REBUILD, describe_arrays, is_checked, is_entry, load_arrays
+from grls.index.array import REBUILD, ArrayIndex, describe_arrays, is_checked, is_entry, load_arrays
 from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
-from grls.index.external_sort.runs import Sequences, Spill
-from grls.index.external_sort.stream import Runs, merge_runs
+from grls.index.external_sort.stream import Runs, Sequences, Spill, merge_runs
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, other_format, read_json, write_json
 from grls.io.recipes import VARIABLE, load_plugins
@@ -258,7 +256,7 @@ def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
 # elsewhere may hold arrays of any type, shape and content with checksums that fit. :func:`refuse_misfit`
 # looks at types, shapes and ends, in a time that does not grow. :func:`refuse_outside` looks at every number
 # that is a place in another array. After both, a search reads no place outside an array. Whether the rows are
-# sorted and the nodes are those of the rows: :mod:`grls.index.index_check`.
+# sorted and the nodes are those of the rows: :mod:`grls.index.corpus_check`.
 
 
 _AT_ONCE = 1 << 20

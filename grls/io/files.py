@@ -1,7 +1,7 @@
 """Atomic writing: a file name holds the whole content, or the file does not exist. Temporary folders for it.
 
-Content is written under a temporary name beside its destination (:mod:`grls.io.files`) and renamed at the
-end. If the destination is a symbolic link, its target is written. The module does not know what it writes.
+Content is written under a temporary name beside its destination and renamed at the end. If the destination
+is a symbolic link, its target is written. The module does not know what it writes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import re
 import shutil
 import socket
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from time import perf_counter
+from typing import IO, Any, Literal, NamedTuple, get_args
+from weakref import WeakKeyDictionary
 
 from grls.errors import ConfigError, DataError, GrlsError, WriteError
 
@@ -498,3 +501,113 @@ def _is_dead(folder: Path, process: int) -> bool:
         return not young and not (folder / _LOCK).exists() and folder.exists()
     except OSError:
         return False
+
+
+# Seconds of the parts of a search, and tokens, counted for a thread that asks for it.
+#
+# :func:`counting` asks for the counts; then every :class:`PartTimer` block in this thread adds to them. In a
+# thread without it, a block costs a look-up. A search has the parts
+#
+# * ``encoder``: models read queries,
+# * ``decoder``: models write, and score what they may write,
+# * ``constraint``: the index and the filters say what may be written.
+#
+# What remains of the seconds of a search is choosing beams, and everything that is no model.
+
+
+Part = Literal["encoder", "decoder", "constraint"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+class PartSpent(NamedTuple):
+    """What a part has come to.
+
+    Attributes:
+        seconds: Its seconds.
+        tokens: The tokens that it read or wrote; of a constraint: those that it allowed.
+    """
+
+    seconds: float
+    tokens: int
+
+
+class PartCounts:
+    """The counts of all parts; several threads may add to them."""
+
+    def __init__(self) -> None:
+        self._parts = dict.fromkeys(PARTS, PartSpent(0.0, 0))
+        self._adding = threading.Lock()
+
+    def add(self, part: Part, seconds: float, tokens: int) -> None:
+        """Add to a part."""
+        with self._adding:
+            old = self._parts[part]
+            self._parts[part] = PartSpent(old.seconds + seconds, old.tokens + tokens)
+
+    def __getitem__(self, part: Part) -> PartSpent:
+        return self._parts[part]
+
+
+class _Local(threading.local):
+    spent: PartCounts | None = None
+
+
+_thread = _Local()
+
+
+@contextmanager
+def counting(spent: PartCounts) -> Iterator[None]:
+    """Add what this thread does to these counts."""
+    before, _thread.spent = _thread.spent, spent
+    try:
+        yield
+    finally:
+        _thread.spent = before
+
+
+class PartTimer:
+    """A block that belongs to a part.
+
+    Blocks of the same thread must not lie in each other, or their seconds count twice.
+
+    Args:
+        part: The part.
+        tokens: Its tokens; a block may set ``tokens`` when it knows them.
+    """
+
+    __slots__ = ("_begun", "_part", "_spent", "tokens")
+
+    def __init__(self, part: Part, tokens: int = 0):
+        self._part, self.tokens = part, tokens
+
+    def __enter__(self) -> PartTimer:
+        self._spent = _thread.spent
+        if self._spent is not None:
+            self._begun = perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._spent is not None:
+            self._spent.add(self._part, perf_counter() - self._begun, self.tokens)
+
+
+# One thread at a time for an object whose state is changed for the time of a call.
+#
+# For the time of a step, the fast search replaces the attention of a model, and the output head is replaced
+# as well. A tokenizer keeps the padding, the truncation and the splitting of special tokens of its last call.
+# Two threads with one of them would get each other's state. So a thread takes the turn of the object first.
+# The same thread may take it again, and other objects are not blocked. Who holds the turn of a tokenizer
+# takes no other one. Functions of the user are called outside of a turn, because they may wait for a thread
+# that needs the object. The module does not know what is computed.
+
+
+_turns: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def turn(shared: Any) -> threading.RLock:
+    """The lock of a model or tokenizer, for ``with``; the same lock for the same object."""
+    with _making:
+        if shared not in _turns:
+            _turns[shared] = threading.RLock()
+        return _turns[shared]

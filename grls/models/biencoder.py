@@ -3,7 +3,7 @@
 Legend: n texts, d embedding dimension.
 
 A thin layer on sentence-transformers. The network is any ``SentenceTransformer`` from the hub or a folder, or
-an encoder-decoder that embeds by its first decoder output (:mod:`grls.models.st5`);
+an encoder-decoder that embeds by its first decoder output (:mod:`grls.models.sentence_model`);
 :mod:`grls.models.sentence_model` opens it. This module adds what multi-step retrieval needs: the text for a
 query, evidence and DONE (in training and retrieval), the fingerprint of a model, and an atomic folder with
 the stages of training. It does not know corpora or search.
@@ -35,6 +35,7 @@ from grls.models.sentence_model import (
     COSINE,
     DEFAULT_TOKENS,
     DOT,
+    FirstDecoderOutput,
     Kind,
     Role,
     TextNetwork,
@@ -43,7 +44,6 @@ from grls.models.sentence_model import (
     learned_done_of,
     open_network,
 )
-from grls.models.st5 import FirstDecoderOutput
 from grls.models.text_encoder import TextEncoder
 
 log = logging.getLogger(__name__)

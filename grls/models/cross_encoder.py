@@ -24,10 +24,10 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.turns import turn
+from grls.io.files import turn
 from grls.models.base import Floats, once_each
 from grls.models.encoder_input import special_tokens, without_controls
-from grls.models.load.language import weights_fingerprint
+from grls.models.load.build import weights_fingerprint
 from grls.models.load.opening import (
     IncompleteError,
     open_config,

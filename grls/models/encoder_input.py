@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from grls.data.codec import special_ids
-from grls.io.turns import turn
+from grls.io.files import turn
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:

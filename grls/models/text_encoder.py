@@ -29,9 +29,8 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.io.files import atomic_folder
+from grls.io.files import atomic_folder, turn
 from grls.io.progress import counted
-from grls.io.turns import turn
 from grls.models.load.opening import settings_of, write_encoder
 from grls.models.load.sentence_folder import MODULES, modules_of
 from grls.models.precision import warn_of_emulation

@@ -1,14 +1,14 @@
 """A page that compares runs: tables in the form of arXiv 2204.13596, charts, proofs, significance.
 
-- ``runs`` reads runs with their manifests, groups them by data set and refuses runs that cannot be compared;
-  ``measure`` scores each run through ``grls.evaluation`` and keeps the values of every query.
-- ``blocks`` holds the plain values of a page (tables, pictures, sections) and formats numbers.
-- ``tables`` makes the tables of the paper, joins the rows of a run over several data sets, and compares pairs
-  of runs (significance, similarity). ``proofs`` explains a RuleTaker-Open chain step by step; ``drawing``
-  draws it, and the curves and histograms.
-- ``page`` puts them in order, with the tables of all other metrics and of the manifests, and writes HTML with
-  the template ``page.html`` and the styles of ``page.css``.
+- ``runs`` reads runs with their manifests, groups them by data set and refuses runs that cannot be
+  compared.
+- ``blocks`` scores each run through ``grls.evaluation``, keeps the values of every query, holds the plain
+  values of a page (tables, pictures, sections) and formats numbers.
+- ``tables`` makes the tables of the paper, joins the rows of a run over several data sets, and compares
+  pairs of runs (significance, similarity). ``proofs`` explains a RuleTaker-Open chain step by step.
+- ``page`` draws chains, curves and histograms, puts all in order, with the tables of all other metrics and
+  of the manifests, and writes HTML with the template ``page.html`` and the styles of ``page.css``.
 
-There are three rules: no run is hidden, a query without an answer scores 0 and is counted on the page, and a
-metric that does not apply to a run is a dash. The package does not retrieve, and does not know of models.
+There are three rules: no run is hidden, a query without an answer scores 0 and is counted on the page, and
+a metric that does not apply to a run is a dash. The package does not retrieve, and does not know of models.
 """

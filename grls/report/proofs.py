@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from grls.evaluation.evaluate import stated_problems
 from grls.evaluation.graph import GraphErrors, ends_in_goal, graph_errors, passing_choice
 from grls.evaluation.ruletaker import Fact, Problem, parse_statement, render
-from grls.report.measure import Measured, MeasuredGroup
+from grls.report.blocks import Measured, MeasuredGroup
 from grls.runs.results import passage_texts
 
 

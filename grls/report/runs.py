@@ -21,7 +21,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import all_gold
 from grls.io.resumable import read_jsonl
 from grls.runs.comparable import refuse_other_data
-from grls.runs.manifest import RunInfo, Steps, difference, info_file
+from grls.runs.portions import RunInfo, Steps, difference, info_file
 from grls.runs.results import find_passages
 from grls.runs.run import Run, shared_limit
 from grls.runs.trec import refuse_unknown

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Literal
 
-from grls.evaluation.depth import shared_name
+from grls.evaluation.measures import shared_name
 from grls.evaluation.price import price_of_end, runs_without_end, what_ends
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm, shown_p
 from grls.io.progress import counted
-from grls.report.blocks import NONE, Cell, Column, Table, Value, value_table
-from grls.report.measure import Measured, MeasuredGroup
+from grls.report.blocks import NONE, Cell, Column, Measured, MeasuredGroup, Table, Value, value_table
 from grls.report.runs import STEPS, SYSTEMS, members_of, place_of
-from grls.runs.manifest import RunInfo
+from grls.runs.portions import RunInfo
 
 
 def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | None = None) -> Table | None:

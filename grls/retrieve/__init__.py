@@ -15,8 +15,7 @@ priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion
 ``update`` adds and removes passages of a folder of any kind. ``run`` retrieves for the queries of a data set
 and saves the run. ``neighbours`` retrieves the neighbours of each passage; ``judge`` opens a retriever that
 judges passages or queries. ``folder_check`` checks every invariant of a folder and its members. ``hub`` makes
-a self-contained copy of a folder, and uploads and downloads it by the names of ``hub_names``; ``card``
-describes it.
+a self-contained copy of a folder with its card, and uploads and downloads it by the names of ``hub_names``.
 
 Nothing here imports ``grls.train``. The folder itself imports nothing: every name is in its own module.
 """

@@ -12,7 +12,7 @@ from typing import Any
 
 from grls.errors import ConfigError
 from grls.retrieve.base import Retriever
-from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec

@@ -30,9 +30,9 @@ from scipy.spatial.distance import cdist
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
-from grls.index.array_files import map_array
-from grls.index.external_sort.runs import GrowingArray
-from grls.io.parts import PartTimer
+from grls.index.array import map_array
+from grls.index.external_sort.stream import GrowingArray
+from grls.io.files import PartTimer
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix

@@ -45,11 +45,10 @@ from grls.data.filters import Allow, Numbers
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index.array_files import asked_to_verify
+from grls.index.array import asked_to_verify
 from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
-from grls.io.files import atomic_folder, scratch_folder, sha256
-from grls.io.parts import PartTimer
+from grls.io.files import PartTimer, atomic_folder, scratch_folder, sha256
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats
 from grls.models.load.opening import refuse_other_settings, settings_in

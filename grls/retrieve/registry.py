@@ -53,7 +53,7 @@ KINDS: dict[str, str] = {
     "hops": "grls.retrieve.hops.retriever:HopsRetriever",
     "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
     "rescored": "grls.retrieve.rescored.retriever:RescoredRetriever",
-    "cut": "grls.retrieve.fusion.cut:CutRetriever",
+    "cut": "grls.retrieve.fusion.runs:CutRetriever",
     LINK: "grls.retrieve.registry:Link",
 }
 """Kind -> ``module:class``."""
@@ -78,7 +78,7 @@ class Opening:
         truncate_queries: Cut queries that are too long; it overrides ``search`` and the folder.
         hop_by_hop: Apply the section ``hops`` of the folder. Those of its members are always applied.
         within: The folders that are being opened, the outermost first; none of them may be a member.
-        opened: What the members so far have opened, to be shared (:mod:`grls.retrieve.registry`).
+        opened: What the members so far have opened, to be shared.
     """
 
     device: str = "auto"

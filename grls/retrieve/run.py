@@ -1,6 +1,6 @@
 """A run of a retriever over the queries of a data set: portion by portion, then saved.
 
-Portions of a run: :mod:`grls.runs.portions`. Files of a run: :mod:`grls.runs.save`.
+Portions of a run: :mod:`grls.runs.portions`. Files of a run: :mod:`grls.runs.portions`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from grls.data.types import Query
 from grls.io.files import sha256
 from grls.retrieve.base import EndsRankings, FindsChains, Retriever, unended_fingerprint
 from grls.retrieve.hops.retriever import pooled_ranking
-from grls.runs.manifest import RunInfo, fingerprint_queries
-from grls.runs.portions import Portions, in_portions
+from grls.runs.portions import Portions, RunInfo, fingerprint_queries, in_portions, save_retrieved
 from grls.runs.results import Retrieved
-from grls.runs.save import save_retrieved
 
 Elsewhere = Callable[[dict[str, Any]], Portions]
 """Retrieves for all queries of a run with these settings."""

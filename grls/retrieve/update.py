@@ -21,9 +21,9 @@ import numpy as np
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, GrlsError, Option
-from grls.index.array_files import verifying
+from grls.index.array import verifying
 from grls.io.files import atomic_folder, refuse_foreign
-from grls.io.listed import list_texts
+from grls.io.recipes import list_texts
 from grls.io.resumable import alone_in
 from grls.retrieve.hub import MEMBERS, write_packed
 from grls.retrieve.queries import check_counts

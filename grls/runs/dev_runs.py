@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError, MismatchError, Option
 from grls.io.progress import counted
-from grls.runs.asked import QuerySet, find_asked
-from grls.runs.comparable import complete_runs, load_runs
+from grls.runs.comparable import QuerySet, complete_runs, find_asked, load_runs
 from grls.runs.run import Run, first_ids
 
 

@@ -1,7 +1,7 @@
 """A run as one value: what was retrieved for the queries, and what made it.
 
 It is loaded from JSONL of ours or from a TREC run of any tool; the manifest beside the file comes with it.
-Results that do not fit the memory are saved without a :class:`Run`, by :mod:`grls.runs.save`.
+Results that do not fit the memory are saved without a :class:`Run`, by :mod:`grls.runs.portions`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from grls.data.inputs.arguments import checked
 from grls.data.types import RANKINGS, Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.progress import counted
-from grls.runs.manifest import RunInfo, Steps, difference, read_info, write_info
+from grls.runs.portions import RunInfo, Steps, difference, read_info, save_retrieved, write_info
 from grls.runs.results import Retrieved, read_results
-from grls.runs.save import save_retrieved
 from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done, write_run
 
 SETS = ("expected-f1", "cut")

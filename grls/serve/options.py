@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grls.errors import ConfigError, Option, at_least, bounded
-from grls.io.listed import list_texts
-from grls.io.recipes import rare
+from grls.io.recipes import list_texts, rare
 
 ToolTransport = Literal["stdio", "http"]
 """How the tools of an agent are offered."""

@@ -21,8 +21,7 @@ from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
-from grls.io.files import named_lines
-from grls.io.parts import PartCounts
+from grls.io.files import PartCounts, named_lines
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions

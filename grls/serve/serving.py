@@ -19,7 +19,7 @@ from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import HopOptions
 from grls.serve.answers.options import NO_ANSWERS, AnswerOptions
 from grls.serve.bodies import Filtered, HopsBody
-from grls.serve.metrics import Metrics
+from grls.serve.guards import Metrics
 from grls.serve.options import RequestLimits
 from grls.serve.problems import RefusalError
 from grls.serve.served import Opened, Served, Version, open_served

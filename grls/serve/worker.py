@@ -27,7 +27,7 @@ from grls.api.texts import with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
-from grls.io.parts import PartCounts, counting
+from grls.io.files import PartCounts, counting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
 from grls.retrieve.hops.retriever import plan_search, search_hits
 

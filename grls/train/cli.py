@@ -12,12 +12,16 @@ every ``--last.every_n_train_steps``. One callback for both would judge new weig
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import lightning as L
 import torch
@@ -29,9 +33,10 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.load.build  # noqa: F401  registers the generator classes by name, with those of build
 from grls.errors import ConfigError, Option
-from grls.io.ending import quiet
+from grls.io.ending import quiet, require
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.io.option_errors import PlainParser, plain_error
+from grls.io.recipes import config_file
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.chains.mining import MineNegatives
 from grls.train.core.checkpoints import (
@@ -42,14 +47,11 @@ from grls.train.core.checkpoints import (
     refuse_unfinished,
     tell_changed,
 )
-from grls.train.core.clock import TrainingClock
+from grls.train.core.clock import Meter, TimeLimit, TrainingClock, TrainingLines
 from grls.train.core.datamodule import FitData
-from grls.train.core.finite import RefuseNaN
-from grls.train.core.lines import TrainingLines
-from grls.train.core.malloc_trim import GiveBackFreed
-from grls.train.core.module import GeneratorModule
+from grls.train.core.module import GeneratorModule, GiveBackFreed, RefuseNaN
 from grls.train.core.processes import FullyShard, launched, leaving_no_group, only_training
-from grls.train.core.time_limit import TimeLimit
+from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
 
@@ -295,4 +297,139 @@ def fit_stage(
         },
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,
+    )
+
+
+# The stages that LightningCLI trains, by name. The module is light to import.
+
+
+class TrainingStage(NamedTuple):
+    """The classes of a stage.
+
+    Attributes:
+        model: Path of its LightningModule.
+        data: Path of its LightningDataModule.
+        measured: Option groups of callbacks that measure on dev or mine negatives -> path of the callback.
+        options: Default options of the stage; options of the command line override them.
+    """
+
+    model: str
+    data: str
+    measured: Mapping[str, str] = MappingProxyType({})
+    options: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that precede those of the command line."""
+        return [f"--model={self.model}", f"--data={self.data}", *self.options]
+
+
+_RECALL = {"recall": "grls.train.stages.callbacks.ConstrainedRecall"}
+
+STAGES = {
+    "memorise": TrainingStage(
+        "grls.train.stages.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
+    ),
+    "retrieve": TrainingStage(
+        "grls.train.stages.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
+    ),
+    "chains": TrainingStage(
+        "grls.train.chains.module.RetrieveChains",
+        "grls.train.chains.data.ChainData",
+        {**_RECALL, "mine": "grls.train.chains.mining.MineNegatives"},
+    ),
+    "riches": TrainingStage(
+        "grls.train.riches.module.Interlace",
+        "grls.train.riches.data.InterlacedData",
+        {"quotes": "grls.train.riches.callbacks.QuoteRecall"},
+    ),
+    "doc2query": TrainingStage(
+        "grls.train.doc2query.module.WriteQueries",
+        "grls.train.doc2query.data.QueryData",
+        options=("--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"),
+    ),
+}
+
+
+# Trains a stage of LightningCLI from Python, as ``grls train STAGE`` does from a shell.
+#
+# The options are those of the command, by their names on the command line. Every error is one of grls.
+
+
+def run_stage(
+    name: str,
+    options: Mapping[str, Any],
+    recipes: Sequence[str] = (),
+    *,
+    max_seconds: float | None = None,
+    meter: Meter | None = None,
+) -> TrainingResult:
+    """Train a stage: ``memorise``, ``retrieve``, ``chains``, ``riches`` or ``doc2query``.
+
+    Args:
+        name: The stage.
+        options: Options of ``grls train NAME`` -> value, such as ``{"output": "runs/mine", "data.data":
+            "data/mine", "model.generator.name_or_path": "t5-small", "data.spans": {"words": 8}}``. None is
+            null. ``output`` must be there.
+        recipes: Names of recipes (``chains``, ``default/chains``), or YAML files; later ones override earlier
+            ones, and ``options`` override all.
+        max_seconds: Longest time of the call, with reading of data and measurements on dev; None: no limit.
+            When it is over, dev is measured once more and the best weights are kept.
+        meter: Called with every step (:class:`~grls.train.core.clock.TrainingStep`), in place of bars and
+            lines.
+
+    Raises:
+        ConfigError: The stage, a recipe or an option is unknown or has a value that cannot work, or the
+            training has diverged.
+        DataError: The data set is malformed.
+        MismatchError: The run to resume had other data.
+        WriteError: The output cannot be written.
+        KeyboardInterrupt: Ctrl-C ended the run.
+        SystemExit: SIGTERM ended the run, and the process is to end.
+    """
+    if name not in STAGES:
+        near = get_close_matches(name, STAGES, 1) or STAGES
+        raise ConfigError(f"there is no training stage {name!r}; take {' or '.join(near)}.")
+    if "output" not in options:
+        raise ConfigError(f"the training stage {name} needs the option output, the folder that it writes.")
+    require("train", f"the training stage {name}")
+    clock = TrainingClock(name, max_seconds, meter)
+    arguments = [*STAGES[name].arguments, *(f"--config={config_file(recipe)}" for recipe in recipes)]
+    arguments += ["--trainer.enable_model_summary=false"]
+    if meter is not None:
+        arguments += ["--trainer.enable_progress_bar=false"]
+    for option, value in options.items():
+        text = str(value) if isinstance(value, str | Path) else json.dumps(value, default=str)
+        arguments.append(f"--{option}={text}")
+
+    from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+    quiet()
+    # Ctrl-C raises KeyboardInterrupt, of which Lightning makes an exit that ignores Ctrl-C from then on.
+    # SIGTERM ends with the status of a shell.
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if main else None
+    try:
+        ended = fit_stage(arguments, f"grls train {name}", clock)
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        if isinstance(end, SIGTERMException):
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+    output = Path(str(options["output"]))
+    trainer: Any = ended.trainer
+    best = next(callback for callback in trainer.checkpoint_callbacks if callback.monitor)
+    return TrainingResult(
+        output / "model",
+        Path(trainer.log_dir or output),
+        best.monitor,
+        None if best.best_model_score is None else float(best.best_model_score),
+        trainer.global_step,
+        len(trainer.datamodule.train_examples),
+        clock.seconds,
+        clock.time_is_up,
     )

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from grls.errors import ConfigError, Option, at_least
-from grls.io.listed import list_texts
-from grls.io.recipes import rare
+from grls.io.recipes import list_texts, rare
 from grls.retrieve.hops.options import Choice
 
 _POSITIVE = (

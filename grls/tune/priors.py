@@ -15,34 +15,29 @@ import numpy as np
 from grls.data.types import Chain, Hit, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError, Option
-from grls.evaluation.depth import RunDepth
-from grls.evaluation.measures import ndcg
+from grls.evaluation.measures import RunDepth, ndcg
 from grls.evaluation.metrics.known_number import known_number
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
 from grls.retrieve.base import FindsChains, Under, WritesChains
-from grls.retrieve.fusion.cut import SetSize
-from grls.retrieve.fusion.fuse import FUSED, Fusion, tune_weights
-from grls.retrieve.fusion.retriever import fuse_chains
-from grls.retrieve.fusion.runs import RunFusion
-from grls.retrieve.generative.rescore import rescored
+from grls.retrieve.fusion.retriever import FUSED, Fusion, fuse_chains, tune_weights
+from grls.retrieve.fusion.runs import RunFusion, SetSize
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering
+from grls.retrieve.generative.search import rescored
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_turn, tune_together
-from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import rank_again
 from grls.retrieve.spec import MANIFEST, made
 from grls.runs.dev_runs import DevRuns
-from grls.runs.manifest import RunInfo
+from grls.runs.portions import RunInfo
 from grls.runs.run import Run
-from grls.tune.dev import DevHops
 from grls.tune.hops import ends_chains, ranks_by_hops
-from grls.tune.step import Step, TuneChoice, Tuning, as_hits, as_pairs, tell_price
+from grls.tune.step import DevHops, Step, TuneChoice, Tuning, as_hits, as_pairs, tell_price
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
 _KEPT = 200
@@ -410,7 +405,7 @@ def shown_weights(weights: Sequence[float] | None) -> str:
 
 # Ending the rankings of a run where F1 is expected to be highest, as runs for development queries tell.
 #
-# Where that is says :mod:`grls.retrieve.fusion.cut`.
+# Where that is says :mod:`grls.retrieve.fusion.runs`.
 
 
 class CutRun(NamedTuple):

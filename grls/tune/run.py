@@ -12,13 +12,11 @@ from grls.io.progress import duration
 from grls.io.resumable import alone_in
 from grls.retrieve.registry import Opening, class_of
 from grls.retrieve.spec import MANIFEST, followed, read_spec, update_spec
-from grls.runs.manifest import fingerprint_queries
-from grls.tune.dev import DevQueries
+from grls.runs.portions import fingerprint_queries
 from grls.tune.hops import CHAINS, HOPS
-from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
 from grls.tune.priors import RESCORING
-from grls.tune.step import CHOSEN, Step, TuneChoice, Tuning
+from grls.tune.step import CHOSEN, DevQueries, Journal, Step, TuneChoice, Tuning
 
 _TUNED = (*CHOSEN, "hops", "sha256")
 """The fields that tuning changes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,13 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.types import Hit
+from grls.data.corpus import Corpus
+from grls.data.dataset import gold_passages, own_corpus, read_split
+from grls.data.types import Hit, Passage, Query
+from grls.evaluation.measures import ndcg
+from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.io.resumable import GrowingFile
 from grls.retrieve.base import Retriever
+from grls.retrieve.hybrid.tuning import Quality
 from grls.retrieve.options import stored_search
 from grls.retrieve.registry import Opening, open_member, open_spec
 from grls.retrieve.spec import MANIFEST, Member
-from grls.tune.dev import DevQueries
-from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
 
 CHOSEN = ("priors", "empty_weight", "search", "weights", "passages", "weight", "size")
@@ -131,3 +137,130 @@ def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
 def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
     """Hits from JSON values."""
     return [Hit(name, score) for name, score in pairs]
+
+
+# The measurements of tuning, kept as they come, so that a killed run goes on where it stopped.
+
+
+_JSON = (dict, list, str, int, float, type(None))
+
+
+class Journal:
+    """Measurements, each by its setting.
+
+    Args:
+        path: The file.
+        settings: The settings of all measurements, as JSON values.
+
+    Raises:
+        MismatchError: The file was begun with other settings.
+    """
+
+    def __init__(self, path: str | Path, settings: dict[str, Any]):
+        self._file = GrowingFile(path, settings, fields={"of": dict, "found": _JSON})
+        self._known = {_key(record["of"]): record["found"] for record in self._file.records}
+
+    def measured(self, of: dict[str, Any], measure: Callable[[], Any]) -> Any:
+        """A measurement of before, or else a new one.
+
+        Args:
+            of: The setting that is measured: JSON values.
+            measure: Measures it; gives JSON values.
+        """
+        key = _key(of)
+        if key not in self._known:
+            values = measure()
+            self._file.add([{"of": of, "found": values}])
+            self._known[key] = json.loads(json.dumps(values))
+        return self._known[key]
+
+    def remove(self) -> None:
+        """Remove the file: the choices stand in the folder now."""
+        self._file.remove()
+
+
+def _key(of: dict[str, Any]) -> str:
+    return json.dumps(of, sort_keys=True)
+
+
+# Development queries with their gold passages, and the quality of rankings.
+
+
+@dataclass(frozen=True)
+class DevHops:
+    """H inputs to tune on: queries, or all hops of queries.
+
+    Attributes:
+        queries: ``[H]``.
+        evidence: ``[H]`` the gold passages before each hop.
+        gold: ``[H]`` ids of the gold passages that are left.
+        hops: The inputs are hops: recall@k of an input is the share of the passages that k hits can hold.
+    """
+
+    queries: list[Query]
+    evidence: list[list[Passage]]
+    gold: list[list[str]]
+    hops: bool = False
+
+    def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
+        """Recall and nDCG of the first k passages of each input."""
+        recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
+        if self.hops:
+            found = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
+            most = [max(1, min(k, len({*names}))) for names in self.gold]
+            recall = mean(n / m for n, m in zip(found, most, strict=True))
+        return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
+
+
+@dataclass(frozen=True)
+class DevQueries:
+    """Q queries to tune on.
+
+    Attributes:
+        data: The data set folder.
+        split: Which queries.
+        queries: ``[Q]``.
+        gold: ``[Q]`` ids of the gold passages.
+        corpus: The corpus of the data set; None where it has none.
+    """
+
+    data: str
+    split: str
+    queries: list[Query]
+    gold: list[list[str]]
+    corpus: Corpus | None
+
+    @classmethod
+    def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
+        """Read them.
+
+        Args:
+            data: The data set folder.
+            split: Which queries.
+            limit: Number of first queries; None: all.
+
+        Raises:
+            ConfigError: The limit is below 1.
+            DataError: The split holds no query.
+        """
+        corpus = own_corpus(data)
+        queries, qrels = read_split(data, split, corpus, limit)
+        return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus)
+
+    def at_once(self) -> DevHops:
+        """Every gold passage from the query alone."""
+        return DevHops(self.queries, [[] for _ in self.queries], self.gold)
+
+    def by_hop(self, corpus: Corpus) -> DevHops:
+        """Every gold passage as a hop, with the gold passages before it as evidence."""
+        wanted = list(dict.fromkeys(name for names in self.gold for name in names))
+        numbers = corpus.numbers(wanted) if wanted else []
+        known = {name: number for name, number in zip(wanted, numbers, strict=True) if number is not None}
+        texts = dict(zip(known, corpus.passages([*known.values()]), strict=True)) if known else {}
+        hops: list[tuple[Query, list[Passage], list[str]]] = []
+        for query, names in zip(self.queries, self.gold, strict=True):
+            for hop in range(max(1, len(names))):
+                evidence = [texts[name] for name in names[:hop] if name in texts]
+                hops.append((query, evidence, names[hop:]))
+        queries, evidence_of, gold = ([*column] for column in zip(*hops, strict=True))
+        return DevHops(queries, evidence_of, gold, True)

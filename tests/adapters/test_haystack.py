@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from grls.api.opening import load
-from grls.api.searcher import Searcher
-from grls.api.temporary import HeldFolder
+from grls.api.searcher import HeldFolder, Searcher
 from grls.errors import ConfigError, DataError
 
 pytest.importorskip("haystack", reason="the extra haystack is not installed")

@@ -23,7 +23,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
 from grls.retrieve.registry import Opening, load_named, load_retriever
 from grls.retrieve.spec import update_spec, write_spec
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 from grls.runs.run import Run
 
 COMPOSITES: dict[str, dict[str, Any]] = {

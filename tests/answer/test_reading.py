@@ -16,7 +16,7 @@ from grls.answer.opening import FinishedRun
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.runs.manifest import RunInfo, read_info, write_info
+from grls.runs.portions import RunInfo, read_info, write_info
 
 CORPUS = Corpus.from_passages(
     [

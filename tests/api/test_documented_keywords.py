@@ -12,9 +12,9 @@ import pytest
 import grls
 from grls.fitting.options import FitOptions
 from grls.index.options import IndexOptions, LimitOptions
-from grls.retrieve.card import CardOptions
-from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hub import CardOptions
 from grls.retrieve.hybrid.options import PriorOptions
 from grls.retrieve.rescored.options import Rereading
 

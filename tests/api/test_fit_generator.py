@@ -14,7 +14,7 @@ import grls
 from grls.api.generator import BIENCODER_RECIPES, GENERATOR_RECIPES
 from grls.errors import ConfigError, MismatchError
 from grls.io.recipes import recipe_values
-from grls.train import run
+from grls.train import cli
 from grls.train.core.clock import TrainingClock, TrainingStep
 
 FAST = {
@@ -86,7 +86,7 @@ def test_stages_share_the_time_and_go_on(root: Path, tmp_path: Path, monkeypatch
         limits.append(seconds or 0)
         return TrainingClock(name, seconds, meter)
 
-    monkeypatch.setattr(run, "TrainingClock", clock)
+    monkeypatch.setattr(cli, "TrainingClock", clock)
     generator, only = grls.Generator(root / "t5"), {**FAST, "retrieve.trainer.limit_train_batches": 3}
 
     def killed(step: TrainingStep) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.api.temporary import HeldFolder
+from grls.api.searcher import HeldFolder
 from grls.errors import WriteError
 
 
@@ -19,7 +19,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 SCRIPT = """
 import sys, tempfile
-from grls.api.temporary import HeldFolder
+from grls.api.searcher import HeldFolder
 tempfile.tempdir = sys.argv[1]
 owner = HeldFolder()
 print(owner.path, flush=True)

@@ -21,11 +21,10 @@ from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
-from grls.index import array_files
+from grls.index import array
 from grls.io import files
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import Pretrained
-from grls.models.load.language import CausalLM
+from grls.models.load.build import CausalLM, Pretrained
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -214,8 +213,8 @@ def test_a_flipped_byte_of_a_large_index_gets_no_new_checksum(
 ) -> None:
     """At a search, blocks of it alone are compared."""
     retriever = GenerativeRetriever.from_pretrained(kinds / "generative", "cpu")
-    monkeypatch.setattr(array_files, "CHECKED_BYTES", 0)
-    monkeypatch.setattr(array_files, "_SAMPLE_BYTES", 1)
+    monkeypatch.setattr(array, "CHECKED_BYTES", 0)
+    monkeypatch.setattr(array, "_SAMPLE_BYTES", 1)
     retriever.save_pretrained(tmp_path / "r")
     (file,) = (tmp_path / "r").rglob("tokens.npy")
     content = bytearray(file.read_bytes())

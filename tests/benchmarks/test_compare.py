@@ -9,7 +9,7 @@ from test_configs import QUICK, small, tiny_model
 
 from benchmarks.compare import BIASES, PLANS, Comparison
 from grls.cli import Command, main
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from grls.index.options import IndexOptions
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import folder
+from grls.retrieve.generative import retriever
 from grls.retrieve.registry import Opening, class_of, load_retriever
 
 
@@ -35,9 +35,9 @@ def here(shard: int) -> Workers:
     return Workers(None, WorkerOptions(shard=shard))
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+def contents(retriever: Path) -> dict[str, bytes]:
+    files = sorted(file for file in retriever.rglob("*") if file.is_file())
+    return {str(file.relative_to(retriever)): file.read_bytes() for file in files}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_embeddings_of_shards_are_those_of_one_process(data: Path, tmp_path: Pat
     )
     np.testing.assert_array_equal(same.rows, one.rows)
     np.testing.assert_allclose(two.rows, one.rows, atol=1e-5)
-    assert not folder.shards_folder(tmp_path / "two").exists()
+    assert not retriever.shards_folder(tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
@@ -113,10 +113,10 @@ def test_a_killed_build_keeps_its_shards(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(folder, "index_of_shards", killed)
+        patch.setattr(retriever, "index_of_shards", killed)
         with pytest.raises(KeyboardInterrupt):
             build(model, str(data), how)
-    kept = folder.shards_folder(tmp_path / "r")
+    kept = retriever.shards_folder(tmp_path / "r")
     assert sorted(file.name for file in kept.iterdir()) == [
         "plan.json", "shard-00000", "shard-00001", "shard-00002",
     ]  # fmt: skip

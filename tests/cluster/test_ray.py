@@ -14,22 +14,21 @@ from failing import fails
 from small_data import tiny_bert
 from writing_models import writing_model
 
-from grls.answer.riches import proposition_file
+from grls.answer.riches import propositions
 from grls.cli import main
 from grls.cluster import ray_data
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.plan import shards_folder
 from grls.index.options import IndexOptions
-from grls.index.ranges.cut import PartsOnRay
-from grls.index.ranges.ranged import RangedIndex
+from grls.index.ranges.ranged import PartsOnRay, RangedIndex
 from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
-from grls.retrieve.generative import folder
+from grls.retrieve.generative import retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.runs.trec import read_run
 from grls.train.doc2query import generate
-from grls.train.doc2query.form import FORM, QueryForm
+from grls.train.doc2query.generate import FORM, QueryForm
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
@@ -52,9 +51,9 @@ def made(kinds: Path) -> Path:
     return kinds / "generative"
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+def contents(retriever: Path) -> dict[str, bytes]:
+    files = sorted(file for file in retriever.rglob("*") if file.is_file())
+    return {str(file.relative_to(retriever)): file.read_bytes() for file in files}
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
     data: Path, made: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
 ) -> None:
     model = str(made / "model")
-    killed(folder)
+    killed(retriever)
     build(model, str(data), Building(f"{tmp_path}/one", "generative", IndexOptions()))
     workers = Workers(LOCAL, WorkerOptions(shard=3))
     build(model, str(data), Building(f"{tmp_path}/two", "generative", IndexOptions(), workers=workers))
@@ -117,7 +116,7 @@ def test_propositions_are_those_of_one_process_though_a_worker_is_killed(
         "--max_new_tokens=8", "--batch_size=2", "--examples=false",
     ]  # fmt: skip
     assert main([*given, f"--output={tmp_path}/one"]) == 0
-    killed(proposition_file)
+    killed(propositions)
     assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=3"]) == 0
     for ending in "", ".manifest.json":
         one, two = (tmp_path / f"{name}{ending}" for name in ("one", "two"))
@@ -158,7 +157,7 @@ def test_ranges_on_the_cluster_find_what_the_whole_index_finds(made: Path, tmp_p
     texts = ["is the otter calm ?", "is the lynx proud ?", "something"]
     split = tmp_path / "split"
     assert main(["index", "split", f"{made}", f"--output={split}", "--parts=3", "--ray=local"]) == 0
-    one, two = (GenerativeRetriever.from_pretrained(folder, "cpu") for folder in (made, split))
+    one, two = (GenerativeRetriever.from_pretrained(retriever, "cpu") for retriever in (made, split))
     assert isinstance(two.index, RangedIndex)
     parts = two.index.rows.parts
     assert isinstance(parts, PartsOnRay)

@@ -17,7 +17,7 @@ from grls.io import resumable
 from grls.io.resumable import alone_in
 from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
-from grls.train.doc2query.form import FORM, QueryForm
+from grls.train.doc2query.generate import FORM, QueryForm
 
 REFUSED = r"\.shards is being written by another run: wait for it or end it"
 SHARED = Workers(LOCAL, WorkerOptions(count=2))

@@ -9,7 +9,7 @@ from small_data import passages, write_small
 from grls.cli import main
 from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 from grls.runs.run import Run
 
 IDS = [passage.id for passage in passages()]

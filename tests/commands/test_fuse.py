@@ -14,7 +14,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit
-from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_info
+from grls.runs.portions import RunInfo, fingerprint_queries, read_info, write_info
 from grls.runs.run import Run
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from small_data import small_retriever
 from grls.cli import main
 from grls.evaluation.evaluate import evaluate_run
 from grls.retrieve.spec import read_spec, relative, write_spec
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 
 
 def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: Any) -> Path:

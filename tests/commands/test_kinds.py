@@ -24,7 +24,7 @@ from grls.retrieve.base import FindsChains
 from grls.retrieve.build import Building
 from grls.retrieve.registry import KINDS, Opening, load_retriever, register
 from grls.retrieve.spec import read_spec, write_spec
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 from grls.runs.run import Run
 from grls.train.chains.data import RetrieverTeacher
 from grls.train.chains.examples import HopExample

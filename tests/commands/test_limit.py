@@ -12,9 +12,9 @@ from grls.cli import main
 from grls.data.dataset import read_split
 from grls.errors import ConfigError
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs.manifest import fingerprint_queries, read_info
+from grls.runs.portions import fingerprint_queries, read_info
 from grls.runs.run import Run
-from grls.tune.dev import DevQueries
+from grls.tune.step import DevQueries
 
 
 @pytest.fixture

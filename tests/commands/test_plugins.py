@@ -40,7 +40,7 @@ for name in (Words, Half, Idle):
 """
 BACKEND = """
 from grls.index import register_backend
-from grls.index.flat import FlatIndex
+from grls.index.backends import FlatIndex
 
 class Plain(FlatIndex):
     backend = "plain"

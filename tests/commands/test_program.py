@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grls.cli import main
-from grls.runs.manifest import read_info
+from grls.runs.portions import read_info
 from grls.runs.run import Run
 
 

@@ -11,7 +11,7 @@ from run_files import write_jsonl_run
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Hit
-from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_info
+from grls.runs.portions import RunInfo, fingerprint_queries, read_info, write_info
 from grls.runs.run import Run
 
 

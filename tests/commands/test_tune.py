@@ -18,7 +18,7 @@ from grls.evaluation.metrics.set_f1 import set_f1
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
-from grls.tune.journal import Journal
+from grls.tune.step import Journal
 
 SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")
 GAIN = re.compile(r"^(\w+): (recall@\d+|set F1) ([\d.]+) -> ([\d.]+) \((.+)\), ", re.MULTILINE)

@@ -11,7 +11,7 @@ from small_data import write_jsonl
 
 from grls.cli import main
 from grls.retrieve.spec import read_spec, write_spec
-from grls.tune.journal import Journal
+from grls.tune.step import Journal
 
 FOLDERS: dict[str, dict[str, Any]] = {
     "hops": {"retriever": "../generative", "hops": {"steps": "dynamic", "max": 2}},

@@ -11,13 +11,13 @@ from llama_small import write_llama
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
-from grls.models.load.language import CausalLM
-from grls.models.rescore_spec import RescoreInput
+from grls.models.head import RescoreInput
+from grls.models.load.build import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import relative, write_spec
-from grls.tune.dev import DevQueries
+from grls.tune.step import DevQueries
 
 GAIN = re.compile(r"^(\w+): (.+) ([0-9.]+) -> ([0-9.]+) \((.*)\), ", re.MULTILINE)
 

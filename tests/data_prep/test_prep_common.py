@@ -12,7 +12,7 @@ from prep_helpers import contents, real
 
 from data_prep import common, stream
 from grls.data.corpus import Corpus
-from grls.data.dataset_check import check_data
+from grls.data.dataset import check_data
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 

@@ -14,7 +14,7 @@ from grls.decode.score_all import score_all
 from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 MODELS: dict[str, Callable[[], Any]] = {
     "t5": lambda: small_t5(scale=1.0),

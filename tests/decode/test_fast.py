@@ -13,8 +13,7 @@ from models_small import END, small_bert2bert, small_t5
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 MODELS: dict[str, Callable[[int], Any]] = {
     "t5": lambda seed: small_t5(seed, scale=2.0),

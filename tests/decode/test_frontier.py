@@ -15,7 +15,7 @@ from grls.decode.prior import Prior, WeightedPrior
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 TREES = trees(GENERATOR.model)

@@ -16,7 +16,7 @@ from grls.decode.scope import Scope
 from grls.decode.score_all import score_all, score_rows
 from grls.errors import ConfigError
 from grls.index import Subset, UnionIndex, index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 

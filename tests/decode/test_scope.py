@@ -12,7 +12,7 @@ from models_small import END, small_t5
 from grls.decode import Decoder, FastDecoder
 from grls.index import BACKENDS, index_sequences
 from grls.index.subset import NumberSet, Several, Subset
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 TREES = trees(GENERATOR.model)

@@ -15,7 +15,7 @@ from grls.decode.score_all import score_all
 from grls.decode.trace import beaten, follow, score_passages, trace
 from grls.errors import ConfigError
 from grls.index import index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 INPUT = [7, 9, 30, END]
 

@@ -28,7 +28,7 @@ from grls.evaluation.answers import (
 )
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer
 from grls.evaluation.metrics.novel_f1 import novel_f1
-from grls.runs.manifest import RunInfo, write_info
+from grls.runs.portions import RunInfo, write_info
 
 PASSAGES = [
     Passage("a", "it is blue .", "the barn"),

@@ -20,15 +20,21 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.evaluate import evaluate_results, evaluate_run, format_report, scores_by_type, types_of
+from grls.evaluation.evaluate import (
+    FoundByHops,
+    evaluate_results,
+    evaluate_run,
+    format_report,
+    scores_by_type,
+    types_of,
+)
 from grls.evaluation.examples import format_examples
-from grls.evaluation.hop_scores import FoundByHops
 from grls.evaluation.measures import measure_names
 from grls.evaluation.metrics.path_match import Accepted
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.price import format_price, price_of_end, price_of_run, runs_without_end
 from grls.evaluation.significance import compare_runs
-from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, read_info, write_info
+from grls.runs.portions import RunInfo, fingerprint_queries, info_file, read_info, write_info
 from grls.runs.run import Run
 from grls.runs.trec import write_run
 

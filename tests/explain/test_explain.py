@@ -47,9 +47,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.hops.stop import DoneByLogOdds
-from grls.retrieve.hybrid.priors import RetrieverPrior
+from grls.retrieve.hybrid.priors import RetrieverPrior, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.spec import write_spec
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]

@@ -17,8 +17,7 @@ from data_prep.raw import read_csv, read_json_lines, read_tsv
 from grls.answer.ralm.reranker import example_settings, read_examples
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import any_order, proofs_of, read_qrels, read_queries, read_split
-from grls.data.dataset_check import check_data
+from grls.data.dataset import any_order, check_data, proofs_of, read_qrels, read_queries, read_split
 from grls.data.neighbours import Neighbours
 from grls.data.types import Chain, Hit
 from grls.evaluation.answers import read_answers, write_answers
@@ -26,12 +25,12 @@ from grls.fitting.journal import FitJournal as Steps
 from grls.io.files import named_lines, write_json
 from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
-from grls.runs.manifest import RunInfo, write_info
+from grls.runs.portions import RunInfo, write_info
 from grls.runs.results import Retrieved, write_results
 from grls.runs.run import Run
 from grls.runs.trec import write_run
-from grls.train.doc2query.form import FORM, QueryForm
-from grls.tune.journal import Journal as Measurements
+from grls.train.doc2query.generate import FORM, QueryForm
+from grls.tune.step import Journal as Measurements
 
 HITS = [Hit("r0", 2.5), Hit("otter-calm", 1.25), Hit("lynx-quick", -3.0)]
 CHAIN = Chain((Hit("r1", -0.25), Hit(DONE_ID, -0.5)), -0.75, True)

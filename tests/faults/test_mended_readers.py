@@ -19,7 +19,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
-from grls.index.array_files import map_array
+from grls.index.array import map_array
 from grls.io.files import sha256
 from grls.io.recipes import recipe_values
 from grls.io.resumable import GrowingFile
@@ -27,14 +27,14 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING
 from grls.models.sentence_model import evidence_words_of, learned_done_of
 from grls.retrieve.build import Building
-from grls.retrieve.card import figures_beside
 from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.hub import figures_beside
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever
 from grls.runs.portions import KeptResults
-from grls.train.doc2query.form import FORM, QueryForm
-from grls.tune.journal import Journal
+from grls.train.doc2query.generate import FORM, QueryForm
+from grls.tune.step import Journal
 
 LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)

@@ -8,16 +8,16 @@ import torch
 
 from grls.errors import ConfigError
 from grls.fitting.models import Machine, this_machine
-from grls.io import machine
-from grls.io.machine import free_memory, usable_cores
+from grls.io import progress
+from grls.io.progress import free_memory, usable_cores
 
 
 def kernel(place: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
     """Files of the kernel in a folder of its own."""
     for name, text in files.items():
         (place / name.replace("_", ".", 1)).write_text(text)
-    monkeypatch.setattr(machine, "_GROUP", place)
-    monkeypatch.setattr(machine, "_MEMORY", place / "meminfo")
+    monkeypatch.setattr(progress, "_GROUP", place)
+    monkeypatch.setattr(progress, "_MEMORY", place / "meminfo")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 

@@ -22,7 +22,7 @@ from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
 from grls.fitting.search import MARGIN, Pace
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.card import figures_beside
+from grls.retrieve.hub import figures_beside
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.retrieve.spec import followed
 

@@ -7,8 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY
 
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 
 
 def queries(count: int, seed: int = 2) -> list[list[int]]:

@@ -7,8 +7,7 @@ import dspy
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from grls.answer.dsp.lines import LinesAdapter
-from grls.answer.dsp.patience import Patience
+from grls.answer.dsp.lm import LinesAdapter, Patience
 from grls.answer.dsp.retrieval import Retrieval
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query

@@ -10,7 +10,7 @@ from run_files import write_jsonl_run
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query
-from grls.runs.manifest import RunInfo, fingerprint_queries, write_info
+from grls.runs.portions import RunInfo, fingerprint_queries, write_info
 from grls.runs.trec import chain_ranking, write_run
 
 PASSAGES = [

@@ -21,13 +21,13 @@ from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import DataError
 from grls.retrieve.base import Description, SoFar
 from grls.retrieve.queries import queries_of
+from grls.serve.app import show_health, show_metrics, show_ready, version_body
 from grls.serve.bodies import FoundBody, HealthBody, VersionBody
 from grls.serve.front.child import Made, serve_task
 from grls.serve.front.task import WorkerTask
-from grls.serve.metrics import Metrics
+from grls.serve.guards import Metrics
 from grls.serve.problems import add_handlers
 from grls.serve.routes.search import answer_search, answer_stream
-from grls.serve.routes.table import show_health, show_metrics, show_ready, version_body
 from grls.serve.served import Opened, Served, Version
 from grls.serve.serving import Serving
 

@@ -11,9 +11,8 @@ from small_data import small_retriever, write_small
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, IndexFormatError
 from grls.index import BACKENDS, index_sequences, load_index, register_backend, save_index
-from grls.index.backends import check_backend
+from grls.index.backends import FlatIndex, check_backend
 from grls.index.base import Segment
-from grls.index.flat import FlatIndex
 from grls.index.rows import Array, Ints, Rows
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import load_retriever

@@ -11,8 +11,8 @@ from test_index_property import DONE, END, corpora, walk
 
 from grls.errors import ConfigError
 from grls.index import BACKENDS, ConstraintIndex, Segment, UnionIndex, index_sequences
-from grls.index.merge import merge
 from grls.index.rows import Form
+from grls.index.union import merge
 
 Corpus = list[tuple[int, ...]]
 

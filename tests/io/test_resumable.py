@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.answer.riches.proposition_file import PropositionFile
+from grls.answer.riches.propositions import PropositionFile
 from grls.errors import DataError, MismatchError, WriteError
 from grls.io.resumable import GrowingFile
 

@@ -7,12 +7,10 @@ import pytest
 
 from grls.answer.direct import WrittenAnswer
 from grls.answer.kept import shown_reading
-from grls.answer.riches.answerer import Piece, Quote, Written
-from grls.answer.riches.written import terminal
+from grls.answer.riches.answerer import Piece, Quote, Written, terminal
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import write_dataset
-from grls.data.dataset_check import DataFault, format_faults
+from grls.data.dataset import DataFault, format_faults, write_dataset
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.examples import format_examples
 from grls.explain.text import aligned

@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from grls.io import machine
-from grls.io.machine import wait_asleep_if_busy
+from grls.io import progress
+from grls.io.progress import wait_asleep_if_busy
 
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, load: float, **own: str) -> list[str | None]:
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
+    monkeypatch.setattr(progress, "usable_cores", lambda: 2)
     monkeypatch.setattr(os, "environ", dict(own))
     wait_asleep_if_busy()
     return [os.environ.get(name) for name in NAMES]

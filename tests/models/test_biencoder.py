@@ -20,8 +20,8 @@ from grls.io.files import write_json
 from grls.models.biencoder import BiEncoderModel
 from grls.models.biencoder_kinds import Similarity
 from grls.models.load.build import TRAINING, Loaded, WarmStart, encoder_positions
-from grls.models.seq2seq.plain import start_token
-from grls.models.st5 import FirstDecoderOutput
+from grls.models.sentence_model import FirstDecoderOutput
+from grls.models.seq2seq.slots import start_token
 from grls.models.text_encoder import passage_text
 
 TEXTS = ["the otter is calm .", "if something is calm then it is kind .", "is the lynx proud ?"]

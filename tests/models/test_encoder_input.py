@@ -18,7 +18,7 @@ from grls.data.codec import foreign_ids
 from grls.models.biencoder import BiEncoderModel
 from grls.models.encoder_input import padded
 from grls.models.entailment import ClassifyingJudge, WritingJudge
-from grls.models.st5 import FirstDecoderOutput
+from grls.models.sentence_model import FirstDecoderOutput
 from grls.retrieve.multi_vector import LateTexts
 
 PLAIN = "fox  dog  fox"

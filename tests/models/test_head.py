@@ -21,12 +21,11 @@ from transformers import (
     GraniteMoeForCausalLM,
 )
 
-from grls.answer.ralm.scoring import TextScorer, Wanted
+from grls.answer.ralm.reader import TextScorer, Wanted
 from grls.errors import ConfigError
-from grls.models.causal.plain import CausalGenerator
-from grls.models.causal.slots import plant_causal
+from grls.models.causal.slots import CausalGenerator, plant_causal
 from grls.models.head import Head
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 50, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,

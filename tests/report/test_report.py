@@ -19,10 +19,18 @@ from grls.data.types import IN_CHAINS
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.graph import GraphErrors
 from grls.evaluation.ruletaker import Fact, Problem
-from grls.report.blocks import INK, Cell, Column, value_table
-from grls.report.drawing import FAULT, LEFT, describe_proof, draw_proof
-from grls.report.measure import score_runs
-from grls.report.page import build_page, render_html, run_table, section_tables, write_report
+from grls.report.blocks import INK, Cell, Column, score_runs, value_table
+from grls.report.page import (
+    FAULT,
+    LEFT,
+    build_page,
+    describe_proof,
+    draw_proof,
+    render_html,
+    run_table,
+    section_tables,
+    write_report,
+)
 from grls.report.proofs import explain_chain, proof_examples
 from grls.report.runs import load_groups
 from grls.report.tables import (
@@ -133,7 +141,7 @@ def test_equal_names_are_told_apart_by_file(data, tmp_path):
 
 def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
     from grls.data.dataset import read_queries
-    from grls.runs.manifest import fingerprint_queries
+    from grls.runs.portions import fingerprint_queries
 
     everything = fingerprint_queries(read_queries(data))
     wide = write(tmp_path / "wide", data, GOOD, split=None, queries=everything)

@@ -16,16 +16,16 @@ import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import DataError, MismatchError
-from grls.index.array_files import describe_arrays
-from grls.index.index_check import check_index
+from grls.index.array import describe_arrays
+from grls.index.corpus_check import check_index
 from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import hub
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.card import CardOptions, card_of
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.folder_check import check_folder, format_folder_check
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hub import CardOptions, card_of
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import own_sum, read_spec
 

@@ -19,16 +19,15 @@ from grls.data.types import Hit, Query
 from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
-from grls.models.rescore_spec import RescoreInput
+from grls.models.head import RescoreInput
 from grls.retrieve.base import JoiningPlan, runner_of
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
 

@@ -11,7 +11,7 @@ from failing import raises
 
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec

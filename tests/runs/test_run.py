@@ -16,11 +16,17 @@ from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, read_info, write_info
-from grls.runs.portions import in_portions
+from grls.runs.portions import (
+    RunInfo,
+    fingerprint_queries,
+    in_portions,
+    info_file,
+    read_info,
+    save_retrieved,
+    write_info,
+)
 from grls.runs.results import Retrieved, find_passages, read_results
 from grls.runs.run import Run
-from grls.runs.save import save_retrieved
 from grls.runs.trec import align, chain_ranking, read_run, without_done, write_run
 
 CORPUS = Corpus.from_passages([Passage("a", "alpha", "First"), Passage("b", "beta"), Passage("c", "gamma")])

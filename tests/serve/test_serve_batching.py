@@ -19,7 +19,7 @@ import grls
 from grls.data.filters import Filter, Only
 from grls.data.types import Passage
 from grls.errors import DataError
-from grls.io.parts import PARTS, PartCounts
+from grls.io.files import PARTS, PartCounts
 from grls.retrieve.base import RunsPlans
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop, search_hits

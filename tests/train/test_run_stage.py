@@ -11,10 +11,10 @@ from train_helpers import arguments, logged
 
 from grls.errors import ConfigError, DataError
 from grls.models.load.build import Pretrained
-from grls.train import run
+from grls.train import cli
+from grls.train.cli import run_stage
 from grls.train.core.clock import TrainingClock, TrainingStep
 from grls.train.result import TrainingResult
-from grls.train.run import run_stage
 
 
 def options(data: Path, output: Path, **more: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def options(data: Path, output: Path, **more: Any) -> dict[str, Any]:
 def a_second_a_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainingStep], None]:
     """Make time pass only by steps; returns the meter that lets it pass."""
     time = [0.0]
-    monkeypatch.setattr(run, "TrainingClock", lambda *given: TrainingClock(*given, now=lambda: time[0]))
+    monkeypatch.setattr(cli, "TrainingClock", lambda *given: TrainingClock(*given, now=lambda: time[0]))
 
     def meter(step: TrainingStep) -> None:
         time[0] = float(step.step)

@@ -15,7 +15,7 @@ from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.options import FEATURES, Choice, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
@@ -23,12 +23,11 @@ from grls.retrieve.hops.stop import SeenHop, onward_probability
 from grls.retrieve.registry import Opening, create, load_retriever
 from grls.runs.dev_runs import DevRuns
 from grls.runs.run import Run
-from grls.tune.dev import DevHops, DevQueries
 from grls.tune.hops import TriedEnd, TriedHops, chosen_end, chosen_hops, cross_validated, learn_onward
 from grls.tune.options import TuneOptions
 from grls.tune.priors import cut_run, refuse_uncuttable, refuse_untunable, tune_run_weights
 from grls.tune.run import tune_folder
-from grls.tune.step import paired_error
+from grls.tune.step import DevHops, DevQueries, paired_error
 
 HOUSES = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin")
 

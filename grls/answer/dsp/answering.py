@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from grls.answer.direct import WrittenAnswer
-from grls.answer.dsp import build, run
-from grls.answer.dsp.build import dspy_examples, hushed, inputs_of
+from grls.answer.dsp import programs
 from grls.answer.dsp.options import ProgramName, ProgramOptions
-from grls.answer.dsp.programs import Branch
+from grls.answer.dsp.programs import Branch, dspy_examples, hushed, inputs_of
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.kept import save_readings
 from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
-from grls.answer.questions import Questions
+from grls.answer.writer import Questions
 from grls.data.dataset import read_split
 from grls.data.types import Hit, Query
 from grls.errors import Option
 from grls.io.progress import Progress, counted
 from grls.io.resumable import GrowingFile
 from grls.retrieve.base import Retriever
-from grls.runs.manifest import fingerprint_queries
+from grls.runs.portions import fingerprint_queries
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ def answer_with_program(
     template, new_tokens = calls.filled(model)
     scale: Scale = "log" if opened is not None and is_probable(opened) else "softmax"
     retrieval = None if opened is None else Retrieval(opened, questions.corpus, k, scale)
-    lm, weights = build.lm_named(model, calls, device)
+    lm, weights = programs.lm_named(model, calls, device)
     options = {key: value for key, value in asdict(dsp).items() if key != "calls"}
     options["written_queries"] = options.pop("queries")  # `queries` is the fingerprint of the questions
     settings = {
@@ -64,8 +63,8 @@ def answer_with_program(
     }  # fmt: skip
     if weights is not None:
         settings["weights"] = weights
-    built = build.program_named(program, retrieval, dsp)
-    adapter = build.adapter_named(template, calls.attempts)
+    built = programs.program_named(program, retrieval, dsp)
+    adapter = programs.adapter_named(template, calls.attempts)
     branched = Branch(built, dsp.branches, dsp.temperature, dsp.vote)  # refuses what cannot work
 
     taught: list[Query] = []  # to make demonstrations of
@@ -76,14 +75,14 @@ def answer_with_program(
         shown = dspy_examples(taught, program == "conversational")
     everything = {**settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
     file = GrowingFile(f"{output}.trace.jsonl", everything)
-    run.refuse_other(file, [query.id for query in questions.every])
-    with run.settings(lm, adapter):
+    programs.refuse_other(file, [query.id for query in questions.every])
+    with programs.settings(lm, adapter):
         demonstrations = f"{output}.program.json"
-        branched.program = build.demonstrated(built, how, shown, calls.threads, demonstrations, everything)
+        branched.program = programs.demonstrated(built, how, shown, calls.threads, demonstrations, everything)
     inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.asked}
     quietly = hushed() if how.how == "nearest" else nullcontext()
     with Progress(len(inputs), program, "queries") as bar, quietly:
-        records = run.answer_all(branched, inputs, lm, adapter, file, calls.threads, bar.update)
+        records = programs.answer_all(branched, inputs, lm, adapter, file, calls.threads, bar.update)
 
     queries = dsp.queries + (program == "openqa" or dsp.fuse_question)
     mode = "none" if opened is None else score_mode_of(opened)

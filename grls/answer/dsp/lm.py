@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from grls.answer.dialogue import in_turns
-from grls.answer.dsp.gather import Gathered
 from grls.answer.dsp.needed import dspy
 from grls.answer.writer import Continuation, Sampling, TextWriter
 from grls.data.codec import foreign_ids
-from grls.errors import ConfigError
+from grls.errors import ConfigError, at_least
 
 
 class _Job(NamedTuple):
@@ -179,3 +183,344 @@ def endpoint_lm(
         )
     except (ValueError, TypeError, dspy.DSPyError) as error:
         raise ConfigError(f"DSPy cannot use the language model {name!r}: {error}") from None
+
+
+# The paper's plain template as a DSPy adapter: a line a field, solved examples above, the next label last.
+#
+# It is for models that were not trained to keep to a format. If the model left out a field, the adapter
+# appends the label of the field and asks again, as DSP does, so an output is complete unless the model writes
+# nothing. The adapter makes DSPy requests, which any engine of ``dspy.LM`` takes. The module does not know
+# the programs.
+
+
+BLANK = "\n\n"
+
+
+class LinesAdapter(dspy.Adapter):
+    """One user message: instructions, demonstrations, and the fields so far; blank lines between them."""
+
+    def __call__(
+        self,
+        lm: Any,
+        lm_kwargs: dict[str, Any],
+        signature: Any,
+        demos: Sequence[Mapping[str, Any]],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Have the model write the output fields.
+
+        Raises:
+            AdapterParseError: The model wrote nothing for one of them.
+        """
+        written: dict[str, Any] = {}
+        names = list(signature.output_fields)
+        for place, name in enumerate(names):
+            if name in written:
+                continue
+            prompt = self.prompt(signature, demos, {**inputs, **written}, name)
+            stop = ("\n",) if place == len(names) - 1 else (BLANK,)
+            settings = {**lm.kwargs, **lm_kwargs}
+            known = {name: settings.get(name) for name in ("temperature", "max_tokens", "seed")}
+            scores = 0 if settings.get("logprobs") else None  # of the tokens themselves, without alternatives
+            config = dspy.lm15.Config(stop=stop, logprobs=scores, **known)
+            message = dspy.lm15.Message.user(prompt)
+            text = lm(dspy.lm15.Request(model=lm.model, messages=(message,), config=config)).text or ""
+            written |= _fields(names[place:], text)
+            if name not in written:
+                raise dspy.AdapterParseError(
+                    "LinesAdapter", signature, text, f"nothing is written for {name!r}."
+                )
+        return [written]
+
+    def prompt(
+        self, signature: Any, demos: Sequence[Mapping[str, Any]], values: Mapping[str, Any], name: str
+    ) -> str:
+        """The text that the model continues; it ends with the label of the field to write."""
+        fields = [*signature.input_fields, *signature.output_fields]
+        outputs = set(signature.output_fields)
+        solved = [
+            "\n".join(_line(field, demo[field]) for field in fields if _says(demo, field))
+            for demo in demos
+            if any(_says(demo, field) for field in outputs)
+        ]
+        asked = [
+            *(_line(field, values[field]) for field in fields if _says(values, field)),
+            f"{_label(name)}:",
+        ]
+        return BLANK.join([signature.instructions, *solved, "\n".join(asked)])
+
+    def format(
+        self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """The prompt for the first output field, as DSPy shows it."""
+        first = next(iter(signature.output_fields))
+        return [{"role": "user", "content": self.prompt(signature, demos, inputs, first)}]
+
+    def parse(self, signature: Any, completion: str) -> dict[str, Any]:
+        """The output fields of a text that continues the first field's label; missing fields are absent."""
+        return _fields(list(signature.output_fields), completion)
+
+
+def _says(fields: Mapping[str, Any], name: str) -> bool:
+    """Whether a field is there and not empty."""
+    return name in fields and fields[name] not in ("", [], (), None)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _line(name: str, value: Any) -> str:
+    """A field with its label; a list is numbered, each entry on a line of its own."""
+    if isinstance(value, list | tuple):
+        entries = (f"[{n}] {' '.join(str(entry).split())}" for n, entry in enumerate(value, 1))
+        return "\n".join([f"{_label(name)}:", *entries])
+    lines = (line.strip() for line in str(value).splitlines())  # a blank one would end the example
+    return f"{_label(name)}: " + "\n".join(filter(None, lines))
+
+
+def _fields(names: Sequence[str], text: str) -> dict[str, Any]:
+    """The fields of a text that begins with the value of the first field; empty fields are left out."""
+    lines_of: dict[str, list[str]] = {names[0]: []}
+    now = names[0]
+    for line in text.split(BLANK)[0].splitlines():
+        begins = (name for name in names if line.casefold().startswith(f"{_label(name)}:".casefold()))
+        label = next(begins, None)
+        if label is not None:
+            now, line = label, line[len(_label(label)) + 1 :]
+            lines_of.setdefault(now, [])
+        lines_of[now].append(line.strip())
+    texts = {name: " ".join(filter(None, lines)) for name, lines in lines_of.items()}
+    return {name: value for name, value in texts.items() if value}
+
+
+# A DSPy adapter that draws again where an output cannot be read, and notes every call in the trace.
+#
+# A greedy model would write the same unreadable output again, so the next call draws at a temperature. An
+# endpoint that fails is asked again by DSPy (``num_retries`` of the LM), which also counts tokens and keeps
+# the history of which the trace is made. The module does not know the task.
+
+
+TEMPERATURE = 0.7
+LIKELIHOOD = "log_probability"
+"""The field of a prediction with the mean log-probability of its tokens (nats), where the caller asks for it
+(``logprobs``) and the model gives it."""
+APART = 1_000_003
+"""Distance between the seeds of two attempts, so that they differ from those of draws and branches."""
+
+_NAMELESS = "StringSignature"
+"""DSPy's name for every signature that it makes itself."""
+
+
+class Patience(dspy.Adapter):
+    """Draws an output again that another adapter cannot read.
+
+    Args:
+        inner: The adapter that asks.
+        attempts: Most draws of one output.
+
+    Raises:
+        ConfigError: ``attempts`` is below 1.
+    """
+
+    def __init__(self, inner: Any, attempts: int = 3):
+        super().__init__()
+        at_least(1, attempts=attempts)
+        self.inner = inner
+        self.attempts = attempts
+
+    def __call__(
+        self,
+        lm: Any,
+        lm_kwargs: dict[str, Any],
+        signature: Any,
+        demos: Sequence[Mapping[str, Any]],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Ask until the output can be read.
+
+        Returns:
+            The outputs of the inner adapter, with ``LIKELIHOOD`` where it is known.
+
+        Raises:
+            DSPyError: The model failed, or the last output cannot be read.
+        """
+        options = dict(lm_kwargs)
+        for attempt in range(1, self.attempts + 1):
+            history: list[dict[str, Any]] = []
+            asked = lm.copy(update_history=history.append)  # DSPy's history, of this output alone
+            step = {"signature": named(signature), "inputs": inputs}
+            try:
+                outputs = list(self.inner(asked, dict(options), signature, demos, inputs))
+            except dspy.DSPyError as error:
+                calls = [_call(entry) for entry in history]
+                unread = isinstance(error, dspy.AdapterParseError)
+                cut = unread and bool(calls) and "cut" in calls[-1]
+                why = error_line(error) + (", which was cut at the length limit" if cut else "")
+                note("lm", **step, calls=calls, failed=why)
+                if attempt == self.attempts or not unread:
+                    raise
+                now = {**lm.kwargs, **lm_kwargs}  # a seed that no other draw of the program has
+                seed = int(now.get("seed") or 0) + APART * attempt
+                options |= {"temperature": now.get("temperature") or TEMPERATURE, "seed": seed}
+            else:
+                fields = [{k: v for k, v in one.items() if k in signature.output_fields} for one in outputs]
+                scores = [entry["response"].logprobs for entry in history]
+                tokens = [token.logprob for score in scores for token in score or ()]
+                if tokens and None not in scores:
+                    fields[0][LIKELIHOOD] = sum(tokens) / len(tokens)
+                note("lm", **step, calls=[_call(entry) for entry in history], outputs=fields[0])
+                return fields
+        raise AssertionError("the last attempt returns or raises")
+
+
+def named(signature: Any) -> str:
+    """The name of a signature; a signature that DSPy derived (adding a reasoning) has the original's name.
+
+    The name of a nameless signature is the list of its fields.
+    """
+    if signature.__name__ != _NAMELESS:
+        return str(signature.__name__)
+    like = (each for each in dspy.Signature.__subclasses__() if each.instructions == signature.instructions)
+    names = (each.__name__ for each in like if each.__name__ != _NAMELESS)
+    return next(names, str(signature.signature))
+
+
+def error_line(error: BaseException) -> str:
+    """An error on one line: its class and its message."""
+    said = " ".join(str(error).split())
+    if isinstance(error, dspy.AdapterParseError):
+        said = f"no field can be read from {error.lm_response!r}"
+    return f"{type(error).__name__}: {said[:500]}"
+
+
+def _call(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of the trace (:class:`~grls.answer.dsp.lm.ProgramTrace`) from an entry of DSPy's history."""
+    turns = [[message["role"], message["content"]] for message in entry["messages"]]
+    response = entry["response"]
+    usage = entry["usage"]
+    call = {
+        "prompt": turns[0][1] if len(turns) == 1 else turns,
+        "output": response.text or "",
+        "tokens_read": int(usage.get("prompt_tokens") or 0),
+        "tokens_written": int(usage.get("completion_tokens") or 0),
+    }
+    return call | ({"cut": True} if response.finish_reason == "length" else {})
+
+
+# Batches of the requests that several threads make at the same time.
+#
+# A thread that makes a request while no batch is computed takes all waiting requests and computes them;
+# requests made meanwhile wait for the next batch. There is no extra thread and no timer, and a single thread
+# gets batches of one. The function is never called twice at once, so it need not be thread-safe. The module
+# does not know what is computed.
+
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+class Gathered(Generic[Request, Result]):
+    """A function of a list of requests, called with one request at a time.
+
+    Args:
+        compute: Computes a result for each request of a list, in order. If it raises for a list, each request
+            is computed alone, so that an error reaches only the thread that caused it.
+        most: Most requests computed together.
+    """
+
+    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], most: int):
+        self._compute = compute
+        self._most = most
+        self._waiting: list[tuple[Request, Future[Result]]] = []
+        self._list_lock = threading.Lock()
+        self._compute_lock = threading.Lock()
+
+    def __call__(self, asked: Request) -> Result:
+        """The result of a request, computed together with other waiting requests."""
+        mine: Future[Result] = Future()
+        with self._list_lock:
+            self._waiting.append((asked, mine))
+        while not mine.done():
+            with self._compute_lock:
+                if mine.done():  # another thread computed it while this one waited
+                    break
+                with self._list_lock:
+                    batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                try:
+                    results = self._compute([asked for asked, _ in batch])
+                    for (_, future), one in zip(batch, results, strict=True):
+                        future.set_result(one)
+                except BaseException as error:
+                    self._fail(batch, error)
+        return mine.result()
+
+    def _fail(self, batch: Sequence[tuple[Request, Future[Result]]], error: BaseException) -> None:
+        """Compute the requests of a failed batch one by one; a request that was alone fails."""
+        for asked, future in batch:
+            if future.done():
+                continue
+            if len(batch) == 1 or not isinstance(error, Exception):
+                future.set_exception(error)
+                continue
+            try:
+                (result,) = self._compute([asked])
+                future.set_result(result)
+            except BaseException as own_error:
+                future.set_exception(own_error)
+
+
+# The trace of a program for a query: each call of the model, each retrieval, and the cost.
+#
+# A trace belongs to a thread (a context variable holds it): steps in threads that a program starts are not
+# noted. The module does not know what the steps mean.
+
+
+@dataclass
+class ProgramTrace:
+    """The steps of one query, in order.
+
+    Attributes:
+        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``,
+            ``stop``. A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or
+            ``failed`` (why), and all ``calls`` that the model answered, in order: ``prompt`` (the text of a
+            single message, else a list of role and text), ``output`` as it came, ``tokens_read`` and
+            ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the output.
+    """
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every call that the model answered."""
+        return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
+
+    def cost(self) -> dict[str, int]:
+        """Numbers of calls, tokens (as the model counts them) and retrievals over all steps."""
+        calls = self.calls()
+        return {
+            "calls": len(calls),
+            "tokens_read": sum(call["tokens_read"] for call in calls),
+            "tokens_written": sum(call["tokens_written"] for call in calls),
+            "retrievals": sum(step["kind"] == "retrieval" for step in self.steps),
+        }
+
+
+_current: ContextVar[ProgramTrace | None] = ContextVar("trace", default=None)
+
+
+@contextmanager
+def recorded_calls() -> Iterator[ProgramTrace]:
+    """Within this block, the steps of this thread are noted in the trace that it yields."""
+    trace = ProgramTrace()
+    before = _current.set(trace)
+    try:
+        yield trace
+    finally:
+        _current.reset(before)
+
+
+def note(kind: str, **what: Any) -> None:
+    """Note a step, if a trace is recorded."""
+    trace = _current.get()
+    if trace is not None:
+        trace.steps.append({"kind": kind, **what})

@@ -17,21 +17,56 @@ majority (DSPy's ``majority`` counts the answers) or a choice among the commones
 
 from __future__ import annotations
 
+import io
+import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
 
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from grls.answer.dsp.lm import (
+    LIKELIHOOD,
+    LinesAdapter,
+    LocalEngine,
+    Patience,
+    endpoint_lm,
+    error_line,
+    local_lm,
+    note,
+    recorded_calls,
+)
 from grls.answer.dsp.needed import dspy
-from grls.answer.dsp.options import Summary, Vote
-from grls.answer.dsp.patience import LIKELIHOOD
+from grls.answer.dsp.options import (
+    API,
+    CallOptions,
+    DemonstrationOptions,
+    Keep,
+    ProgramOptions,
+    Summary,
+    Vote,
+)
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
-from grls.answer.dsp.trace import note
-from grls.data.types import Hit
-from grls.errors import ConfigError, Option, at_least, bounded
-from grls.evaluation.metrics.answer_f1 import normalise_answer
-from grls.retrieve.fusion.fuse import interleave
+from grls.data.dataset import turns_of
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, at_least, bounded
+from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer, share_within
+from grls.evaluation.metrics.answer_recall import contains_answer
+from grls.io.files import read_json, write_json
+from grls.io.resumable import GrowingFile
+from grls.models.load.build import load_language_model, weights_fingerprint
+from grls.retrieve.fusion.retriever import interleave
 from grls.retrieve.queries import check_counts
+
+log = logging.getLogger(__name__)
+
 
 NOTHING = "nothing was found"
 STOP = "N/A"
@@ -478,3 +513,387 @@ class SelfAsk(dspy.Module):
             known.append(f"{follow} {reply}")
         passages = in_turn(hops)
         return answered(self.answer(question=question, known=list(known)), passages, passages)
+
+
+# Programs, models and demonstrations by their names on the command line.
+
+
+def program_named(name: str, retrieval: Retrieval | None, dsp: ProgramOptions) -> Any:
+    """A program or a baseline, to be run once.
+
+    Raises:
+        ConfigError: The program needs a retriever, or the name is unknown.
+    """
+    if name == "vanilla":
+        return Vanilla()
+    if retrieval is None:
+        raise ConfigError(f"the program {name} retrieves: give a retriever.")
+    if name == "retrieve-then-read":
+        return RetrieveThenRead(retrieval)
+    if name == "self-ask":
+        return SelfAsk(retrieval, dsp.rounds)
+    if name == "openqa":
+        return OpenQA(retrieval, dsp.queries, dsp.temperature)
+    if name == "multihop":
+        return MultiHop(retrieval, dsp.rounds, dsp.queries, dsp.temperature, dsp.summary, dsp.passages)
+    if name == "conversational":
+        return Conversational(retrieval, dsp.queries, dsp.temperature, dsp.fuse_question)
+    raise ConfigError(f"unknown program {name!r}.")
+
+
+class NamedLM(NamedTuple):
+    """A language model opened by name.
+
+    Attributes:
+        lm: A ``dspy.LM``.
+        weights: Fingerprint of a model in this process; None for a served model.
+    """
+
+    lm: Any
+    weights: str | None
+
+
+def lm_named(name: str, calls: CallOptions = CallOptions(), device: str = "auto") -> NamedLM:  # noqa: B008
+    """A ``dspy.LM`` of an endpoint, a provider (``api:openai/gpt-4o-mini``), or a model in this process.
+
+    Raises:
+        ConfigError: The model cannot be opened.
+    """
+    new_tokens = calls.filled(name)[1]
+    if calls.is_remote(name):
+        served = endpoint_lm(
+            name.removeprefix(API), calls.endpoint, new_tokens, calls.timeout, calls.attempts - 1
+        )
+        return NamedLM(served, None)
+    model, tokenizer = load_language_model(name, device)
+    engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
+    return NamedLM(local_lm(engine, Path(name).name), weights_fingerprint(model))
+
+
+def adapter_named(template: str, attempts: int) -> Patience:
+    """The adapter of a template: ``lines``, the paper's plain template, or ``chat``, DSPy's format."""
+    inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
+    return Patience(inner, attempts)
+
+
+def demonstrated(
+    program: Any,
+    options: DemonstrationOptions,
+    train: Sequence[Any],
+    threads: int,
+    file: str | Path,
+    made: Mapping[str, Any],
+) -> Any:
+    """A program with demonstrations, read from a file; a missing file is made and written.
+
+    Demonstrations that depend on the query (``nearest``) have no file.
+
+    Args:
+        program: The program.
+        options: How to make demonstrations.
+        train: Examples to make demonstrations of.
+        threads: Examples tried at the same time.
+        file: The file of the demonstrations.
+        made: Everything that demonstrations depend on, as JSON values; a file with other settings is refused.
+
+    Raises:
+        DataError: The file belongs to another program.
+        MismatchError: The demonstrations of the file were made with other settings.
+    """
+    path = Path(file)
+    if options.how in ("none", "nearest"):
+        return demonstrate(program, options, train)
+    if path.is_file():
+        try:
+            kept = read_json(path)
+            if kept["settings"] != made:
+                raise MismatchError(
+                    f"{path} holds demonstrations that were made with other settings; give another output, "
+                    "or remove the file."
+                )
+            program.load_state(kept["program"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"these are no demonstrations of this program ({error!r}); remove the file.", path
+            ) from None
+        return program
+    taught = demonstrate(program, options, train, threads=threads)
+    if not any(predictor.demos for predictor in taught.predictors()):
+        log.warning(
+            "no demonstration could be made of %d examples: the program answers none correctly.", len(train)
+        )
+    write_json(path, {"settings": dict(made), "program": taught.dump_state()})
+    return taught
+
+
+def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
+    """DSPy examples of queries that have accepted answers (the first one is shown) or ``evidence``.
+
+    Raises:
+        DataError: No query has answers or evidence.
+    """
+    examples = []
+    for query in queries:
+        inputs = inputs_of(query, history)
+        shown = {"answer": query.answers[0]} if query.answers else {}
+        known = {"answers": list(query.answers), "evidence": list(query.evidence)}
+        if query.answers or query.evidence:
+            examples.append(dspy.Example(**inputs, **shown, **known).with_inputs(*inputs))
+    if not examples:
+        raise DataError(
+            "no query of the split for demonstrations has an answer or evidence; choose another split."
+        )
+    return examples
+
+
+def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
+    """The inputs of a program: the question and, if asked for, the conversation before it, a text a line.
+
+    Raises:
+        DataError: ``metadata.history`` is no list of turns (:func:`grls.data.dataset.turns_of`).
+    """
+    if not history:
+        return {"question": query.text}
+    return {"question": query.text, "history": "\n".join(text for turn in turns_of(query) for text in turn)}
+
+
+OVERLAP_F1 = 0.75
+OVERLAP_PRECISION = 0.8
+
+
+def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer") -> bool:
+    """Whether an example is answered correctly.
+
+    An example with gold passages only is answered correctly if all of them are retrieved.
+
+    Args:
+        example: The example.
+        prediction: The program's prediction.
+        trace: Unused; DSPy's optimizers pass it.
+        keep: ``answer``: the answer is an accepted one (exact match, as ``grls evaluate`` counts it).
+            ``passage``: and a passage that was read has an accepted answer (``answer_match`` and
+            ``passage_match`` of arXiv 2212.14024, its open questions). ``overlap``: the answer has an F1 of
+            at least 0.75 with an accepted one, and a passage that was read has at least 0.8 of the words of
+            an accepted one (its conversations).
+    """
+    if not example.answers:
+        return set(example.evidence) <= {one.id for one in prediction.found}
+    exact, f1 = answer_scores(str(prediction.answer), example.answers)
+    texts = [one.text for one in prediction.read]
+    if keep == "overlap":
+        pairs = ((answer, text) for answer in example.answers for text in texts)
+        return f1 >= OVERLAP_F1 and any(share_within(*pair) >= OVERLAP_PRECISION for pair in pairs)
+    return exact == 1 and (keep == "answer" or any(contains_answer(text, example.answers) for text in texts))
+
+
+def demonstrate(
+    program: Any, options: DemonstrationOptions, train: Sequence[Any], candidates: int = 4, threads: int = 1
+) -> Any:
+    """A copy of a program with demonstrations.
+
+    Args:
+        program: The program.
+        options: How to make demonstrations.
+        train: DSPy examples (:func:`dspy_examples`). ``search`` holds out every second one to compare sets.
+        candidates: Random bootstrapped sets to choose from (``search``), beside one set in the order of the
+            examples, the labeled examples, and no demonstrations.
+        threads: Held-out examples answered at the same time (``search``).
+
+    Raises:
+        ConfigError: There are too few examples to hold some out, no example has an answer to show, or the
+            model failed for all of them.
+    """
+    how, demos = options.how, options.count
+    if how == "none":
+        return program
+    if how == "search" and (len(train) < 2 or candidates < 1):
+        raise ConfigError(
+            f"expected at least 1 candidate and 2 examples to search, got {candidates} and {len(train)}."
+        )
+    if how == "labeled":
+        labeled = [example for example in train if example.answers]
+        if not labeled:
+            raise ConfigError("no example has an answer to show; choose bootstrapped demonstrations.")
+        return dspy.LabeledFewShot(k=demos).compile(program, trainset=labeled, sample=False)
+    shown = demos + options.labeled if options.labeled else 0
+    metric = partial(right, keep=options.keep)
+    settings = {"metric": metric, "max_bootstrapped_demos": demos, "max_labeled_demos": shown}
+    if how == "nearest":
+        near = min(4 * demos, len(train))
+        return dspy.KNNFewShot(near, list(train), vectors(train), **settings, max_errors=near + 1).compile(
+            program
+        )
+    try:
+        with hushed():
+            if how == "bootstrap":
+                bootstrap = dspy.BootstrapFewShot(**settings, max_errors=len(train))
+                return bootstrap.compile(program, trainset=list(train))
+            settings |= {"max_labeled_demos": max(demos, shown)}  # for the set of labeled examples
+            search = dspy.BootstrapFewShotWithRandomSearch(
+                **settings,
+                num_candidate_programs=candidates,
+                num_threads=threads,
+                max_errors=len(train) // 2,
+            )
+            return search.compile(program, trainset=list(train)[::2], valset=list(train)[1::2])
+    except GrlsError:
+        raise
+    except Exception as error:  # DSPy goes on if an example fails, and raises if all fail
+        raise ConfigError(f"no example could be answered: {' '.join(str(error).split())}") from error
+
+
+def vectors(train: Sequence[Any]) -> Any:
+    """An embedder that compares questions by TF-IDF vectors, fitted on the examples; nothing is cached."""
+    fitted = TfidfVectorizer(sublinear_tf=True).fit([example.question for example in train])
+
+    def embed(texts: Sequence[str]) -> Any:
+        return np.asarray(fitted.transform(list(texts)).toarray(), dtype=np.float32)
+
+    return dspy.Embedder(embed, caching=False)
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Within this block the process prints nothing: DSPy's optimizers print every step."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield
+
+
+# Queries answered by a program, many at once; each is on disk as soon as it is answered.
+#
+# If the model fails for good, the query is recorded as failed, with its steps so far, and the other queries
+# go on; the next call of the run tries it again. A failure that every query would meet (a refused key, an
+# unpaid account, an unknown provider) ends the run instead. No answer is lost.
+
+
+def settings(lm: Any, adapter: Any) -> Any:
+    """DSPy's settings within a run: this model, and this adapter, which takes the history of each call."""
+    return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=False, callbacks=[])
+
+
+def answer_all(
+    program: Any,
+    asked: Mapping[str, Mapping[str, str]],
+    lm: Any,
+    adapter: Any,
+    file: GrowingFile,
+    threads: int = 8,
+    decided: Callable[[int], object] | None = None,
+) -> list[dict[str, Any]]:
+    """Answer the queries that the file does not hold yet.
+
+    Args:
+        program: The program, called from several threads.
+        asked: Query id -> inputs of the program.
+        lm: The model.
+        adapter: The adapter that asks the model; see :class:`~grls.answer.dsp.lm.Patience`.
+        file: Holds the records; a query that failed before is tried again.
+        threads: Queries answered at the same time.
+        decided: Called with the number of queries done since the last call.
+
+    Returns:
+        The record of each query, in the order of ``asked``: ``query_id``, ``answer``, ``found`` and ``read``
+        (pairs of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it);
+        ``failed`` says why a query has no answer, ``ended`` is false if the length limit cut the answer.
+
+    Raises:
+        ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
+    """
+    check_counts(threads=threads)
+    answered = {record["query_id"] for record in file.records if "failed" not in record}
+    waiting = {name: inputs for name, inputs in asked.items() if name not in answered}
+    if decided is not None:
+        decided(len(asked) - len(waiting))
+    kept: set[str] = set()
+    clock = perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [
+            pool.submit(answer_one, program, name, inputs, lm, adapter) for name, inputs in waiting.items()
+        ]
+        try:
+            for future in as_completed(futures):
+                now = perf_counter()
+                record = future.result() | {"seconds": now - clock}  # since the last record, in any thread
+                clock = now
+                file.add([record])
+                kept.add(record["query_id"])
+                if decided is not None:
+                    decided(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            # Keep the answers that came while the run ended.
+            done = [future for future in futures if future.done() and not future.cancelled()]
+            records = [future.result() for future in done if future.exception() is None]
+            file.add([record for record in records if record["query_id"] not in kept])
+            raise
+    last = {record["query_id"]: record for record in file.records}
+    return [last[name] for name in asked]
+
+
+def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
+    """Refuse a file that answers a query twice, or a query that is not asked.
+
+    Raises:
+        DataError: The file has such a line.
+    """
+    waiting = set(asked)
+    for line, record in enumerate(file.each(), 2):
+        name = record.get("query_id")
+        if name not in waiting:
+            raise DataError(
+                f"the query {name!r} is answered already, or is none of this split: another run wrote into "
+                "this file. Remove this line, and run the command again.",
+                file.path,
+                line,
+            )
+        if "failed" not in record:
+            waiting.remove(name)
+
+
+def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
+    """The record of one query, without the seconds; see :func:`answer_all`.
+
+    Args:
+        program: The program.
+        name: The id of the query.
+        inputs: Inputs of the program.
+        lm: The model.
+        adapter: The adapter that asks the model.
+
+    Raises:
+        ConfigError: The endpoint refuses every query.
+    """
+    with settings(lm, adapter), recorded_calls() as trace:
+        record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
+        try:
+            prediction = program(**inputs)
+        except (dspy.LMAuthError, dspy.LMBillingError, dspy.LMConfigurationError, dspy.LMNotConfiguredError,
+                dspy.LMUnsupportedModelError) as error:  # fmt: skip
+            raise ConfigError(
+                f"the language model cannot be asked at all ({error_line(error)}); mend that and call again."
+            ) from None
+        except dspy.DSPyError as error:
+            why = trace.steps[-1].get("failed") if trace.steps else None  # this also says whether it was cut
+            record |= {"failed": why or error_line(error), "found": _so_far(trace.steps)}
+        else:
+            answer = str(prediction.answer)
+            # A file holds UTF-8, and models write lone surrogates, which become `?`.
+            record |= {"answer": answer.strip().encode("utf-8", "replace").decode()}
+            record |= {"found": _pairs(prediction.found), "read": _pairs(prediction.read)}
+            # If several calls wrote the answer, it is cut if the length limit cut all of them.
+            wrote = [s["calls"] for s in trace.steps if s.get("outputs", {}).get("answer") == answer]
+            record |= {"ended": not wrote or not all("cut" in calls[-1] for calls in wrote if calls)}
+        return record | {"trace": trace.steps, "cost": trace.cost()}
+
+
+def _pairs(found: Sequence[RetrievedPassage]) -> list[list[Any]]:
+    return [[one.id, one.score] for one in found]
+
+
+def _so_far(steps: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """The ranking of a program's last run before it failed: the best passages of each hop in turn."""
+    begins = [n for n, step in enumerate(steps) if step["kind"] == "branch"]
+    hops = [step["found"] for step in steps[max(begins, default=0) :] if step["kind"] == "retrieval"]
+    if len(hops) < 2:
+        return list(hops[0]) if hops else []
+    return [[hit.id, hit.score] for hit in interleave([[Hit(*pair) for pair in hop] for hop in hops])]

@@ -12,15 +12,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from grls.answer.dsp.gather import Gathered
+from grls.answer.dsp.lm import Gathered, note
 from grls.answer.dsp.needed import dspy
-from grls.answer.dsp.trace import note
 from grls.answer.prompts import shown
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError
 from grls.retrieve.base import Retriever
-from grls.retrieve.fusion.fuse import comb_sum
+from grls.retrieve.fusion.retriever import comb_sum
 from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages
 

@@ -1,5 +1,4 @@
-"""In-context retrieval-augmented language modelling (arXiv 2302.00083): perplexity behind retrieved
-documents.
+"""In-context retrieval-augmented language modelling (arXiv 2302.00083): perplexity behind retrieved texts.
 
 A frozen language model reads a text stride by stride. Before each stride stand the documents that a retriever
 found for the last tokens before it. The perplexity of the whole text is
@@ -7,30 +6,339 @@ found for the last tokens before it. The perplexity of the whole text is
     exp(-(1 / N) sum_j sum_i log p(x[s j + i] | [R(q_j); x[.. s j + i - 1]]))
 
 (equations 3 and 4 there), with N the number of tokens of the text, or of words for the word-level perplexity.
-The first token of a text is scored only if the tokenizer puts a token before it.
+The first token of a text is scored only if the tokenizer puts a token before it. Any
+:class:`grls.retrieve.base.Retriever` will do.
 
-Any :class:`grls.retrieve.base.Retriever` will do. Order of the documents: :mod:`grls.answer.ralm.choose`.
-Shared computation: :mod:`grls.answer.ralm.scoring`.
+Which of the retrieved documents the model reads (section "Reranking" there) says a rule: it takes the strides
+of a text with their candidates (numbers of passages in the retriever's order), and returns the candidates
+reordered, best first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from grls.answer.ralm.choose import AsRetrieved, Chooser
-from grls.answer.ralm.scoring import TextScorer
-from grls.answer.ralm.strides import Stride, WindowOptions, strides
 from grls.data.codec import foreign_ids, wrapping
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option, at_least
+from grls.io.recipes import rare
 from grls.models.base import positions_in
+from grls.models.head import Head
+from grls.models.load.build import refuse_foresight
 from grls.retrieve.base import Retriever
+
+Candidates = Sequence[Sequence[int]]
+
+
+class Chooser(Protocol):
+    """A rule that orders the candidates of strides."""
+
+    @property
+    def candidates(self) -> int:
+        """Number of candidates to choose from; 0: as many as the model reads."""
+        ...
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates of each stride, best first.
+
+        Args:
+            text: Token ids of the whole text.
+            strides: Strides of the text.
+            candidates: Numbers of the passages of each stride, in the retriever's order.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class AsRetrieved:
+    """The retriever's order."""
+
+    candidates: int = 0
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates as they are."""
+        return [list(numbers) for numbers in candidates]
+
+
+@dataclass(frozen=True)
+class ZeroShot:
+    """A language model as judge: the document under which the end of the prefix is most likely (equation 6).
+
+    The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
+    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. All candidates of a stride
+    are judged by the same tokens. If a window leaves fewer than s' tokens beside the longest candidate, these
+    are fewer than in equation 6; the paper's window (1,024 tokens, documents of at most 256) never does. A
+    longer candidate has less of the text before them, since the window is cut for the stride to come.
+
+    Args:
+        scorer: Scores under the judge: the language model itself, or a smaller one with the same tokenizer.
+        tokens: Number of predicted tokens at the end of the prefix, s'.
+        candidates: Documents to choose from.
+    """
+
+    scorer: TextScorer
+    tokens: int = 16
+    candidates: int = 16
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ConfigError(f"reranking needs at least 1 token to predict, got {self.tokens}.")
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates by the likelihood of the end of the prefix."""
+        starts = [
+            max(self.scorer.start((number,), stride.last) for number in numbers)
+            for stride, numbers in zip(strides, candidates, strict=True)
+        ]
+        spans = [
+            (max(start, stride.first - self.tokens, 0), stride.first)
+            for start, stride in zip(starts, strides, strict=True)
+        ]
+        return _by_likelihood(self.scorer, text, strides, candidates, spans)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The document under which the stride itself is most likely: the upper bound of reranking.
+
+    It looks at the tokens to predict, so it is a bound and no method.
+
+    Args:
+        scorer: Scores under the language model.
+        candidates: Documents to choose from.
+    """
+
+    scorer: TextScorer
+    candidates: int = 16
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates by the likelihood of the stride."""
+        spans = [(stride.first, stride.last) for stride in strides]
+        return _by_likelihood(self.scorer, text, strides, candidates, spans)
+
+
+def likelihoods(
+    scorer: TextScorer,
+    text: Sequence[int],
+    strides: Sequence[Stride],
+    candidates: Candidates,
+    spans: Sequence[tuple[int, int]],
+) -> list[np.ndarray]:
+    """Log-probability (nats) of a span of each stride's window behind each of its candidates.
+
+    Args:
+        scorer: Scores under the language model.
+        text: Token ids of the whole text.
+        strides: S strides of the text.
+        candidates: ``[S]`` numbers of the passages of each.
+        spans: ``[S]`` first token and the token after the last one.
+
+    Returns:
+        ``[S][candidates of the stride]``.
+    """
+    wanted = [
+        Wanted((number,), scorer.start((number,), stride.last), *span)
+        for stride, numbers, span in zip(strides, candidates, spans, strict=True)
+        for number in numbers
+    ]
+    sums = np.array([values.sum() for values in scorer.log_probabilities(text, wanted)])
+    return np.split(sums, np.cumsum([len(numbers) for numbers in candidates])[:-1])
+
+
+def _by_likelihood(
+    scorer: TextScorer,
+    text: Sequence[int],
+    strides: Sequence[Stride],
+    candidates: Candidates,
+    spans: Sequence[tuple[int, int]],
+) -> list[list[int]]:
+    """Candidates by likelihood; equal ones stay in the retriever's order."""
+    scores = likelihoods(scorer, text, strides, candidates, spans)
+    return [
+        [numbers[n] for n in np.argsort(-values, kind="stable")]
+        for numbers, values in zip(candidates, scores, strict=True)
+    ]
+
+
+# Log-probabilities of stretches of a text behind documents; shared computation is done once.
+#
+# Legend: B sequences, L tokens of the longest, d model width, V vocabulary, R rows asked of the head.
+#
+# Every sequence begins with the tokens that the tokenizer puts before a text. A causal model predicts a token
+# from the tokens before it, so one pass over ``document + text`` yields the predictions of *every* stretch of
+# the text behind that document. Stretches are therefore grouped by documents and start of the text, and each
+# group is one sequence, up to its last stretch: consecutive strides with the same document cost little more
+# than one, and so do the sixteen candidates that neighbouring strides share in reranking. The head, the most
+# expensive layer of a small model, sees only the positions whose prediction is asked for.
+#
+# The module does not know of retrieval: documents are token ids.
+
+
+Floats = npt.NDArray[np.float64]
+_HEAD_ROWS = 256
+"""Rows of logits at a time: 50 MB for a vocabulary of 50,000."""
+_WHOLE_LOGITS = 1024
+"""Tokens at a time for a model that changes logits behind its head: it needs the logits of all tokens."""
+
+
+class Wanted(NamedTuple):
+    """A stretch of a text to score.
+
+    Attributes:
+        documents: Names of the documents before it, in order; see :class:`TextScorer`.
+        start: The first token of the text that the model sees.
+        first: Its first token, behind ``start``, a document or the tokens that the tokenizer puts first.
+        last: The token after its last.
+    """
+
+    documents: tuple[int, ...]
+    start: int
+    first: int
+    last: int
+
+
+class _Sequence(NamedTuple):
+    """A sequence of one pass: tokens, and places ``[m]`` whose next token is a target."""
+
+    tokens: list[int]
+    places: list[int]
+    targets: list[int]
+
+
+class TextScorer:
+    """Scores stretches of texts under a causal language model.
+
+    Args:
+        model: A transformers causal language model.
+        document: Returns the token ids of a document by its name.
+        window: How the text is cut to the window.
+        begin: Token ids that stand before every input.
+        batch_tokens: Tokens of a batch, padding included.
+
+    Attributes:
+        computed: Tokens computed so far, without padding.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        document: Callable[[int], Sequence[int]],
+        window: WindowOptions | None = None,
+        begin: Sequence[int] = (),
+        batch_tokens: int = 4096,
+    ):
+        if model.config.is_encoder_decoder:
+            raise ConfigError(
+                f"{type(model).__name__} is an encoder-decoder; perplexity needs a causal language model."
+            )
+        self.model = model.eval()
+        refuse_foresight(self.model)
+        self.document = document
+        self.window = window or WindowOptions()
+        self.begin = tuple(begin)
+        self.computed = 0
+        self._head = Head(model)
+        self.batch_tokens = batch_tokens if self._head.linear else min(batch_tokens, _WHOLE_LOGITS)
+
+    def before(self, documents: Sequence[int]) -> list[int]:
+        """The tokens before the text: those that the tokenizer puts first, then the documents."""
+        return [*self.begin, *(token for name in documents for token in self.document(name))]
+
+    def start(self, documents: Sequence[int], last: int) -> int:
+        """The first token of the text that the model sees behind documents, to predict up to ``last``."""
+        length = len(self.begin) + sum(len(self.document(name)) for name in documents)
+        return self.window.start(length, last)
+
+    def wanted(self, documents: tuple[int, ...], stride: Stride) -> Wanted:
+        """The stretch to score for a stride behind documents: every token that has a token before it."""
+        alone = not stride.first and not documents and not self.begin
+        return Wanted(documents, self.start(documents, stride.last), stride.first + alone, stride.last)
+
+    def log_probabilities(self, text: Sequence[int], wanted: Sequence[Wanted]) -> list[Floats]:
+        """Log-probability (nats) of each token of stretches.
+
+        Args:
+            text: Token ids.
+            wanted: The stretches.
+
+        Returns:
+            ``[last - first]`` for each.
+
+        Raises:
+            ValueError: A stretch begins at a token that has no token before it.
+        """
+        groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
+        for n, stretch in enumerate(wanted):  # equal documents are read once, so that ties stay ties
+            groups[tuple(self.before(stretch.documents)), stretch.start].append(n)
+        laid: list[_Sequence] = []
+        places: list[dict[int, int]] = []  # target -> its place among the targets of the sequence
+        for (before, start), members in groups.items():
+            targets = sorted({t for n in members for t in range(wanted[n].first, wanted[n].last)})
+            if targets and targets[0] + len(before) <= start:
+                raise ValueError(f"token {targets[0]} has nothing before it")
+            tokens = [*before, *text[start : targets[-1]]] if targets else []
+            asked = [len(before) + t - start - 1 for t in targets]
+            laid.append(_Sequence(tokens, asked, [text[t] for t in targets]))
+            places.append({target: n for n, target in enumerate(targets)})
+        values: list[Floats] = [np.empty(0)] * len(laid)
+        order = sorted((n for n in range(len(laid)) if laid[n].tokens), key=lambda n: -len(laid[n].tokens))
+        while order:  # similar lengths together
+            size = max(1, self.batch_tokens // len(laid[order[0]].tokens))
+            batch, order = order[:size], order[size:]
+            ends = np.cumsum([len(laid[n].targets) for n in batch])
+            parts = np.split(self._batch([laid[n] for n in batch]), ends[:-1])
+            for n, part in zip(batch, parts, strict=True):
+                values[n] = part
+        scores: list[Floats] = [np.empty(0)] * len(wanted)
+        for members, place, row in zip(groups.values(), places, values, strict=True):
+            for n in members:
+                first, last = wanted[n].first, wanted[n].last
+                if last > first:
+                    scores[n] = row[place[first] : place[first] + last - first]
+        return scores
+
+    @torch.inference_mode()
+    def _batch(self, laid: Sequence[_Sequence]) -> Floats:
+        device = self.model.device
+        tokens = torch.zeros((len(laid), len(laid[0].tokens)), dtype=torch.long)
+        for row, sequence in enumerate(laid):  # padding stands behind, so a causal model does not see it
+            tokens[row, : len(sequence.tokens)] = torch.tensor(sequence.tokens)
+            self.computed += len(sequence.tokens)
+        read = self._head.read(input_ids=tokens.to(device), use_cache=False)
+        rows = torch.tensor(
+            [row for row, sequence in enumerate(laid) for _ in sequence.places], device=device
+        )
+        places = torch.tensor([place for sequence in laid for place in sequence.places], device=device)
+        targets = torch.tensor([target for sequence in laid for target in sequence.targets], device=device)
+        hidden = read[rows, places]
+        parts = []
+        for n in range(0, len(hidden), _HEAD_ROWS):
+            logits = self._head.all(hidden[n : n + _HEAD_ROWS])  # [R, V]
+            chosen = logits.gather(1, targets[n : n + _HEAD_ROWS, None])[:, 0]
+            parts.append(chosen - logits.logsumexp(-1))
+        scores: Floats = torch.cat(parts).double().cpu().numpy()
+        if not np.isfinite(scores).all():
+            raise ConfigError(f"the model's logits are not numbers; try another {Option('precision')}.")
+        return scores
+
 
 _BLOCK_TOKENS = 1024
 """Tokens of the text in a block: its strides are retrieved for and scored together."""
@@ -252,3 +560,103 @@ def _tokens(tokenizer: Any, text: str) -> list[int]:
 
 def _exp(value: float) -> float:
     return float(np.exp(value)) if value < 700 else math.inf
+
+
+# Cuts a text into strides, and says what a language model sees before each (arXiv 2302.00083).
+#
+# Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b tokens
+# that the tokenizer puts before every text (beginning of sequence).
+#
+# Stride j holds the tokens ``s j … s (j + 1) - 1``. Its query is the l tokens before it (equation 4 there:
+# q_j = x[s j - l + 1 .. s j], counted from 1), so its documents do not depend on tokens that are still to be
+# predicted. Before the stride stand the b tokens, its documents, then as much of the text as fits into the
+# window: the text is cut at its start by the excess over the window (section 3.1), so a short document leaves
+# room for more text. The module does not know of models or of retrievers.
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """What a language model sees.
+
+    Args:
+        stride: Tokens predicted between two retrievals, s.
+        query_tokens: Tokens before a stride that form the query, l.
+        documents: Documents put before the text; 0 for no retrieval.
+        document_tokens: Most tokens of a document; a longer one is cut at its end.
+        window: Most tokens that the model sees, w: documents, text, and the stride itself.
+        cut: If the window is full, cut the text before a stride at multiples of this number of tokens. 1 as
+            in the paper (section 3.1; ``configs/paper/ralm.yaml``): as much text as fits. With c > 1 a stride
+            sees up to c - 1 tokens less, and strides with the same document share its computation.
+        bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
+            does. They count in the window, and the first token of a text is then predicted as well.
+
+    Raises:
+        ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
+    """
+
+    stride: int = 4
+    query_tokens: int = rare(32)
+    documents: int = 1
+    document_tokens: int = rare(256)
+    window: int = rare(1024)
+    cut: int = rare(64)
+    bos: bool = rare(True)
+
+    def __post_init__(self) -> None:
+        counts = ("stride", "query_tokens", "document_tokens", "window", "cut")
+        at_least(1, **{name: getattr(self, name) for name in counts})
+        at_least(0, documents=self.documents)
+        self.refuse_small()
+
+    def refuse_small(self, begin: int = 0) -> None:
+        """Refuse a window that the longest documents would fill.
+
+        Args:
+            begin: Tokens before every input, b.
+
+        Raises:
+            ConfigError: The window cannot hold b, D, cut and stride.
+        """
+        needed = begin + self.documents * self.document_tokens + self.stride + self.cut
+        if needed > self.window:
+            first = f"{begin} tokens that the tokenizer puts first, " if begin else ""
+            raise ConfigError(
+                f"a window of {self.window} tokens is too small: {first}{self.documents} documents of "
+                f"{self.document_tokens} tokens, a stride of {self.stride} and a cut of {self.cut} take "
+                f"{needed}. Lower document_tokens, documents or cut, or take a larger window."
+            )
+
+    def start(self, before: int, last: int) -> int:
+        """The first token of a text that the model sees if it sees the tokens up to ``last``.
+
+        Args:
+            before: Tokens before the text: b and those of the documents.
+            last: The token after the last predicted one.
+        """
+        over = max(0, before + last - self.window)
+        return -(-over // self.cut) * self.cut
+
+
+USUAL_WINDOW = WindowOptions()
+
+
+class Stride(NamedTuple):
+    """A stretch of a text between two retrievals.
+
+    Attributes:
+        first: Its first token.
+        last: The token after its last.
+    """
+
+    first: int
+    last: int
+
+    def asks(self, tokens: int) -> slice:
+        """The tokens of the text that form its query."""
+        return slice(max(0, self.first - tokens), self.first)
+
+
+def strides(length: int, options: WindowOptions) -> list[Stride]:
+    """The strides of a text of ``length`` tokens, in order; the last may be shorter."""
+    step = options.stride
+    return [Stride(first, min(first + step, length)) for first in range(0, length, step)]

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-from grls.answer.ralm.choose import Candidates
-from grls.answer.ralm.strides import Stride
+from grls.answer.ralm.reader import Candidates, Stride
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
@@ -191,7 +190,7 @@ class Reranker:
 
 
 class Trained:
-    """The order of a trained reranker; a :class:`grls.answer.ralm.choose.Chooser`.
+    """The order of a trained reranker; a :class:`grls.answer.ralm.reader.Chooser`.
 
     Args:
         reranker: The judge.

@@ -27,7 +27,7 @@ from grls.data.sentences import sentences
 from grls.data.spelling import encoded_texts
 from grls.decode.interleave.markers import check_markers
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option, one_of
-from grls.index.array_files import REBUILD, describe_arrays, is_entry, load_arrays
+from grls.index.array import REBUILD, describe_arrays, is_entry, load_arrays
 from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH, Array, Ints
@@ -344,7 +344,7 @@ class Keys:
         Args:
             folder: A folder that :meth:`save` wrote.
             origin: The origin that the keys must have.
-            verify: Compare checksums; see :func:`grls.index.array_files.load_arrays`.
+            verify: Compare checksums; see :func:`grls.index.array.load_arrays`.
 
         Raises:
             IndexFormatError: A file is missing or damaged, or the format is another one.

@@ -4,7 +4,7 @@ Legend: S slots (queries in flight), K beam width, C candidates of a slot at mos
 query.
 
 The host needs no value from the device during the function, so it can be compiled as a whole: see
-:mod:`grls.decode.gpu.step`.
+:mod:`grls.decode.gpu.search`.
 """
 
 from __future__ import annotations

@@ -26,26 +26,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from grls.decode.interleave.continuations import (
-    CLOSING,
-    FREE,
-    KEY,
-    Candidates,
-    Continuations,
-    LiveBeam,
-    Span,
-    quoted,
-)
 from grls.decode.interleave.markers import Markers
 from grls.decode.interleave.options import InterleaveOptions
-from grls.decode.select import select
+from grls.decode.select import ragged_logsumexp, refuse_nan, select
 from grls.errors import ConfigError
-from grls.index.keys import KeyIndex
-from grls.models.base import TreeGenerator, TreeSession
+from grls.index.keys import Following, KeyIndex
+from grls.index.rows import Ints
+from grls.models.base import Floats, TreeGenerator, TreeSession
 from grls.models.sessions.forest import Branches
 
 
@@ -95,7 +88,7 @@ class Interleaver:
             inputs: Model inputs as token ids.
             k: Outputs per input, at most K.
             decided: Called between two steps with the number of inputs decided since the last call. Each step
-                takes the turn of the model (:mod:`grls.io.turns`) separately, so other threads may use
+                takes the turn of the model (:mod:`grls.io.files`) separately, so other threads may use
                 the model during this call, unless the caller holds its turn.
 
         Returns:
@@ -226,3 +219,290 @@ class _Run:
         results.append(Interlaced(beam.tokens, spans, score, ended))
         results.sort(key=lambda output: -output.score)
         del results[self.k :]
+
+
+# The tokens that may follow a beam: in free text, within a key, and where a key closes.
+#
+# Legend: R beams, A candidates, K beam width, V vocabulary, w integers of a state.
+#
+# Here the beams are defined, and every token that each of them may write next is computed, with its
+# log-probability.
+
+
+FREE, KEY, CLOSING = range(3)
+"""The mode of a beam: in free text, in a key, or in a closing marker."""
+_REMEMBERED = 1000
+"""How many sets of used keys are cached with their tokens."""
+
+
+class Span(NamedTuple):
+    """A quote: a span of a key in the output.
+
+    Attributes:
+        first: Place of its first token in the output.
+        last: Place after its last token, before the closing marker.
+        keys: Numbers of the keys that hold it, at most ``max_keys`` of them; empty if it was not closed.
+        score: Log-probability (nats) of its tokens and of the closing marker.
+        closed: False if the length limit came first; then nothing was retrieved.
+        held: How many keys hold it in total, named or not; 0 if it was not closed.
+    """
+
+    first: int
+    last: int
+    keys: tuple[int, ...]
+    score: float
+    closed: bool
+    held: int = 0
+
+
+@dataclass(frozen=True)
+class LiveBeam:
+    """One live beam.
+
+    Attributes:
+        node: The last node that was fed.
+        tokens: The tokens that it has written.
+        score: Log-probability (nats).
+        spans: The quotes closed so far.
+        mode: ``FREE``, ``KEY`` or ``CLOSING``.
+        state: The state of the current key, ``[w]``.
+        first: The place at which the current key began.
+        before: The score at this place.
+    """
+
+    node: int
+    tokens: tuple[int, ...] = ()
+    score: float = 0.0
+    spans: tuple[Span, ...] = ()
+    mode: int = FREE
+    state: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    first: int = 0
+    before: float = 0.0
+
+
+class Candidates(NamedTuple):
+    """A candidates, ``[A]`` each: beam, token, log-probability, whether a key closes, state ``[A, w]``."""
+
+    parents: Ints
+    tokens: Ints
+    steps: Floats
+    closes: Ints
+    states: Ints
+
+
+class _Tokens(NamedTuple):
+    """The tokens of a set of keys.
+
+    Attributes:
+        distinct: Each token once, ascending.
+        total: The number of all tokens, including repeated ones.
+    """
+
+    distinct: Ints
+    total: int
+
+
+class Continuations:
+    """Computes the tokens that may follow the beams of one run.
+
+    Args:
+        index: The keys.
+        markers: The markers that open and close a key.
+        options: The options of decoding.
+    """
+
+    def __init__(self, index: KeyIndex, markers: Markers, options: InterleaveOptions):
+        self.index = index
+        self.markers = markers
+        self.options = options
+        self._known: dict[frozenset[int], _Tokens] = {}
+
+    def after(self, live: list[LiveBeam], logits: Tensor) -> Candidates:
+        """The candidates that may follow each beam.
+
+        Args:
+            live: ``[R]`` beams.
+            logits: ``[R, V]`` for the next token of each beam.
+
+        Returns:
+            All candidates that can be among the K best of a query, by beam.
+
+        Raises:
+            ConfigError: A logit is not a number.
+        """
+        modes = np.array([beam.mode for beam in live])
+        parts = []
+        free = np.flatnonzero(modes == FREE)
+        with torch.inference_mode():
+            normalizer = _normalizer(logits)
+            if len(free):
+                parts.append(self._in_text(free, logits, normalizer))
+            in_key = np.flatnonzero(modes == KEY)
+            if len(in_key):
+                parts.append(self._in_keys(in_key, live, logits, normalizer))
+            closing = np.flatnonzero(modes == CLOSING)
+            if len(closing):
+                parts.append(self._closing(closing, live, logits, normalizer))
+        if len(parts) == 1:
+            return parts[0]
+        columns: list[Any] = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return Candidates(*(column[order] for column in columns))
+
+    def _in_text(self, rows: Ints, logits: Tensor, normalizer: Floats) -> Candidates:
+        """The best tokens of free beams."""
+        free = logits[torch.from_numpy(rows).to(logits.device)]
+        free[:, torch.from_numpy(self.markers.barred).to(logits.device)] = -torch.inf
+        best = free.topk(min(self.options.beams, free.shape[1]) if self.options.beam == "full" else 1)
+        count = best.values.shape[1]
+        parents = np.repeat(rows, count)
+        steps = best.values.double().flatten().cpu().numpy() - normalizer[parents]
+        nothing = np.full((len(parents), self.index.width), -1)
+        tokens = best.indices.flatten().cpu().numpy()
+        return Candidates(parents, tokens, steps, np.zeros(len(parents), dtype=np.int64), nothing)
+
+    def _in_keys(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
+        """The tokens that the index allows in beams within keys, and the closing marker."""
+        states = np.stack([live[row].state for row in rows])
+        closes = self._may_close(rows, live, states)
+        following = self._following(rows, live, states, closes)
+        steps = _at(logits, np.repeat(rows, np.diff(following.offsets)), following.tokens)
+        closing = self.markers.closing[0]
+        shut = np.flatnonzero(closes)
+        shutting = _at(logits, rows[shut], np.full(len(shut), closing))
+        if self.options.mode == "renormalized":
+            every = np.insert(steps, following.offsets[shut + 1], shutting)
+            normalizer = normalizer.copy()
+            normalizer[rows] = ragged_logsumexp(every, following.offsets + np.append(0, np.cumsum(closes)))
+        following, steps = _best(following, steps, self.options.beams)
+        # The closing marker comes after all tokens that continue a key.
+        places = following.offsets[shut + 1]
+        parents = np.insert(np.repeat(rows, np.diff(following.offsets)), places, rows[shut])
+        close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), places, 1)
+        tokens = np.insert(following.tokens, places, closing)
+        after = np.insert(following.states, places, states[shut], axis=0)
+        steps = np.insert(steps, places, shutting) - normalizer[parents]
+        if self.options.beam == "greedy":
+            best = np.lexsort((-steps, parents))
+            best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
+            parents, tokens, close, after = (column[best] for column in (parents, tokens, close, after))
+            steps = steps[best]
+        return Candidates(parents, tokens, steps, close, after)
+
+    def _following(self, rows: Ints, live: list[LiveBeam], states: Ints, closes: np.ndarray) -> Following:
+        """The tokens that continue the keys of these beams; none for a key so long that it must close."""
+        following = self.index.follow(states)
+        lengths = np.array([len(live[row].tokens) - live[row].first for row in rows])
+        forced = closes & (lengths >= self.options.max_key_tokens)
+        if forced.any():
+            following = _without(following, np.repeat(forced, np.diff(following.offsets)))
+        if len(self.markers.within) and not lengths.all():  # a quote begins at the beginning of a character
+            begins = np.repeat(lengths == 0, np.diff(following.offsets))
+            following = _without(following, begins & np.isin(following.tokens, self.markers.within))
+        if self.options.repeat:
+            return following
+        # Not those that lead only to keys quoted already: few tokens, as they are tokens of the quoted keys.
+        gone = np.zeros(len(following.tokens), dtype=bool)
+        for n, row in enumerate(rows.tolist()):
+            used = quoted(live[row])
+            if not used:
+                continue
+            part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
+            quoted_tokens = self._tokens(used)
+            tokens, wanted = following.tokens[part], quoted_tokens.distinct  # both ascend
+            places = np.searchsorted(tokens, wanted)
+            inside = places < len(tokens)
+            known = places[inside][tokens[places[inside]] == wanted[inside]]
+            ends = following.states[part][known]
+            few = self.index.count(ends) <= quoted_tokens.total
+            for c, state in zip(known[few].tolist(), ends[few], strict=True):
+                gone[part.start + c] = used.issuperset(self.index.keys(state, whole=False).tolist())
+        return _without(following, gone) if gone.any() else following
+
+    def _tokens(self, keys: frozenset[int]) -> _Tokens:
+        """The tokens of a set of keys."""
+        if keys not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            tokens = np.concatenate([self.index.tokens(key) for key in keys])
+            self._known[keys] = _Tokens(np.unique(tokens), len(tokens))
+        return self._known[keys]
+
+    def _may_close(self, rows: Ints, live: list[LiveBeam], states: Ints) -> np.ndarray:
+        """Whether each beam within a key may close it."""
+        closes = self.index.closes(states)
+        if not self.options.whole:
+            written = [live[row].tokens[live[row].first :] for row in rows]
+            closes |= np.array([bool(tokens) and self.markers.quotable(tokens) for tokens in written])
+        if not self.options.repeat:
+            for n in np.flatnonzero(closes):
+                before = quoted(live[rows[n]])
+                if before and not len(self.keys(states[n], before)):
+                    closes[n] = False
+        return closes
+
+    def _closing(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
+        """The next token of the closing marker."""
+        marker = self.markers.closing
+        tokens = np.array([marker[len(live[row].tokens) - live[row].spans[-1].last] for row in rows])
+        place = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
+        steps = logits[tuple(place)].double().cpu().numpy() - normalizer[rows]
+        if self.options.mode == "renormalized":
+            steps = np.zeros_like(steps)
+        nothing = np.full((len(rows), self.index.width), -1)
+        return Candidates(rows, tokens, steps, np.ones(len(rows), dtype=np.int64), nothing)
+
+    def exhausted(self, spans: Sequence[Span]) -> bool:
+        """Whether all keys have been quoted once and may not be repeated; an opening marker is then text."""
+        if self.options.repeat or not spans:
+            return False
+        return len({key for span in spans for key in span.keys}) == len(self.index)
+
+    def keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
+        """The keys that a quote names: the first unused keys that hold it, at most ``max_keys``."""
+        most = self.options.max_keys
+        # A key may hold a span several times, and used keys may come first.
+        limit = most + (self._tokens(used).total if used else 0)
+        holding = self.index.keys(state, self.options.whole, limit).tolist()
+        return tuple([key for key in holding if key not in used][:most])
+
+
+def _normalizer(logits: Tensor) -> Floats:
+    """Log of the sum of exponentials over the vocabulary, ``[R]``; a benchmark times it as the model's.
+
+    Raises:
+        ConfigError: A logit is not a number.
+    """
+    normalizer: Floats = logits.logsumexp(-1).double().cpu().numpy()
+    refuse_nan(normalizer)
+    return normalizer
+
+
+def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
+    """Logits of (row, token) pairs, ``[A]``."""
+    place = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
+    values: Floats = logits[tuple(place)].double().cpu().numpy()
+    return values
+
+
+def _best(following: Following, scores: Floats, most: int) -> tuple[Following, Floats]:
+    """The tokens of each row that are not below its ``most``-th best score, and their scores."""
+    sizes = np.diff(following.offsets)
+    keep = np.ones(len(scores), dtype=bool)
+    for row in np.flatnonzero(sizes > most):
+        part = slice(int(following.offsets[row]), int(following.offsets[row + 1]))
+        values = scores[part]
+        keep[part] = values >= np.partition(values, len(values) - most)[len(values) - most]
+    return (following, scores) if keep.all() else (_without(following, ~keep), scores[keep])
+
+
+def quoted(beam: LiveBeam) -> frozenset[int]:
+    """The keys that a beam has quoted."""
+    return frozenset(key for span in beam.spans for key in span.keys)
+
+
+def _without(following: Following, gone: np.ndarray) -> Following:
+    """The following tokens without those marked in ``gone``."""
+    keep = ~gone
+    offsets = np.concatenate(([0], np.cumsum(keep)))[following.offsets]
+    return Following(following.tokens[keep], following.states[keep], offsets)

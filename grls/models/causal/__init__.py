@@ -1,1 +1,1 @@
-"""Causal language models: ``plain`` is the readable adapter, ``slots`` the fast one, tested against it."""
+"""Causal language models: ``slots`` has the readable adapter, and the fast one, tested against it."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from grls.errors import ConfigError
-from grls.models.causal.plain import CausalGenerator
-from grls.models.causal.slots import CausalTrees, plant_causal
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal
+from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 
 
 def is_causal(model: Any) -> bool:

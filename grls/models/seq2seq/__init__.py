@@ -1,1 +1,1 @@
-"""Encoder-decoder models: ``plain`` is the readable adapter, ``slots`` the fast one, tested against it."""
+"""Encoder-decoder models: ``slots`` has the readable adapter, and the fast one, tested against it."""

@@ -10,7 +10,7 @@ layer is one product without padding. The cache keeps keys and values by slot an
 
 A session combines a way to read inputs with a way to place tokens. Inputs are read by an encoder
 (:mod:`grls.models.seq2seq.slots`) or as a prefix (:mod:`grls.models.causal.slots`). Tokens are placed in
-trees, any number a beam, with NumPy, for a CPU (:mod:`grls.models.sessions.trees`), or in a grid, one token
+trees, any number a beam, with NumPy, for a CPU (:class:`TreeMemory`), or in a grid, one token
 of every beam, without waiting for the device, for a GPU (:mod:`grls.models.sessions.grid`).
 """
 
@@ -21,14 +21,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, Cache
 
 from grls.index.rows import Ints
-from grls.io.turns import turn
+from grls.io.files import turn
 from grls.models.head import Cut, Head, HeadRows
 from grls.models.precision import refuse_nan_logits
+from grls.models.sessions.forest import Branches, Forest
 
 _NAME = "grls_slots"
 _SESSION = "grls_slot_session"
@@ -80,7 +82,7 @@ class SlotModel:
     """Runs a transformers model with slots.
 
     The attention of the model is replaced while tokens are fed, and restored afterwards. So a model serves
-    one thread at a time (:mod:`grls.io.turns`).
+    one thread at a time (:mod:`grls.io.files`).
 
     Args:
         module: The part of the model that writes tokens.
@@ -316,3 +318,70 @@ def plain_attention(model: nn.Module, length: int) -> Iterator[None]:
         return
     with attending(configs_of(model), "eager"):
         yield
+
+
+# Trees of tokens: the memory behind the fast search on a CPU.
+#
+# Legend: R branches, T their tokens, S slots (queries in flight), P places a slot, m most new tokens of one
+# slot, H heads.
+#
+# Each slot has a tree of tokens (:mod:`grls.models.sessions.forest`), whose nodes are beams. Any number of
+# tokens can be fed to any beam at once.
+
+
+class TreeMemory(SlotMemory):
+    """S queries at a time, each with a tree of tokens; see :class:`grls.models.base.TreeSession`.
+
+    Args:
+        model: The model.
+        slots: S.
+        longest: The longest input in tokens.
+    """
+
+    _root_is_seen = True
+
+    def __init__(self, model: SlotModel, slots: int, longest: int):
+        self._forest = Forest(slots)
+        super().__init__(model, slots, longest, self._forest.places)
+        self._most: int  # places of the fullest slot
+        self._gather: Tensor  # [S m], see Placed.by_slot
+        self._scatter: Tensor  # [T]
+
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        """Read new queries into slots; returns the node that each query continues."""
+        self._forest.plant(slots, self._root_is_seen)
+        return super().load(slots, inputs)  # type: ignore[safe-super]  # a subclass adds the reader
+
+    @torch.inference_mode()
+    def feed(self, branches: Branches) -> Ints:
+        """Feed the tokens of R branches; returns the node of the last token of each branch."""
+        placed = self._forest.grow(branches)
+        self._most = int(self._forest.counts.max())
+        if self._forest.places > self._places:
+            self._make_room(self._forest.places)
+        gather, scatter = placed.by_slot(self._slots)
+        self._gather, self._scatter = self._tensor(gather), self._tensor(scatter)
+        self._write = self._tensor(placed.slots * self._places + placed.nodes)
+        # Position bias at places that a token attends to, else minus infinity, [S, H or 1, m, used].
+        visible = self._tensor(placed.visible[:, : self._used, None])
+        table = self._distances(int(placed.depths.max()))
+        if table is None:
+            bias = torch.zeros(visible.shape, device=visible.device)
+        else:
+            distance = placed.depths[:, None] - self._forest.depths[placed.slots, : self._used]
+            bias = table[self._tensor(np.maximum(distance, 0))]
+        bias = self._lay(bias.masked_fill(~visible, -torch.inf))
+        self._own_bias = bias.unflatten(0, (self._slots, -1)).permute(0, 3, 1, 2).contiguous()
+        hidden = self._advance(self._tensor(branches.tokens), self._tensor(placed.depths))
+        self._hidden = hidden[self._tensor(placed.last)]
+        return placed.nodes[placed.last]
+
+    @property
+    def _used(self) -> int:
+        return self._most
+
+    def _lay(self, rows: Tensor) -> Tensor:
+        return rows.index_select(0, self._gather)
+
+    def _unlay(self, rows: Tensor) -> Tensor:
+        return rows.index_select(0, self._scatter)

@@ -4,28 +4,28 @@
 or of several (a generator and a bi-encoder). :class:`FusedChains` is the same for multi-step retrievers.
 arXiv 2204.13596 interleaves: one passage of each member in turn, duplicates dropped, which is the default
 here. The length of a fused dynamic chain is an option, by default the mean of the members' lengths.
-Methods of fusion: :mod:`grls.retrieve.fusion.fuse`. All members must be over one corpus. ``grls fuse`` fuses
-runs instead of retrievers.
+All members must be over one corpus. ``grls fuse`` fuses runs instead of retrievers.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, Hit, Query
-from grls.errors import ConfigError, MismatchError, at_least
-from grls.io.progress import counted
+from grls.errors import ConfigError, MismatchError, at_least, one_of
+from grls.io.progress import Progress, counted
+from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
-from grls.retrieve.fusion.fuse import FUSED, Fusion
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded
@@ -301,3 +301,283 @@ def shared_corpus(members: Sequence[Retriever | FindsChains]) -> Corpus:
                 f"({counted(len(member.corpus), 'passage')}); make both from the same file."
             )
     return first.corpus
+
+
+# Fusing the rankings of several systems into one: interleaving, reciprocal ranks, calibrated scores.
+#
+# Legend: R rankings of one query (one a member), w_r the weight of member r, rank_r(p) the place of passage p
+# in ranking r, counted from 1.
+#
+# - ``interleave``, the ensemble of arXiv 2204.13596: the rankings are read from the top, one passage of each
+#   in turn, and a passage that stands in the list already is dropped (its turn is spent). No scores, no
+#   weights.
+# - ``rrf``, reciprocal rank fusion (Cormack et al., SIGIR 2009): score(p) = sum over the rankings r that hold
+#   p of w_r / (60 + rank_r(p)).
+# - ``sum``: score(p) = sum over r of w_r s_r(p), where s_r are the scores of ranking r brought to a common
+#   scale by a :data:`Normalization`.
+#
+# The formulas are those of ranx, the oracle of the tests; its own code takes minutes to compile when first
+# used and breaks ties by the order of a hash table. We differ where its convention rewards a miss. A passage
+# that ranking r does not hold gets there the lowest normalised score of r, not 0: under ``zmuv`` 0 is the
+# mean, and among log-probabilities 0 is the best there is. And the passages of a ranking whose scores are all
+# the same get 1 under ``min-max``, not 0, so that to be found counts. A ranking without a passage says
+# nothing of any, and neither does one whose weight is 0: what it alone holds is left out.
+#
+# Ties go to the passage with the better best rank, then to the earlier member, so every list is determined.
+# The module knows rankings alone: no text, no corpus, no metric.
+
+
+Method = Literal["interleave", "rrf", "sum"]
+FUSED = 20
+"""Default number of hits of each member of a folder that give scores."""
+
+Normalization = Literal["min-max", "zmuv", "rank", "borda", "none"]
+"""How ``sum`` calibrates the n scores of a ranking.
+
+``min-max``: to [0, 1]. ``zmuv``: zero mean, unit variance (0 where all are the same). ``rank``:
+1 - (rank - 1) / n, 0 where missing. ``borda``: 1 - (rank - 1) / c for the c passages that the rankings of the
+query hold together; those missing share what is left evenly. ``none``: as they are, for members whose scores
+mean the same.
+"""
+
+Rankings = Mapping[str, Sequence[Hit]]
+"""Query id -> hits, best first."""
+
+GRID = 10
+"""Steps of the weights tried: multiples of 1/10 that sum to one."""
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Options of fusing rankings.
+
+    Args:
+        method: ``interleave``: a passage of each ranking in turn; ``rrf``: by reciprocal ranks; ``sum``: by
+            calibrated scores.
+        normalization: Calibration of the scores of a ranking (``sum``).
+        weights: A weight for each ranking, in their order (``rrf``, ``sum``); null: equal weights.
+        rrf_k: Constant that is added to every rank (``rrf``).
+
+    Raises:
+        ConfigError: A value is out of range, or ``interleave`` has weights.
+    """
+
+    method: Method = "interleave"
+    normalization: Normalization = "min-max"
+    weights: tuple[float, ...] | None = None
+    rrf_k: float = rare(60)
+
+    def __post_init__(self) -> None:
+        one_of(get_args(Method), method=self.method)
+        one_of(get_args(Normalization), normalization=self.normalization)
+        at_least(0, rrf_k=self.rrf_k)
+        if self.weights is None:
+            return
+        if self.method == "interleave":
+            raise ConfigError("interleaving takes no weights; choose method rrf or sum, or leave them out.")
+        if not all(math.isfinite(w) and w >= 0 for w in self.weights) or not any(self.weights):
+            raise ConfigError(
+                f"expected weights of at least 0, one of them above 0, got {list(self.weights)}."
+            )
+
+    @property
+    def score_mode(self) -> str:
+        """What fused scores mean, in a word: the method, with the normalisation where there is one."""
+        return f"sum {self.normalization}" if self.method == "sum" else self.method
+
+    def fuse(self, rankings: Sequence[Sequence[Hit]], k: int | None = None) -> list[Hit]:
+        """Fuse the R rankings of one query.
+
+        Args:
+            rankings: One a member, best first; their order, not their scores, says the rank.
+            k: Most hits; None keeps all.
+
+        Returns:
+            Each passage once, best first. The score of ``interleave`` is 1 / place.
+
+        Raises:
+            ConfigError: ``weights`` are not as many as the members, or k is below 1.
+        """
+        at_least(1, k=k)
+        if self.method == "interleave":
+            return interleave(rankings)[:k]
+        weights = self.weights or (1.0,) * len(rankings)
+        if len(weights) != len(rankings):
+            raise ConfigError(
+                f"{counted(len(weights), 'weight')} for {counted(len(rankings), 'member')}; give one a "
+                "member."
+            )
+        kept = [(hits, w) for hits, w in zip(rankings, weights, strict=True) if w > 0]
+        weighed, positive = [hits for hits, _ in kept], [w for _, w in kept]
+        if self.method == "rrf":
+            return rrf(weighed, positive, self.rrf_k)[:k]
+        return weighted_sum(weighed, positive, self.normalization)[:k]
+
+    def fuse_first(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
+        """Fuse the first hits of each ranking; the others stand last, in turn, with the lowest score.
+
+        So neither score nor order depends on how long the rankings are.
+
+        Args:
+            rankings: One a member, best first.
+            depth: Number of hits of each that give scores.
+            k: Most hits.
+        """
+        fused = self.fuse([hits[:depth] for hits in rankings])
+        if len(fused) >= k:
+            return fused[:k]
+        known, weights = {hit.id for hit in fused}, self.weights or (1.0,) * len(rankings)
+        more = interleave([hits for hits, weight in zip(rankings, weights, strict=True) if weight > 0])
+        return (fused + [Hit(hit.id, fused[-1].score) for hit in more if hit.id not in known])[:k]
+
+
+def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """One passage of each ranking in turn, from the top; each passage once, where it comes first."""
+    places = _best_places(rankings)
+    order = sorted(places, key=places.__getitem__)
+    return [Hit(passage, 1 / place) for place, passage in enumerate(order, 1)]
+
+
+def rrf(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: float = 60) -> list[Hit]:
+    """Reciprocal rank fusion; ``k`` is what is added to every rank."""
+    terms: dict[str, list[float]] = {}
+    for hits, weight in zip(rankings, weights, strict=True):
+        for rank, hit in enumerate(hits, 1):
+            terms.setdefault(hit.id, []).append(weight / (k + rank))
+    return _ranked(terms, rankings)
+
+
+def comb_sum(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """CombSUM (Fox and Shaw, TREC-2): the sum of the scores as they are; a missing passage adds 0.
+
+    For scores that are 0 or more on one scale, such as probabilities.
+    """
+    terms: dict[str, list[float]] = {}
+    for hits in rankings:
+        for hit in hits:
+            terms.setdefault(hit.id, []).append(hit.score)
+    return _ranked(terms, rankings)
+
+
+def weighted_sum(
+    rankings: Sequence[Sequence[Hit]], weights: Sequence[float], normalization: Normalization = "min-max"
+) -> list[Hit]:
+    """Weighted sum of calibrated scores."""
+    union = list(_best_places(rankings))
+    terms: dict[str, list[float]] = {passage: [] for passage in union}
+    for hits, weight in zip(rankings, weights, strict=True):
+        scores, missing = calibrate(hits, normalization, len(union))
+        for passage in union:
+            terms[passage].append(weight * scores.get(passage, missing))
+    return _ranked(terms, rankings)
+
+
+def calibrate(
+    hits: Sequence[Hit], normalization: Normalization, candidates: int
+) -> tuple[dict[str, float], float]:
+    """Calibrate the scores of one ranking.
+
+    Args:
+        hits: The ranking, best first.
+        normalization: How.
+        candidates: Passages that the rankings of this query hold together (``borda``).
+
+    Returns:
+        Passage id -> calibrated score, and what a passage gets that the ranking does not hold.
+    """
+    if not hits:
+        return {}, 0.0
+    count, ids, scores = len(hits), [hit.id for hit in hits], [hit.score for hit in hits]
+    if normalization in ("rank", "borda"):
+        total = count if normalization == "rank" else candidates
+        values = [1 - place / total for place in range(count)]
+        missing = 0.0 if normalization == "rank" else 0.5 - (count - 1) / (2 * candidates)
+        return dict(zip(ids, values, strict=True)), missing
+    low, high = min(scores), max(scores)
+    if normalization == "min-max":
+        values = [(s - low) / (high - low) if high > low else 1.0 for s in scores]
+        return dict(zip(ids, values, strict=True)), 0.0
+    if normalization == "zmuv":
+        mean = math.fsum(scores) / count
+        deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in scores) / count) if high > low else 0.0
+        scores = [(s - mean) / deviation if deviation else 0.0 for s in scores]
+    return dict(zip(ids, scores, strict=True)), min(scores)
+
+
+def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = None) -> dict[str, list[Hit]]:
+    """Fuse the rankings of every query, in the order of the first member.
+
+    Raises:
+        ConfigError: See :meth:`Fusion.fuse`.
+        MismatchError: The members do not hold the same queries: nothing is dropped silently.
+    """
+    for number, rankings in enumerate(members[1:], 2):
+        apart = sorted(members[0].keys() ^ rankings.keys())
+        if apart:
+            raise MismatchError(
+                f"members 1 and {number} do not hold the same queries: {len(apart)} are in one alone, such "
+                f"as {apart[0]!r}; give the missing ones an empty ranking, or retrieve them."
+            )
+    return {query: fusion.fuse([rankings[query] for rankings in members], k) for query in members[0]}
+
+
+def weight_grid(members: int, steps: int = GRID) -> Iterator[tuple[float, ...]]:
+    """All weights that are multiples of 1/steps and sum to one, the most even first.
+
+    Of equally even ones, those that favour earlier members come first.
+    """
+    counts = []
+    for bars in combinations(range(steps + members - 1), members - 1):
+        edges = (-1, *bars, steps + members - 1)
+        counts.append(tuple(b - a - 1 for a, b in pairwise(edges)))
+    counts.sort(key=lambda parts: (sum(part * part for part in parts), [-part for part in parts]))
+    for parts in counts:
+        yield tuple(part / steps for part in parts)
+
+
+Value = TypeVar("Value", float, tuple[float, float])
+
+
+def tune_weights(
+    members: int, fusion: Fusion, measure: Callable[[Fusion], Value], steps: int = GRID
+) -> tuple[Fusion, Value]:
+    """Try every weight of the grid; of equally good ones the most even is kept.
+
+    Args:
+        members: How many.
+        fusion: What to tune.
+        measure: How good a fusion is on the development queries; higher is better. A tuple decides by its
+            first value, where that is level by its second, and so on.
+        steps: See :func:`weight_grid`.
+
+    Returns:
+        The fusion with the best weights, and its measure.
+
+    Raises:
+        ConfigError: The method takes no weights.
+    """
+    tried = [replace(fusion, weights=weights) for weights in weight_grid(members, steps)]
+    measured = []
+    with Progress(len(tried), "tune", "weights", shown=None) as bar:
+        for one in tried:
+            measured.append((measure(one), one))
+            bar.update()
+    value, best = max(measured, key=lambda pair: pair[0])  # of equal ones the first
+    return best, value
+
+
+def _best_places(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]:
+    """Passage -> its best rank and the first member that gives it."""
+    places: dict[str, tuple[int, int]] = {}
+    for member, hits in enumerate(rankings):
+        for rank, hit in enumerate(hits):
+            places[hit.id] = min(places.get(hit.id, (rank, member)), (rank, member))
+    return places
+
+
+def _ranked(terms: Mapping[str, Sequence[float]], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """The passages by the sum of their terms. Sums are exact: equal terms in another order make a tie."""
+    places = _best_places(rankings)
+    scores = {passage: math.fsum(values) for passage, values in terms.items()}
+    order = sorted(scores, key=lambda passage: (-scores[passage], places[passage]))
+    return [Hit(passage, scores[passage]) for passage in order]

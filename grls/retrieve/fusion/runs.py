@@ -1,21 +1,45 @@
 """Fusing runs that were retrieved already.
 
-How to fuse says :mod:`grls.retrieve.fusion.fuse`, whether runs belong together :mod:`grls.runs.comparable`.
+How to fuse says :mod:`grls.retrieve.fusion.retriever`, whether runs belong together
+:mod:`grls.runs.comparable`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from grls.errors import ConfigError, Option
-from grls.retrieve.fusion.fuse import Fusion, fuse_rankings
-from grls.retrieve.fusion.retriever import Length, chain_hits, chain_length, fuse_chains
-from grls.runs.manifest import RunInfo, Steps
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.inputs.arguments import Count, checked
+from grls.data.types import Chain, Hit, Query
+from grls.errors import ConfigError, DataError, Option, in_python, worded
+from grls.io.progress import counted
+from grls.models.base import Floats
+from grls.retrieve.base import Description, Retriever, unended_fingerprint
+from grls.retrieve.fusion.retriever import (
+    Fusion,
+    Length,
+    chain_hits,
+    chain_length,
+    fuse_chains,
+    fuse_rankings,
+)
+from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import Opening, open_member, write_composite
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from
+from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
 from grls.runs.trec import chain_ranking
 
@@ -136,3 +160,293 @@ def shared_steps(runs: Sequence[Run]) -> Steps:
     if all(run.steps == "fixed" for run in runs):
         return "fixed"
     return "ranked" if any(run.steps == "ranked" for run in runs) else "single"
+
+
+# How many passages of a ranking to give: the first k whose expected F1 is highest.
+#
+# Legend: n passages of a ranking, Q development queries, M the most gold passages that a ranking lacks.
+#
+# Chains end by DONE (:mod:`grls.retrieve.hops.stop`); a ranking has no end of its own. Here it ends where F1
+# against the right set is expected to be highest. A logistic regression over what a ranking shows of the
+# passage in place r (its score, the best score, where it stands between the best and the last, the gap behind
+# it, r and log r) gives the probability p_r that it is gold, fitted on development queries. With these taken
+# as independent, and G = gold_1 + … + gold_n + missing, where ``missing`` is how many gold passages the
+# ranking lacks, as often as development queries lack them,
+#
+#     expected F1 of the first k  =  E[2 (gold_1 + … + gold_k) / (k + G)],
+#
+# which is computed exactly: how many of the first k are gold, and how many of the others, are
+# Poisson-binomial. Of independent passages the set of highest expected F1 is that of the likeliest k for some
+# k (Ye, Chai, Lee and Chieu, "Optimizing F-measures: a tale of two approaches", ICML 2012). The ranking's own
+# order is kept, though, so measures of rank change for what is cut alone. The module knows no text and no
+# model.
+
+
+_LEAST = 1e-9
+"""No passage is less probable, so that logarithms are finite."""
+
+_HIGHEST = 1e100
+"""No score is farther from 0, so that squares are finite."""
+
+
+class Size(NamedTuple):
+    """Where a ranking is cut.
+
+    Attributes:
+        k: Passages that are kept.
+        expected_f1: What F1 they are expected to have, in [0, 1].
+    """
+
+    k: int
+    expected_f1: float
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A :class:`SetSize` as plain numbers, one each a feature; ``missing`` as there."""
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    weights: tuple[float, ...]
+    bias: float
+    missing: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SetSize:
+    """Cuts rankings of one system.
+
+    Attributes:
+        model: From features of a passage to the probability that it is gold.
+        missing: ``[M + 1]`` how probable it is that a ranking lacks 0, 1, … gold passages.
+    """
+
+    model: Pipeline
+    missing: Floats
+
+    @classmethod
+    def fit(cls, rankings: Sequence[Sequence[Hit]], gold: Sequence[Collection[str]]) -> SetSize:
+        """Learn it from development queries.
+
+        Args:
+            rankings: ``[Q]`` hits, best first.
+            gold: ``[Q]`` ids of the gold passages.
+
+        Raises:
+            ConfigError: No passage that was found is gold, or all are, so nothing tells them apart; or a
+                score is beyond ±1e100.
+        """
+        right = [np.array([hit.id in own for hit in hits]) for hits, own in zip(rankings, gold, strict=True)]
+        found = np.concatenate(right) if right else np.array([])
+        if not 0 < found.sum() < len(found):
+            raise ConfigError(
+                f"of the {counted(len(found), 'passage')} found for "
+                f"{counted(len(right), 'development query')} "
+                f"{int(found.sum()):,} are gold: a cut needs some that are and some that are not. Tune on "
+                "queries whose gold is in the run."
+            )
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        model.fit(np.concatenate([_features(hits) for hits in rankings]), found)
+        lacking = [len(set(own) - {h.id for h in hits}) for own, hits in zip(gold, rankings, strict=True)]
+        return cls(model, np.bincount(lacking) / len(lacking))
+
+    def record(self) -> _Record:
+        """As plain numbers."""
+        scaler, regression = (step for _, step in self.model.steps)
+        return _Record(
+            tuple(scaler.mean_.tolist()),
+            tuple(scaler.scale_.tolist()),
+            tuple(regression.coef_[0].tolist()),
+            float(regression.intercept_[0]),
+            tuple(self.missing.tolist()),
+        )
+
+    @classmethod
+    def from_record(cls, record: _Record) -> SetSize:
+        """From what :meth:`record` gives.
+
+        Raises:
+            ConfigError: The numbers are not as many as the features.
+        """
+        features = len(_features([Hit("", 0.0)])[0])
+        if {len(record.mean), len(record.scale), len(record.weights)} != {features} or not record.missing:
+            raise ConfigError(f"expected {features} numbers of each kind for a cut; tune it again.")
+        scaler, regression = StandardScaler(), LogisticRegression()
+        scaler.mean_, scaler.scale_ = np.array(record.mean), np.array(record.scale)
+        scaler.var_, scaler.n_features_in_ = scaler.scale_**2, features
+        regression.coef_, regression.intercept_ = np.array([record.weights]), np.array([record.bias])
+        regression.classes_ = np.array([False, True])
+        return cls(make_pipeline(scaler, regression), np.array(record.missing))
+
+    def probabilities(self, hits: Sequence[Hit]) -> Floats:
+        """``[n]`` the probability that each passage of a ranking is gold."""
+        if not hits:
+            return np.array([])
+        found: Floats = self.model.predict_proba(_features(hits))[:, 1]
+        return np.clip(found, _LEAST, 1 - _LEAST)
+
+    def cut(self, hits: Sequence[Hit]) -> Chain:
+        """The first passages of a ranking, as a chain that is done.
+
+        Returns:
+            Each passage with the log of its probability; the score is the log of the expected F1 (nats), or
+            of 1e-9 for the empty chain of an empty ranking.
+        """
+        probabilities = self.probabilities(hits)
+        size = best_size(probabilities, self.missing)
+        kept = zip(hits[: size.k], np.log(probabilities).tolist(), strict=False)
+        score = math.log(max(size.expected_f1, _LEAST))
+        return Chain(tuple(Hit(hit.id, log) for hit, log in kept), score, True)
+
+
+class CutRetriever:
+    """Cuts what another retriever ranks: a retriever of kind ``cut``.
+
+    Args:
+        retriever: Ranks.
+        size: Fitted on its rankings of development queries; None: not yet, and it cuts nothing before.
+        depth: Passages of a ranking that are looked at: as many as when ``size`` was fitted.
+        place: The folder that it was opened from, for errors.
+    """
+
+    kind = "cut"
+    tuned_by = ("grls.tune.priors:CUT",)
+    folders = ("retriever",)
+
+    def __init__(self, retriever: Retriever, size: SetSize | None, depth: int, place: str | Path = "FOLDER"):
+        check_counts(depth=depth)
+        self.retriever, self.place = retriever, place
+        self.size = size
+        self.depth = depth
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder; see :func:`load_retriever`."""
+        file = folder / MANIFEST
+        check_fields(spec, ("retriever", "depth"), ("size",), file)
+        size = None
+        if "size" in spec:
+            record = made(_Record, spec["size"], file, "size")
+            try:
+                size = SetSize.from_record(record)
+            except ConfigError as error:
+                raise DataError(f"size: {worded(error.text, in_python)}", file) from error
+        own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
+        return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth, folder)
+
+    def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
+        """Write a folder that names the one of the retriever, or embeds its specification."""
+        named = {"retriever": named_from(folder, retriever), "depth": self.depth}
+        content = named | ({"size": self._record} if self.size is not None else {})
+        write_composite(folder, self.kind, content, self.corpus)
+
+    @property
+    def _record(self) -> dict[str, Any] | None:
+        return None if self.size is None else asdict(self.size.record())
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        first = self.retriever.describe()
+        mode, label = f"{first.score_mode}, cut", f"{first.name}, cut"
+        return replace(
+            first,
+            score_mode=mode,
+            label=label,
+            options={**first.options, "cut": self.depth},
+            steps="dynamic",
+            sets=True,
+        )
+
+    def fingerprint(self) -> str:
+        """Of the retriever, and of where it is cut."""
+        return f"{self.retriever.fingerprint()} {json.dumps(self._record)} {self.depth}"
+
+    def untuned(self) -> str:
+        """The fingerprint of the retriever alone."""
+        return self.retriever.fingerprint()
+
+    def unended(self) -> str:
+        """The fingerprint of the rankings before they are cut."""
+        return unended_fingerprint(self.retriever)
+
+    @checked
+    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+        """At most k passages of each query, as the retriever ranks them.
+
+        Raises:
+            ConfigError: k is below 1, or the cut is not fitted yet.
+        """
+        return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
+
+    @checked
+    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
+        """One chain a query: the passages that are kept."""
+        return [[chain] for _, chain in self.retrieve_sets(queries, allow)]
+
+    def retrieve_sets(
+        self, queries: Sequence[Query | str], allow: Allow = None
+    ) -> list[tuple[list[Hit], Chain]]:
+        """What is kept of each query's ranking, with the scores of the retriever, and the same as a chain.
+
+        Raises:
+            ConfigError: The cut is not fitted yet.
+        """
+        size = self.size
+        if size is None:  # before anything is searched for
+            raise ConfigError(
+                f"where rankings end is not known yet: `grls tune {self.place} {Option('data', 'D')}` finds "
+                "it on dev."
+            )
+        rankings = self.retriever.retrieve(queries, self.depth, allow)
+        chains = [size.cut(hits) for hits in rankings]
+        return [(hits[: len(chain.hits)], chain) for hits, chain in zip(rankings, chains, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Depth:
+    depth: int
+
+
+def best_size(probabilities: Floats, missing: Floats) -> Size:
+    """The k whose expected F1 is highest, at least 1 where there is a passage; of equals the smallest.
+
+    Args:
+        probabilities: ``[n]`` that each passage of a ranking is gold, in its order.
+        missing: ``[M + 1]`` that the ranking lacks 0, 1, … gold passages.
+    """
+    if not len(probabilities):
+        return Size(0, 0.0)
+    behind = [missing]  # of the last 0, 1, … passages: how many are gold or missing
+    for p in probabilities[::-1]:
+        behind.append(np.convolve(behind[-1], [1 - p, p]))
+    best, before = Size(0, -math.inf), np.array([1.0])
+    for k, p in enumerate(probabilities, 1):
+        before = np.convolve(before, [1 - p, p])
+        others = behind[len(probabilities) - k]
+        right, left = np.arange(len(before))[:, None], np.arange(len(others))[None]
+        value = float(before @ (2 * right / (k + right + left)) @ others)
+        if value > best.expected_f1 + 1e-12:
+            best = Size(k, value)
+    return best
+
+
+def _features(hits: Sequence[Hit]) -> Floats:
+    """``[n, 6]`` what a ranking shows of its passages."""
+    if not hits:
+        return np.zeros((0, 6))
+    scores = np.array([hit.score for hit in hits])
+    if not np.abs(scores).max() <= _HIGHEST:
+        raise ConfigError(
+            f"a run to cut has scores from {scores.min():g} to {scores.max():g}; expected are some between "
+            f"{-_HIGHEST:g} and {_HIGHEST:g}. Divide them all, of {Option('tune')}, too, by one number."
+        )
+    ranks = np.arange(1, len(scores) + 1)
+    height = scores[0] - scores[-1]
+    between = (scores - scores[-1]) / height if height > 0 else np.ones(len(scores))
+    gaps = np.append(scores[:-1] - scores[1:], 0.0)
+    return np.stack((np.log(ranks), ranks, scores, np.full(len(scores), scores[0]), between, gaps), axis=1)

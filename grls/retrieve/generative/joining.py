@@ -24,11 +24,10 @@ from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
-from grls.io.turns import turn
-from grls.models.seq2seq.plain import check_positions
+from grls.io.files import turn
+from grls.models.seq2seq.slots import check_positions
 from grls.retrieve.base import DecodesPassages, Decoding, Plan, PlanSource
-from grls.retrieve.generative.rescore import rescored
-from grls.retrieve.generative.search import DecodedPassages
+from grls.retrieve.generative.search import DecodedPassages, rescored
 from grls.retrieve.generative.span_scores import Reach, hidden_spans, prior_over_spans
 from grls.retrieve.queries import check_counts
 

@@ -30,19 +30,17 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.index.build import build_segment
-from grls.index.merge import merge
 from grls.index.ranges.ranged import RangedIndex
 from grls.index.rows import Ints
+from grls.index.union import merge
+from grls.io.files import turn
 from grls.io.progress import Progress
-from grls.io.turns import turn
 from grls.models.base import Floats, once_each
 from grls.models.causal.slots import CausalTrees
+from grls.models.head import RescoreInput, readout
 from grls.models.load.kinds import plain_generator, planted
-from grls.models.rescore_spec import RescoreInput, readout
-from grls.models.seq2seq.plain import check_positions
-from grls.models.seq2seq.slots import Seq2SeqTrees
+from grls.models.seq2seq.slots import Seq2SeqTrees, check_positions
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.span_scores import (
     PassageScores,
     Reach,
@@ -360,7 +358,7 @@ class DecodedPassages:
             )
 
     def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """The log-odds of passages once the model has read them to the end (:mod:`grls.models.rescore_spec`).
+        """The log-odds of passages once the model has read them to the end (:mod:`grls.models.head`).
 
         Args:
             inputs: Model inputs as token ids.
@@ -558,3 +556,39 @@ class DecodedPassages:
         else:
             why = "its index has another backend than 'array'; make it again with `grls index`"
         raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")
+
+
+# Rescoring by the generator: it reads the best passages to their end and ranks them anew.
+#
+# Legend: Q queries, C candidates of a query.
+#
+# The search gives the C best passages of a query scores s(x). The generator reads each to its end and gives
+# it log-odds a(x) (:mod:`grls.models.head`). With w the weight,
+#
+#     score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
+#
+# so the total probability of the candidates does not change. Other passages follow, with scores no higher
+# than those of the candidates, so that a ranking does not depend on the number of hits. In chains this holds
+# at every hop: scores stay log-probabilities, and DONE is rescored like a passage.
+
+
+def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:
+    """Rank passages by score and log-odds.
+
+    Args:
+        ranking: The passages of a query by the search, best first.
+        odds: ``[C]`` log-odds (nats) of the first C passages.
+        weight: The weight w.
+
+    Returns:
+        All passages, best first.
+    """
+    count = len(odds)
+    if not count:
+        return list(ranking)
+    scores = np.array([one.score for one in ranking[:count]])
+    sums = scores + weight * odds
+    sums += np.logaddexp.reduce(scores) - np.logaddexp.reduce(sums)
+    again = [ScoredPassage(one.passage, float(score)) for one, score in zip(ranking, sums, strict=False)]
+    again.sort(key=lambda one: -one.score)
+    return again + [one._replace(score=min(one.score, again[-1].score)) for one in ranking[count:]]

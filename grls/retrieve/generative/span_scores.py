@@ -23,9 +23,8 @@ A prior is over passages. Its log-probability, times its weight, is added to log
 
 DONE has one span, so its probability among the candidates is that for T = 1, and the passages share the rest.
 
-SpanCandidates come in tiers (:mod:`grls.retrieve.generative.span_scores`). Passages of a further tier are
-ranked after all before them, and their scores are lowered by as much as the best of them needs. The module
-knows nothing of models.
+Candidates come in tiers. Passages of a further tier are ranked after all before them, and their scores are
+lowered by as much as the best of them needs. The module knows nothing of models.
 """
 
 from __future__ import annotations

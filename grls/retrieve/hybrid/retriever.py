@@ -40,8 +40,13 @@ from grls.retrieve.generative.joining import JoinsSearch
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
-from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
+from grls.retrieve.hybrid.priors import (
+    EmptyPromptPrior,
+    RetrieverPrior,
+    WeightedSource,
+    check_priors,
+    prior_of,
+)
 from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member, write_composite
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded

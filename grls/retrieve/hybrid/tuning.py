@@ -31,7 +31,7 @@ from grls.io.progress import Progress
 from grls.models.base import Floats
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import log_shares
-from grls.retrieve.hybrid.weighted import WeightedSource, prior_of
+from grls.retrieve.hybrid.priors import WeightedSource, prior_of
 from grls.retrieve.queries import evidence_numbers
 
 ROUNDS = 8

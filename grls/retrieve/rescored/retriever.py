@@ -29,7 +29,7 @@ from grls.data.filters import Allow, Filter
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.index.array_files import asked_to_verify
+from grls.index.array import asked_to_verify
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
 from grls.models.cross_encoder import PairScorer

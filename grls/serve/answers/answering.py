@@ -13,25 +13,23 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from grls.answer.direct import DirectReader
-from grls.answer.dsp import build
+from grls.answer.dsp import programs
 from grls.answer.dsp.answering import kept_of, reading_of
-from grls.answer.dsp.programs import Branch
+from grls.answer.dsp.programs import Branch, answer_one
 from grls.answer.dsp.retrieval import Retrieval, Scale
-from grls.answer.dsp.run import answer_one
 from grls.answer.iterative import IterativeReader
 from grls.answer.kept import answer_record
 from grls.answer.opening import is_probable
-from grls.answer.riches.answerer import Riches
+from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys, keys_in
 from grls.answer.riches.prompts import Prompt
-from grls.answer.riches.written import record_of
 from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, GrlsError
 from grls.io.ending import require
-from grls.models.load.language import LanguageModel, load_language_model, shared_models
+from grls.models.load.build import LanguageModel, load_language_model, shared_models
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import queries_of
 from grls.serve.answers.options import PROGRAMS, AnswerMethod, AnswerOptions
@@ -150,8 +148,8 @@ class ServedPrograms:
         assert options.model is not None
         calls = options.dsp.calls
         self._options = options.dsp
-        self._lm = build.lm_named(options.model, calls, device).lm
-        self._adapter = build.adapter_named(calls.filled(options.model)[0], calls.attempts)
+        self._lm = programs.lm_named(options.model, calls, device).lm
+        self._adapter = programs.adapter_named(calls.filled(options.model)[0], calls.attempts)
 
     def answer(self, jobs: Sequence[AnswerJob], found: QueuedRetriever) -> list[Record]:
         """The records of questions, which are answered at the same time."""
@@ -159,7 +157,7 @@ class ServedPrograms:
         limit = how.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
         scale: Scale = "log" if is_probable(found.retriever) else "softmax"
-        built = build.program_named(how.method, Retrieval(found, found.corpus, how.k, scale), dsp)
+        built = programs.program_named(how.method, Retrieval(found, found.corpus, how.k, scale), dsp)
         program = Branch(built, dsp.branches, dsp.temperature, dsp.vote)
 
         def answer(job: AnswerJob) -> Record:

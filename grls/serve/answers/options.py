@@ -10,8 +10,7 @@ from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError, Option, at_least
-from grls.io.listed import list_texts
-from grls.io.recipes import rare
+from grls.io.recipes import list_texts, rare
 
 AnswerMethod = Literal[
     "direct",

@@ -27,12 +27,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from grls.errors import GrlsError
 from grls.io.ending import quiet
+from grls.serve.app import version_body
 from grls.serve.bodies import VersionBody
 from grls.serve.front.connection import ACCEPTED
 from grls.serve.front.task import WorkerTask, read_task
 from grls.serve.guards import read_admin_token
 from grls.serve.listening import log_lines
-from grls.serve.routes.table import version_body
 from grls.serve.worker import accepted
 
 _GRACE = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from grls.serve.metrics import RequestCounts
+from grls.serve.guards import RequestCounts
 
 
 class FrontCounts:

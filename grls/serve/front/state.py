@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from grls.serve.front.connection import Asked, WorkerGoneError
 from grls.serve.front.counts import FrontCounts
 from grls.serve.front.supervisor import Supervisor
-from grls.serve.metrics import CONTENT
+from grls.serve.guards import CONTENT
 from grls.serve.problems import problem
 
 STATES = frozenset((method, path) for method in ("GET", "HEAD") for path in ("/health", "/ready", "/metrics"))

@@ -216,7 +216,7 @@ async def answer_call(serving: Serving, call: SearchCall | HopsCall | PassagesCa
 
     Args:
         serving: The retrievers and limits.
-        call: The arguments of a tool of :mod:`grls.serve.tools.server`.
+        call: The arguments of the tool.
 
     Raises:
         GrlsError: It cannot be done.

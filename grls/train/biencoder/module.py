@@ -44,11 +44,8 @@ from grls.train.core.checkpoints import (
     refuse_other_run,
     refuse_unfinished,
 )
-from grls.train.core.clock import TrainingClock
-from grls.train.core.finite import RERANKER, RefuseNaN, spoiled
-from grls.train.core.lines import TrainingLines
-from grls.train.core.malloc_trim import GiveBackFreed
-from grls.train.core.module import optimizer_and_schedule
+from grls.train.core.clock import TimeLimit, TrainingClock, TrainingLines, is_metered
+from grls.train.core.module import RERANKER, GiveBackFreed, RefuseNaN, optimizer_and_schedule, spoiled
 from grls.train.core.processes import (
     META,
     FullyShard,
@@ -63,7 +60,6 @@ from grls.train.core.processes import (
     leaving_no_group,
     whole_weights,
 )
-from grls.train.core.time_limit import TimeLimit, is_metered
 from grls.train.result import TrainingResult
 
 log = logging.getLogger(__name__)

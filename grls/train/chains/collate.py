@@ -178,7 +178,7 @@ def as_tensors(read: Sequence[Read], places: Sequence[int], tokens: tuple[int, i
     Args:
         read: The passages, those of a hop side by side.
         places: ``[n]`` where the model's state behind each is found.
-        tokens: See :func:`grls.models.rescore_spec.readout`.
+        tokens: See :func:`grls.models.head.readout`.
     """
     owners = np.array([one.hop for one in read], dtype=np.int64)
     _, first, hops = np.unique(owners, return_index=True, return_inverse=True)

@@ -11,8 +11,8 @@ from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, MismatchError, Option, at_least, bounded
-from grls.models.rescore_spec import RESCORE, RescoreInput
-from grls.models.seq2seq.plain import start_token
+from grls.models.head import RESCORE, RescoreInput
+from grls.models.seq2seq.slots import start_token
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
@@ -20,11 +20,17 @@ from grls.retrieve.hybrid.priors import RetrieverPrior
 from grls.retrieve.registry import Opening, load_named
 from grls.retrieve.spec import remedy_of_other_corpus
 from grls.train.chains.collate import ChainCollator
-from grls.train.chains.examples import ChainExamples, HopExample, MemoriseChains, Teaching
+from grls.train.chains.examples import (
+    ChainExamples,
+    HopExample,
+    MemoriseChains,
+    SpanTargets,
+    Teaching,
+    WriteSpans,
+)
 from grls.train.chains.mining import Proposals, Rescore
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside, TrainingPrior
-from grls.train.chains.span_targets import SpanTargets, WriteSpans
 from grls.train.core.datamodule import digest
 from grls.train.core.examples import PassageInput
 from grls.train.stages.data import RetrieveData

@@ -28,8 +28,8 @@ from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, MismatchError, Option, at_least
 from grls.index.rows import Ints
-from grls.io.listed import list_texts
-from grls.models.rescore_spec import RescoreInput, readout
+from grls.io.recipes import list_texts
+from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import RetrieverPrior, open_sources

@@ -19,7 +19,7 @@ from grls.models.causal.slots import refuse_windows
 from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
-from grls.models.seq2seq.plain import check_positions
+from grls.models.seq2seq.slots import check_positions
 from grls.models.sessions.memory import SHORT, agree, plain_attention
 from grls.train.chains.collate import (
     DecisionTensors,
@@ -36,7 +36,7 @@ from grls.train.core.processes import largest, weighed
 class RetrieveChains(GeneratorModule):
     """Query and evidence -> next passage, for sequence-to-sequence and for causal language models.
 
-    The loss of a hop is the cross-entropy of its target (:mod:`grls.train.chains.targets`) and the model's
+    The loss of a hop is the cross-entropy of its target (:mod:`grls.train.chains.decisions`) and the model's
     ``renormalized`` distribution over passages; the mean is over hops. A causal model reads all hops of a
     query in one pass (:mod:`grls.train.chains.collate`).
 
@@ -217,7 +217,7 @@ class RetrieveChains(GeneratorModule):
 # A rescored hop has its right passages, and passages that retrievers propose for it: the best ones of a
 # bi-encoder or BM25 that are not known to be right (:mod:`grls.train.chains.mining`). Over these passages
 # the loss is listwise, as in rerankers that learn from a retriever's mistakes (localized contrastive
-# estimation, Gao et al. 2021, arXiv 2101.08751). With a(x) the log-odds of :mod:`grls.models.rescore_spec`
+# estimation, Gao et al. 2021, arXiv 2101.08751). With a(x) the log-odds of :mod:`grls.models.head`
 # and G the right passages,
 #
 #     loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].

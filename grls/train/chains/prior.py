@@ -23,15 +23,14 @@ from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.listed import list_texts
+from grls.io.recipes import list_texts
 from grls.models.base import Floats
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.options import DONE_SHARE
-from grls.retrieve.hybrid.priors import open_sources
+from grls.retrieve.hybrid.priors import WeightedSource, check_priors, open_sources, prior_of
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
 from grls.train.chains.examples import HopExample
 
 _NONE = -1000.0

@@ -2,10 +2,9 @@
 
 ``examples`` holds the form of a training pair, the gold chains of queries, and the model inputs of
 memorisation; ``mixture`` mixes in other examples as shares of every epoch. ``collate`` makes tensors;
-``datamodule`` orders examples and resumes mid-epoch. ``module`` is the base of the LightningModules, with the
-loss over the tokens that the index allows, and the states of a frozen encoder. ``checkpoints`` and ``damage``
-keep checkpoints whole. ``finite`` ends a training whose numbers are not finite. ``clock`` counts steps and
-time, ``time_limit`` ends a trainer whose time is up, ``lines`` reports progress without a terminal.
-``processes`` takes means over the examples of all processes, and divides a model among them. ``malloc_trim``
-returns freed memory to the system when there is much of it.
+``datamodule`` orders examples and resumes mid-epoch. ``module`` is the base of the LightningModules, with
+the loss over the tokens that the index allows, and the states of a frozen encoder. ``checkpoints`` keeps
+checkpoints whole. ``module`` also ends a training whose numbers are not finite, and returns freed memory to
+the system. ``clock`` counts steps and time, ends a trainer whose time is up, and reports progress without a
+terminal. ``processes`` takes means over the examples of all processes, and divides a model among them.
 """

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from grls.errors import ConfigError, MismatchError, Option, WriteError
 from grls.io.files import atomic_path
-from grls.train.core.damage import damage
-from grls.train.core.processes import refuse_damaged_folder
+from grls.train.core.processes import damage, refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 

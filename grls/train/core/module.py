@@ -9,15 +9,20 @@ Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 
 
 from __future__ import annotations
 
+import ctypes
 import math
+import platform
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import lightning as L
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 from transformers.modeling_outputs import BaseModelOutput
@@ -26,18 +31,18 @@ from transformers.optimization import Adafactor
 from grls.data.codec import CLOSING_MARKERS
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.models.head import Head
-from grls.models.load.build import GeneratorSpec, Loaded, add_markers
+from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_bit
 from grls.models.load.kinds import is_causal
-from grls.models.load.large import is_four_bit
 from grls.models.lora import add_adapters, merge_adapters
-from grls.models.seq2seq.plain import check_positions
-from grls.train.core.checkpoints import refuse_other_run
+from grls.models.seq2seq.slots import check_positions
+from grls.train.core.checkpoints import kept_checkpoint, refuse_other_run
 from grls.train.core.collate import IGNORED, Batch, Choices
 from grls.train.core.processes import (
     FullyShard,
     Within,
     averaged,
     gathered_weights,
+    local,
     summed,
     weighed,
     whole_weights,
@@ -476,3 +481,191 @@ class EncoderCache:
         states = states.cpu()
         # A slice would keep the memory of the whole batch, so each is copied.
         return [states[row, : lengths[n]].clone() for row, n in enumerate(inputs)]
+
+
+# Keeps the C library's heap from growing during trainings on a CPU.
+#
+# Inputs differ in length, so tensors of all sizes come and go. The heap of glibc soon is full of holes that
+# are too small for the next tensor. A fixed ``MALLOC_MMAP_THRESHOLD_`` takes every large tensor from the
+# system instead. That keeps the heap small as well, but the system clears the memory first, and a step takes
+# a quarter longer. Here the holes are returned to the system whenever they are large: a batch may leave GiB
+# of them.
+
+
+STEPS = 50
+"""Batches between two returns where the size of the holes is unknown."""
+_STATUS = Path("/proc/self/status")
+ROOM = 1 << 30
+"""Bytes of holes from which they are returned: taking memory again costs time."""
+
+
+class _Heap(ctypes.Structure):
+    """``struct mallinfo2`` of glibc: bytes in use are ``uordblks`` in heaps and ``hblkhd`` in maps."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def holes() -> int | None:
+    """Bytes that this process holds and does not use; None: unknown, as before glibc 2.33 or without /proc.
+
+    What glibc counts as free has pages in it that were returned: this is what is resident less what is used.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    try:
+        ask: Any = ctypes.CDLL(None).mallinfo2
+        resident = _STATUS.read_text(encoding="ascii").partition("RssAnon:")[2].split()[0]
+    except (AttributeError, OSError, IndexError):
+        return None
+    ask.restype = _Heap
+    known = ask()
+    in_use = int(known.uordblks) + int(known.hblkhd)
+    return max(0, int(resident) * 1024 - in_use)
+
+
+def give_back_freed() -> bool:
+    """Return all free pages of this process to the system.
+
+    Returns:
+        Whether any page was returned; False with another C library than glibc.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    return bool(ctypes.CDLL(None).malloc_trim(0))
+
+
+class SmallHeap:
+    """Called after every batch of a training on a CPU: returns free memory when there is much of it."""
+
+    def __init__(self) -> None:
+        self._batches = 0
+
+    def __call__(self) -> None:
+        """Count a batch, and return memory if there is much of it."""
+        self._batches += 1
+        free = holes()
+        if self._batches % STEPS == 0 if free is None else free > ROOM:
+            give_back_freed()
+
+
+class GiveBackFreed(L.Callback):
+    """Keeps the heap small where the model of a Lightning training is on a CPU."""
+
+    def __init__(self) -> None:
+        self._heap = SmallHeap()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Return memory after a step, when its tensors are free."""
+        if pl_module.device.type == "cpu":
+            self._heap()
+
+
+# Ends a training at the step whose loss, gradient or weights are not finite numbers.
+#
+# One such step spoils every weight, and the next checkpoint would replace the last good one. All processes
+# end together. The module does not know what is trained.
+
+
+GENERATOR = (
+    f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "
+    f"in {Option('trainer.precision', '32-true')}"
+)
+"""Remedy for a stage of ``grls train``."""
+RERANKER = f"{Option('fit.learning_rate')}"
+"""Remedy for ``grls train reranker``."""
+
+
+def spoiled(weights: Mapping[str, Any]) -> str | None:
+    """The name of the first weights that are not finite; None: all are finite."""
+    for name, value in weights.items():
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            continue
+        if not bool(torch.isfinite(local(value)).all()):
+            return name
+    return None
+
+
+class RefuseNaN(L.Callback):
+    """Checks each loss before the backward pass, and each gradient before its weights are used.
+
+    A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
+    that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
+
+    Args:
+        remedy: The options to change, for the error text.
+    """
+
+    def __init__(self, remedy: str = GENERATOR):
+        self.remedy = remedy
+        self._norm: Tensor | None = None
+        self._step = 0
+
+    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
+        """Check the loss of a step, and the gradient of the step before."""
+        self._look(trainer, pl_module, loss=loss)
+
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Measure the gradient."""
+        if getattr(trainer.precision_plugin, "scaler", None) is None:
+            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients) if gradients else None
+            self._norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+            self._step = trainer.global_step + 1
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Check the last gradient."""
+        self._look(trainer, pl_module)
+
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Check the last gradient and the weights, before an earlier checkpoint is replaced."""
+        trained = {name for name, _ in pl_module.named_parameters()}
+        weights = {name: value for name, value in checkpoint["state_dict"].items() if name in trained}
+        self._look(trainer, pl_module, broken=spoiled(weights))
+
+    def _look(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        loss: Tensor | None = None,
+        broken: str | None = None,
+    ) -> None:
+        """Check the loss, the gradient and the weights of all processes together.
+
+        Raises:
+            ConfigError: One of them is not finite on a process; all processes raise.
+        """
+        bad = torch.zeros(3, device=pl_module.device)
+        if self._norm is not None:
+            bad[0] = ~torch.isfinite(self._norm)
+        if loss is not None:
+            bad[1] = ~torch.isfinite(loss.detach())
+        bad[2] = float(broken is not None)
+        if trainer.world_size > 1:
+            bad = trainer.strategy.reduce(bad, reduce_op="sum")
+        gradient, of_loss, weights = bad.bool().tolist()
+        self._norm = None
+        if gradient:
+            self._refuse(trainer, f"the gradient is not finite at step {self._step}")
+        if of_loss:
+            value = "not a number" if loss is None or bool(torch.isfinite(loss)) else loss.item()
+            self._refuse(trainer, f"the loss is {value} at step {trainer.global_step + 1}")
+        if weights:
+            which = "" if broken is None else f" of {broken}"
+            self._refuse(trainer, f"weights{which} are not finite after step {trainer.global_step}")
+
+    def _refuse(self, trainer: L.Trainer, what: str) -> None:
+        kept = kept_checkpoint(trainer)
+        before = "" if kept is None else f" The checkpoint {kept}, from before, is intact."
+        raise ConfigError(f"the training has diverged: {what}.{before} Lower {self.remedy}.")

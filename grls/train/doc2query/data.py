@@ -16,10 +16,10 @@ from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
-from grls.models.seq2seq.plain import start_token
+from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, drawn_chain, gold_chains, gold_rows
-from grls.train.doc2query.form import FORM, PassagesRead, QueryForm, QueryPrompt
+from grls.train.doc2query.generate import FORM, PassagesRead, QueryForm, QueryPrompt
 from grls.train.riches.collate import InterlacedCollator
 from grls.train.stages.callbacks import refuse_unmeasured
 

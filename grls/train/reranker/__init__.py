@@ -4,6 +4,6 @@
 its files.
 
 Its examples are :class:`grls.answer.ralm.reranker.RerankExample`, written by a language model beforehand, or
-made of the hops of a data set (``examples``); the reranker makes tensors of their texts, and dev is measured
+made of the hops of a data set; the reranker makes tensors of their texts, and dev is measured
 by the module.
 """

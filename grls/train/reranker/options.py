@@ -83,4 +83,4 @@ class RerankHopOptions:
 
 USUAL_RERANK_HOPS = RerankHopOptions()
 
-USUAL_FIT = RerankerOptions()
+USUAL_RERANKER = RerankerOptions()

@@ -16,10 +16,10 @@ from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
-from grls.train.reranker.examples import RerankHops
+from grls.train.reranker.module import RerankHops
 from grls.train.reranker.options import (
-    USUAL_FIT,
     USUAL_RERANK_HOPS,
+    USUAL_RERANKER,
     RerankerOptions,
     RerankHopOptions,
 )
@@ -51,7 +51,7 @@ def run_reranker(
     encoder: str = "all-MiniLM-L6-v2",
     prefix_tokens: int | None = None,
     max_tokens: int = 256,
-    fit: RerankerOptions = USUAL_FIT,
+    fit: RerankerOptions = USUAL_RERANKER,
     hops: RerankHopOptions = USUAL_RERANK_HOPS,
     resume: bool = False,
     device: str = "auto",
@@ -110,7 +110,7 @@ def run_reranker(
                 if not isinstance(before, dict) or before.get(name) != value
             ]
             if others:
-                named = {name: f"{Option(f'fit.{name}')}" for name in vars(USUAL_FIT)} | _CONTENTS
+                named = {name: f"{Option(f'fit.{name}')}" for name in vars(USUAL_RERANKER)} | _CONTENTS
                 changed = ", ".join(named.get(name, f"{Option(name)}") for name in others)
                 raise MismatchError(
                     f"the run in {kept.parent} was begun with other options ({changed}): resume it with the "

@@ -15,7 +15,7 @@ from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
 from grls.errors import ConfigError, at_least
 from grls.io.progress import counted
-from grls.models.seq2seq.plain import start_token
+from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, drawn_chain, gold_chains
 from grls.train.riches.collate import Constraint, InterlacedCollator

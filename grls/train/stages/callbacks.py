@@ -29,9 +29,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import kept_checkpoint
-from grls.train.core.damage import damage, folder_damage
-from grls.train.core.processes import FullyShard, local
-from grls.train.core.time_limit import is_metered
+from grls.train.core.clock import is_metered
+from grls.train.core.processes import FullyShard, damage, folder_damage, local
 from grls.train.stages.data import StageData
 
 log = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
 from grls.errors import ConfigError, Option
 from grls.index import ConstraintIndex, build_index
+from grls.models.head import RescoreInput
 from grls.models.load.kinds import is_causal
-from grls.models.rescore_spec import RescoreInput
-from grls.models.seq2seq.plain import start_token
+from grls.models.seq2seq.slots import start_token
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import OpenPriors
 from grls.train.core.collate import Collator

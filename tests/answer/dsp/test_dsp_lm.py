@@ -18,13 +18,17 @@ import dspy
 from dsp_helpers import characters
 from models_small import small_llama
 
-from grls.answer.dsp.build import adapter_named, lm_named
-from grls.answer.dsp.lm import LocalEngine, endpoint_lm
+from grls.answer.dsp.lm import APART, LocalEngine, endpoint_lm, recorded_calls
 from grls.answer.dsp.options import CallOptions
-from grls.answer.dsp.patience import APART
-from grls.answer.dsp.programs import Vanilla, likeliest, sampled
-from grls.answer.dsp.run import answer_all, settings
-from grls.answer.dsp.trace import recorded_calls
+from grls.answer.dsp.programs import (
+    Vanilla,
+    adapter_named,
+    answer_all,
+    likeliest,
+    lm_named,
+    sampled,
+    settings,
+)
 from grls.errors import ConfigError
 from grls.io.resumable import GrowingFile
 

@@ -10,7 +10,7 @@ pytest.importorskip("dspy", reason="the extra dsp is not installed")
 import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, by_beginning, patient, retrieval, scripted
 
-from grls.answer.dsp.build import demonstrate, dspy_examples, inputs_of, program_named, right
+from grls.answer.dsp.lm import recorded_calls
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.options import ProgramOptions
 from grls.answer.dsp.programs import (
@@ -22,11 +22,15 @@ from grls.answer.dsp.programs import (
     SelfAsk,
     Vanilla,
     chosen,
+    demonstrate,
+    dspy_examples,
+    inputs_of,
+    program_named,
+    right,
+    settings,
     stops,
 )
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
-from grls.answer.dsp.run import settings
-from grls.answer.dsp.trace import recorded_calls
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 

@@ -12,14 +12,20 @@ pytest.importorskip("dspy", reason="the extra dsp is not installed")
 import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
 
-from grls.answer.dsp.build import adapter_named, demonstrated, dspy_examples
-from grls.answer.dsp.lines import LinesAdapter
+from grls.answer.dsp.lm import APART, LinesAdapter, Patience, note, recorded_calls
 from grls.answer.dsp.options import DemonstrationOptions as Demos
-from grls.answer.dsp.patience import APART, Patience
-from grls.answer.dsp.programs import MultiHop, RetrieveThenRead, Vanilla
+from grls.answer.dsp.programs import (
+    MultiHop,
+    RetrieveThenRead,
+    Vanilla,
+    adapter_named,
+    answer_all,
+    demonstrated,
+    dspy_examples,
+    refuse_other,
+    settings,
+)
 from grls.answer.dsp.retrieval import Retrieval
-from grls.answer.dsp.run import answer_all, refuse_other, settings
-from grls.answer.dsp.trace import note, recorded_calls
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.resumable import GrowingFile

@@ -16,11 +16,19 @@ from transformers import (
     XLNetLMHeadModel,
 )
 
-from grls.answer.ralm.choose import Oracle, ZeroShot
-from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity
-from grls.answer.ralm.resumed import collect, continue_texts
-from grls.answer.ralm.scoring import TextScorer, Wanted
-from grls.answer.ralm.strides import Stride, WindowOptions, strides
+from grls.answer.ralm.reader import (
+    InContextRalm,
+    Oracle,
+    ScoredStride,
+    Stride,
+    TextScorer,
+    Wanted,
+    WindowOptions,
+    ZeroShot,
+    perplexity,
+    strides,
+)
+from grls.answer.ralm.task import collect, continue_texts
 from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered

@@ -10,8 +10,8 @@ from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
 from rerank_examples import ANIMALS, examples
 from small_data import tiny_bert
 
+from grls.answer.ralm.reader import Stride
 from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, read_examples
-from grls.answer.ralm.strides import Stride
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError

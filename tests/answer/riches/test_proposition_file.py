@@ -9,8 +9,7 @@ from transformers import AutoTokenizer
 from writing_models import writing_model
 
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.proposition_file import PropositionFile
-from grls.answer.riches.propositions import Propositions
+from grls.answer.riches.propositions import PropositionFile, Propositions
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage

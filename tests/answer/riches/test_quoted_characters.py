@@ -15,9 +15,9 @@ from grls.answer.riches.keys import build_keys
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.decode.interleave import markers
-from grls.decode.interleave.continuations import KEY, Continuations, LiveBeam, Span
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
+from grls.decode.interleave.search import KEY, Continuations, LiveBeam, Span
 from grls.errors import ConfigError, DataError
 
 TEXTS = ["東京は日本の首都です。", "Zürich é ü 😀 ok", "a � b"]

@@ -12,20 +12,18 @@ import pytest
 from quoting_model import PASSAGES, QUERIES, quoting
 from unigram import byte_level
 
-from grls.answer.riches.answerer import Riches
+from grls.answer.riches.answerer import Riches, quotes_page, terminal
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
-from grls.answer.riches.written import quotes_page, terminal
 from grls.answer.writer import room_of
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.decode.interleave.continuations import Span
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
-from grls.decode.interleave.search import Interlaced
+from grls.decode.interleave.search import Interlaced, Span
 from grls.errors import ConfigError, MismatchError
-from grls.models.load.language import load_language_model
+from grls.models.load.build import load_language_model
 from grls.runs.run import Run
 
 
@@ -200,7 +198,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
 ) -> None:
     base = ["answer", "riches", f"--data={folder / 'data'}", f"--model={folder / 'model'}", "--device=cpu"]
     base += ["--search.beams", "4", "--search.max_new_tokens", "60", "--search.batch_size", "1", "--output"]
-    monkeypatch.setattr("grls.commands.answer_riches._PORTION", 1)
+    monkeypatch.setattr("grls.commands.answer._PORTION", 1)
     assert main([*base, str(tmp_path / "whole")]) == 0
     asked: list[list[str]] = []
     whole = Riches.answer

@@ -16,8 +16,7 @@ from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.index.tensors import TensorIndex
 from grls.models.causal.slots import plant_causal
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 WAITS = {
     "item", "is_nonzero", "_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2",

@@ -19,11 +19,11 @@ from torch.utils._pytree import tree_map_only
 from transformers import T5Config, T5ForConditionalGeneration
 
 from grls.decode import Decoder, DeviceDecoder
-from grls.decode.gpu import step
-from grls.decode.gpu.step import Replays
+from grls.decode.gpu import search
+from grls.decode.gpu.search import Replays
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 
 def one_layer() -> T5ForConditionalGeneration:
@@ -85,7 +85,7 @@ def _tensors(found: Any) -> list[Tensor]:
     return [one for one in some if isinstance(one, Tensor)]
 
 
-def taping(board: step.Board) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def taping(board: search.Board) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Captures as a GPU does: what is captured is not done."""
 
     def capture(work: Callable[[], None]) -> Callable[[], None]:
@@ -104,25 +104,25 @@ def taping(board: step.Board) -> Callable[[Callable[[], None]], Callable[[], Non
 
 
 @pytest.fixture
-def replaying(monkeypatch: pytest.MonkeyPatch) -> list[step.DeviceStep]:
+def replaying(monkeypatch: pytest.MonkeyPatch) -> list[search.DeviceStep]:
     """Compiled decoders replay their steps from tapes; the steps, as they are made."""
-    made: list[step.DeviceStep] = []
-    begin = step.DeviceStep.__init__
+    made: list[search.DeviceStep] = []
+    begin = search.DeviceStep.__init__
 
-    def taped(self: step.DeviceStep, *arguments: Any) -> None:
+    def taped(self: search.DeviceStep, *arguments: Any) -> None:
         begin(self, *arguments)
         self.replays = Replays(taping(self.board))
         made.append(self)
 
     monkeypatch.setattr(torch, "compile", lambda work, **how: work)
-    monkeypatch.setattr(step.DeviceStep, "__init__", taped)
+    monkeypatch.setattr(search.DeviceStep, "__init__", taped)
     return made
 
 
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
 @pytest.mark.parametrize("make", [partial(small_t5, scale=2.0), small_bert2bert])
 def test_replayed_steps_find_what_the_plain_search_finds(
-    make: Any, mode: Any, replaying: list[step.DeviceStep]
+    make: Any, mode: Any, replaying: list[search.DeviceStep]
 ) -> None:
     """Whatever varies between steps and searches is in tensors: queries, filters, k's memory, the room."""
     index = index_of(longest=30, tokens=5)
@@ -144,7 +144,7 @@ def test_replayed_steps_find_what_the_plain_search_finds(
     assert all(one.replays is not None and one.replays.captured for one in replaying)
 
 
-def test_a_search_like_the_last_one_captures_nothing(replaying: list[step.DeviceStep]) -> None:
+def test_a_search_like_the_last_one_captures_nothing(replaying: list[search.DeviceStep]) -> None:
     decoder = DeviceDecoder(
         trees(one_layer()), index_of(longest=20, tokens=5), beams=3, slots=4, compiled=True
     )
@@ -159,7 +159,7 @@ def test_a_search_like_the_last_one_captures_nothing(replaying: list[step.Device
     assert captured[-1] == captured[-2]
 
 
-def test_what_is_captured_is_dropped_when_weights_move(replaying: list[step.DeviceStep]) -> None:
+def test_what_is_captured_is_dropped_when_weights_move(replaying: list[search.DeviceStep]) -> None:
     index, model = index_of(longest=20, tokens=5), one_layer()
     decoder = DeviceDecoder(trees(model), index, beams=3, slots=4, compiled=True)
     before = decoder.search(inputs(6))
@@ -171,7 +171,7 @@ def test_what_is_captured_is_dropped_when_weights_move(replaying: list[step.Devi
     assert [f.score for f in found[0]] != [f.score for f in before[0]]
 
 
-def test_weights_that_are_written_to_are_heeded(replaying: list[step.DeviceStep]) -> None:
+def test_weights_that_are_written_to_are_heeded(replaying: list[search.DeviceStep]) -> None:
     index, model = index_of(longest=20, tokens=5), one_layer()
     decoder = DeviceDecoder(trees(model), index, beams=3, slots=4, compiled=True)
     for _ in range(2):
@@ -223,7 +223,7 @@ def test_more_sizes_may_be_compiled_than_torch_allows() -> None:
     with torch._dynamo.config.patch(recompile_limit=1):
         for slots in (1, 2, 3):
             decoder = DeviceDecoder(trees(one_layer()), index, beams=2, slots=slots, compiled=True)
-            decoder.step(slots, 2, 6).write = step.write  # only the other one is compiled, for time
+            decoder.step(slots, 2, 6).write = search.write  # only the other one is compiled, for time
             same(decoder.search(inputs(2)), plain.search(inputs(2)))
 
 

@@ -20,8 +20,7 @@ from grls.index import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.substring import SubstringIndex
 from grls.models.causal.slots import plant_causal
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 OPEN, CLOSE, CLOSE_2, BARRED = 10, 11, 12, 13
 SIZE = 16

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
 from grls.index.array import ArrayIndex
-from grls.index.external_sort.runs import ROW_BYTES
+from grls.index.external_sort.stream import ROW_BYTES
 
 END = 1
 BIG = 70_000  # needs 32-bit tokens

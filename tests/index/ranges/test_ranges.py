@@ -17,8 +17,15 @@ from grls.errors import ConfigError, IndexFormatError, MismatchError
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex
-from grls.index.ranges.cut import PartsElsewhere, PrefixRanges, cuts_of, open_ranges, part_of
-from grls.index.ranges.ranged import PartsHere, RangedIndex
+from grls.index.ranges.ranged import (
+    PartsElsewhere,
+    PartsHere,
+    PrefixRanges,
+    RangedIndex,
+    cuts_of,
+    open_ranges,
+    part_of,
+)
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 

@@ -15,8 +15,7 @@ from grls.errors import ConfigError
 from grls.index import index_sequences
 from grls.models.base import cache_argument
 from grls.models.causal import slots as causal
-from grls.models.causal.plain import CausalGenerator
-from grls.models.causal.slots import plant_causal
+from grls.models.causal.slots import CausalGenerator, plant_causal
 from grls.models.sessions.forest import Branches
 
 MODELS: dict[str, Any] = {"llama": small_llama(), "gpt2": small_gpt2()}

@@ -16,8 +16,7 @@ from transformers import (
 )
 
 from grls.models.load.kinds import plain_generator, planted
-from grls.models.seq2seq.plain import Seq2SeqGenerator
-from grls.models.seq2seq.slots import plant
+from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
 PRECISIONS = [torch.float32, torch.bfloat16, torch.float16]
 

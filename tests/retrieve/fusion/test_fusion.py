@@ -20,11 +20,15 @@ from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.fusion.cut import SetSize, Size, best_size
-from grls.retrieve.fusion.fuse import (
+from grls.retrieve.fusion.retriever import (
+    FusedChains,
     Fusion,
+    FusionRetriever,
     calibrate,
+    chain_hits,
+    chain_length,
     comb_sum,
+    fuse_chains,
     fuse_rankings,
     interleave,
     rrf,
@@ -32,11 +36,10 @@ from grls.retrieve.fusion.fuse import (
     weight_grid,
     weighted_sum,
 )
-from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever, chain_hits, chain_length, fuse_chains
-from grls.retrieve.fusion.runs import RunFusion, shared_steps
+from grls.retrieve.fusion.runs import RunFusion, SetSize, Size, best_size, shared_steps
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
-from grls.runs.manifest import RunInfo, Steps
+from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
 
 A = [Hit("a", -1.0), Hit("b", -2.0), Hit("c", -5.0)]

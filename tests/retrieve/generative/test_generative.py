@@ -28,21 +28,19 @@ from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, Mis
 from grls.evaluation.evaluate import evaluate_run
 from grls.index import build_index, index_sequences
 from grls.io.files import write_json
-from grls.models.load.build import Pretrained
-from grls.models.load.language import CausalLM
+from grls.models.head import RescoreInput, read_rescore_input
+from grls.models.load.build import CausalLM, Pretrained
 from grls.models.precision import is_packed, packs
-from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.search import rescored
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import DoneByLogOdds
-from grls.retrieve.hybrid.priors import open_sources
+from grls.retrieve.hybrid.priors import WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.spec import read_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]

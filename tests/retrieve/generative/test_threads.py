@@ -11,16 +11,15 @@ import torch
 from models_small import small_llama
 from small_data import queries, small_retriever
 
-from grls.answer.ralm.resumed import _write
-from grls.models.causal.plain import CausalGenerator
+from grls.answer.ralm.task import _write
+from grls.models.causal.slots import CausalGenerator
 from grls.models.head import Head
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.weighted import WeightedSource
 
 THREADS, CALLS = 6, 18
 

@@ -21,7 +21,7 @@ from grls.data.types import Chain, Hit, Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index import index_sequences
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.retrieve.base import HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions

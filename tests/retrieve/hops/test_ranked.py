@@ -22,8 +22,7 @@ from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Under, single_steps
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.fusion.fuse import Fusion
-from grls.retrieve.fusion.retriever import FusionRetriever
+from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops import stop

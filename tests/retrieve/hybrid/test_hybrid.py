@@ -25,11 +25,16 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
+from grls.retrieve.hybrid.priors import (
+    EmptyPromptPrior,
+    PriorSource,
+    Remembering,
+    RetrieverPrior,
+    WeightedSource,
+)
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, beside, tune_in_turn, tune_together
-from grls.retrieve.hybrid.weighted import WeightedSource
-from grls.tune.dev import DevHops, DevQueries
+from grls.tune.step import DevHops, DevQueries
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 NONE: list[tuple[Passage, ...]] = [(), ()]

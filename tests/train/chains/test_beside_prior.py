@@ -17,18 +17,16 @@ from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
-from grls.models.load.language import CausalLM
+from grls.models.load.build import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
-from grls.retrieve.hybrid.priors import open_sources
-from grls.retrieve.hybrid.weighted import prior_of
+from grls.retrieve.hybrid.priors import open_sources, prior_of
 from grls.retrieve.spec import write_spec
 from grls.train.chains.data import ChainData
-from grls.train.chains.examples import ChainExample
+from grls.train.chains.examples import ChainExample, WriteSpans
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
-from grls.train.chains.span_targets import WriteSpans
 from grls.train.core.examples import PassageInput
 from grls.train.core.mixture import Mix
 

@@ -24,16 +24,14 @@ from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
-from grls.models.causal.plain import CausalGenerator
-from grls.models.load.build import GeneratorSpec, Loaded
-from grls.models.load.language import CausalLM
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.causal.slots import CausalGenerator
+from grls.models.load.build import CausalLM, GeneratorSpec, Loaded
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.train.chains.collate import ChainCollator, TokenTree, stack
-from grls.train.chains.decisions import Decisions, walk_paths
+from grls.train.chains.decisions import Decisions, PassageTarget, walk_paths
 from grls.train.chains.decisions import Path as Walked
 from grls.train.chains.examples import ChainExamples, HopExample, Teaching
 from grls.train.chains.module import RetrieveChains
-from grls.train.chains.targets import PassageTarget
 
 
 class Small(NamedTuple):

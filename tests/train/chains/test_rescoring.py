@@ -20,16 +20,15 @@ from grls.data.types import Passage, Query
 from grls.errors import MismatchError
 from grls.index import build_index
 from grls.io.files import read_json
-from grls.models.load.language import CausalLM
-from grls.models.rescore_spec import RESCORE, RescoreInput, readout
+from grls.models.head import RESCORE, RescoreInput, readout
+from grls.models.load.build import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.train.chains.collate import ChainCollator, as_tensors
-from grls.train.chains.examples import ChainExamples, MemoriseChains, Teaching
+from grls.train.chains.examples import ChainExamples, MemoriseChains, SpanTargets, Teaching
 from grls.train.chains.mining import Proposals, Read, Rescore
 from grls.train.chains.module import RetrieveChains, rescore_loss
-from grls.train.chains.span_targets import SpanTargets
 from grls.train.stages.examples import MemoriseExamples
 
 

@@ -15,13 +15,12 @@ from train_helpers import chain_options, logged
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
-from grls.models.load.language import CausalLM
+from grls.models.load.build import CausalLM
 from grls.train.chains.collate import ChainCollator
 from grls.train.chains.data import ChainData
-from grls.train.chains.examples import ChainExample
+from grls.train.chains.examples import ChainExample, WriteSpans
 from grls.train.chains.mining import MineNegatives
 from grls.train.chains.module import RetrieveChains, margin_loss, taken_scores
-from grls.train.chains.span_targets import WriteSpans
 
 KINDS = ["causal", "sequence"]
 WORDS = 3

@@ -20,13 +20,12 @@ from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.index import build_index
 from grls.io.files import read_json
-from grls.models.load.language import CausalLM
+from grls.models.load.build import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.collate import ChainCollator
-from grls.train.chains.examples import ChainExamples, Teaching
+from grls.train.chains.examples import ChainExamples, SpanTargets, Teaching, WriteSpans
 from grls.train.chains.module import RetrieveChains
-from grls.train.chains.span_targets import SpanTargets, WriteSpans
 
 
 def test_spans_that_share_words_with_the_evidence_weigh_more() -> None:

@@ -8,7 +8,7 @@ from models_small import END, PAD, small_bart, small_t5
 from grls.decode.score_all import score_all
 from grls.index import ConstraintIndex, index_sequences
 from grls.models.head import Head
-from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.train.core.collate import IGNORED, Batch, Collator, allowed_choices
 from grls.train.core.examples import Example
 from grls.train.core.module import allowed_loss

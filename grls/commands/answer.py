@@ -1,0 +1,275 @@
+"""``grls answer direct``: answers without retrieval, or from retrieved passages."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from grls.answer.dsp.options import API, USUAL_PROGRAM, ProgramName, ProgramOptions
+from grls.answer.options import USUAL_DIRECT, USUAL_FOLLOW_UP, DirectOptions, FollowUpOptions
+from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
+from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
+from grls.errors import ConfigError
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+
+
+def answer_direct(
+    *,
+    data: str,
+    model: str,
+    output: str,
+    retriever: str | None = None,
+    run: str | None = None,
+    hops: HopOptions = USUAL_HOPS,
+    split: str = "test",
+    k: int = 3,
+    reader: DirectOptions = USUAL_DIRECT,
+    limit: int | None = None,
+    device: str = "auto",
+    name: str | None = None,
+) -> None:
+    """Answer questions in one go: from what was retrieved for them, or closed-book.
+
+    Without a retriever and a run nothing is retrieved. Writes a line a query to OUTPUT.readings.jsonl as they
+    are answered; a run that was ended resumes when it is called again with the same options.
+    At the end it writes the answers (OUTPUT.answers.jsonl) and the run of what was retrieved (OUTPUT.trec,
+    OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
+
+    Args:
+        data: Data set folder.
+        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
+        output: Path of the results without ending.
+        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
+            folder.
+        run: A finished run of these queries, .jsonl or .trec, instead of a retriever; its time is not
+            counted.
+        hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
+        split: Split of the queries.
+        k: Number of passages to read for a question.
+        reader: How the model reads and writes.
+        limit: Number of first queries to answer; null: all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        name: Name of the run in reports.
+    """
+    from grls.answer.direct import DirectReader
+    from grls.answer.kept import read_all, save_readings, spent_options
+    from grls.answer.opening import FinishedRun, open_for_reading, origin_of, retrieval_settings
+    from grls.answer.writer import Questions, TextWriter, model_settings
+    from grls.io.ending import quiet
+    from grls.io.files import sha256
+    from grls.models.load.build import load_language_model
+    from grls.retrieve.base import Retriever
+    from grls.retrieve.queries import check_counts
+    from grls.runs.portions import refuse_own_output
+
+    quiet()
+    check_counts(**{"--k": k})
+    if run is not None:
+        if retriever is not None:
+            raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
+        if hops.steps != "single":
+            raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
+        refuse_own_output(output, [run])
+    questions = Questions.read(data, split, limit, output)
+    opened = None if run is not None else open_for_reading(retriever, hops, device, questions.corpus)
+    source: Retriever | FinishedRun | None = opened
+    if run is not None:
+        source = FinishedRun(run, questions.corpus, questions.asked, questions.split)
+    loaded, tokenizer = load_language_model(model, device)
+    writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
+    reads = {} if source is None else {"k": k, "depth": reader.depth}
+    how = {"method": "direct", **reads, "chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
+    settings = {
+        **model_settings(model, loaded, tokenizer), **how, **retrieval_settings(retriever, opened),
+        "run": None if run is None else sha256(run), **questions.fingerprints,
+    }  # fmt: skip
+    direct = DirectReader(writer, questions.corpus, reader.chat)
+    readings, file = read_all(
+        questions, output, settings, writer,
+        lambda queries, decided: direct.retrieve_and_answer(queries, source, k, reader.depth, decided),
+    )  # fmt: skip
+    system, label, mode, recorded = origin_of(source)
+    seconds, options = spent_options(readings, file, {"model": Path(model).name, **recorded, **how})
+    named = name or ("closed-book" if source is None else f"direct, {label}, k={k}")
+    save_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
+
+
+# ``grls answer dsp``: the programs of demonstrate-search-predict, and their baselines.
+
+
+def answer_dsp(
+    program: ProgramName,
+    *,
+    data: str,
+    model: str,
+    output: str,
+    retriever: str | None = None,
+    hops: HopOptions = USUAL_HOPS,
+    split: str = "test",
+    k: int = 3,
+    dsp: ProgramOptions = USUAL_PROGRAM,
+    limit: int | None = None,
+    device: str = "auto",
+    name: str | None = None,
+) -> None:
+    """Answer questions with a program of demonstrate-search-predict (arXiv 2212.14024), on DSPy.
+
+    Writes a line a query to OUTPUT.trace.jsonl as soon as it is answered: the answer, every call of the model
+    and every retrieval, and what it cost. A run that was ended resumes when it is called
+    again; a query whose model failed for good is recorded as failed, and tried anew then. At the end it
+    writes the answers (OUTPUT.answers.jsonl) and the run of what was retrieved (OUTPUT.trec, OUTPUT.jsonl,
+    OUTPUT.info.json); `grls evaluate` scores both.
+
+    Args:
+        program: openqa, multihop or conversational; or a baseline: vanilla, retrieve-then-read or self-ask.
+        data: Data set folder.
+        model: Folder, hub name or .gguf file of a language model; with an endpoint the name it has there; or
+            api:PROVIDER/MODEL as DSPy names them (api:openai/gpt-4o-mini), with its key in the environment.
+        output: Path of the results without ending.
+        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
+            folder.
+        hops: How it retrieves hop by hop for each query of the program.
+        split: Split of the queries.
+        k: Number of passages to read for a retrieval.
+        dsp: Options of the program.
+        limit: Number of first queries to answer; null: all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        name: Name of the run in reports.
+    """
+    from grls.io.ending import quiet
+    from grls.retrieve.queries import check_counts
+
+    quiet()
+    check_counts(**{"--k": k})
+    if program == "vanilla" and retriever is not None:
+        raise ConfigError("the program vanilla retrieves nothing: leave out --retriever.")
+    if program != "vanilla" and retriever is None:
+        raise ConfigError(f"the program {program} retrieves: give --retriever FOLDER, or bm25.")
+    if dsp.calls.endpoint is not None and model.startswith(API):
+        raise ConfigError("an endpoint has models of its own: give --model the name it has there, no `api:`.")
+    from grls.answer.dsp import answering  # imported late: DSPy is an extra
+    from grls.answer.opening import open_for_reading
+    from grls.answer.writer import Questions
+
+    questions = Questions.read(data, split, limit, output)
+    logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
+    opened = open_for_reading(retriever, hops, device, questions.corpus)
+    answering.answer_with_program(questions, program, opened, retriever, model, k, dsp, device, output, name)
+
+
+# ``grls answer follow-up``: answers with follow-up questions, each of which is retrieved for.
+
+
+def answer_follow_up(
+    *,
+    data: str,
+    model: str,
+    output: str,
+    retriever: str,
+    hops: HopOptions = USUAL_HOPS,
+    split: str = "test",
+    k: int = 1,
+    reader: FollowUpOptions = USUAL_FOLLOW_UP,
+    limit: int | None = None,
+    device: str = "auto",
+    name: str | None = None,
+) -> None:
+    """Answer questions by decomposition: the model asks follow-up questions, and each is retrieved for.
+
+    Writes a line a query to OUTPUT.readings.jsonl as they are answered; a run that was ended resumes when it
+    is called again with the same options. At the end it writes the answers (OUTPUT.answers.jsonl) and the run
+    of what was retrieved (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
+
+    Args:
+        data: Data set folder.
+        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
+        output: Path of the results without ending.
+        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
+            folder.
+        hops: How it retrieves hop by hop for each follow-up question.
+        split: Split of the queries.
+        k: Number of passages to read for a follow-up question.
+        reader: How the model reads and writes.
+        limit: Number of first queries to answer; null: all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        name: Name of the run in reports.
+    """
+    from grls.answer.iterative import IterativeReader
+    from grls.answer.kept import read_all, save_readings, spent_options
+    from grls.answer.opening import open_for_reading, retrieval_settings
+    from grls.answer.writer import Questions, TextWriter, model_settings
+    from grls.io.ending import quiet
+    from grls.models.load.build import load_language_model
+    from grls.retrieve.queries import check_counts
+
+    quiet()
+    check_counts(**{"--k": k})
+    questions = Questions.read(data, split, limit, output)
+    opened = open_for_reading(retriever, hops, device, questions.corpus)
+    assert opened is not None
+    loaded, tokenizer = load_language_model(model, device)
+    writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
+    asking = IterativeReader(writer, opened, questions.corpus, k, reader.questions, reader.chat)
+    how = {
+        "method": "follow-up", "k": k, "questions": reader.questions, "chat": reader.chat,
+        "max_new_tokens": reader.max_new_tokens,
+    }  # fmt: skip
+    settings = {
+        **model_settings(model, loaded, tokenizer), **how, **retrieval_settings(retriever, opened),
+        **questions.fingerprints,
+    }  # fmt: skip
+    readings, file = read_all(questions, output, settings, writer, asking.answer)
+    described = opened.describe()
+    seconds, options = spent_options(readings, file, {"model": Path(model).name, **described.options, **how})
+    named = name or f"follow-up, {described.name}, k={k}"
+    save_readings(
+        questions, output, readings, questions.info(described.system, named, "rank", seconds, options)
+    )
+
+
+# ``grls answer riches``: answers with the evidence retrieved while they are written.
+
+
+_PORTION = 8
+"""Batches between two points where a run can go on."""
+
+
+def answer_riches(
+    *,
+    data: str,
+    model: str,
+    output: str,
+    keys: KeyOptions = USUAL_KEYS,
+    prompt: PromptOptions = USUAL_PROMPT,
+    search: InterleaveOptions = USUAL_INTERLEAVE,
+    split: str = "test",
+    limit: int | None = None,
+    device: str = "auto",
+    name: str | None = None,
+) -> None:
+    """Answer questions with interlaced retrieval (RICHES, arXiv 2407.00361).
+
+    Writes the passages of the quotes, in their order, as a run (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json),
+    thoughts, quotes and answer (OUTPUT.answers.jsonl), and OUTPUT.html to look at; `grls evaluate` scores
+    run and answers. A killed run resumes when it is called again with the same options
+    (OUTPUT.written.jsonl).
+
+    Args:
+        data: Data set folder.
+        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
+        output: Path of the results without ending.
+        keys: Options of the keys that may be quoted.
+        prompt: Options of the prompt.
+        search: How free text and quotes are decoded.
+        split: Split of the queries.
+        limit: Number of first queries to answer; null: all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        name: Name of the run in reports.
+    """
+    from grls.answer.riches.answerer import run_riches
+    from grls.answer.writer import Questions
+    from grls.io.ending import quiet
+
+    quiet()
+    questions = Questions.read(data, split, limit, output)
+    run_riches(questions, model, keys, prompt, search, device, output, name, _PORTION)
