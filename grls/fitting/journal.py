@@ -33,6 +33,9 @@ class FitJournal:
         output: The folder of the run; it is empty, missing, or of a run over the same data.
         data: Fingerprint of the data set.
 
+    Attributes:
+        records: Stage -> its last record (``inputs``, ``seconds``, ``result``), the latest at the end.
+
     Raises:
         ConfigError: The folder holds something else.
         MismatchError: It is of a run with other data.
@@ -40,41 +43,40 @@ class FitJournal:
     """
 
     def __init__(self, output: str | Path, data: str):
-        self.output = Path(output)
-        refuse_other_output(self.output, data)
-        self._file = GrowingFile(self.output / JOURNAL, {"data": data}, alone=True, fields=_FIELDS)
-        self._records: dict[str, dict[str, Any]] = {record["stage"]: record for record in self._file.records}
+        refuse_other_output(Path(output), data)
+        self._file = GrowingFile(Path(output) / JOURNAL, {"data": data}, alone=True, fields=_FIELDS)
+        self.records: dict[str, dict[str, Any]] = {}
+        for record in self._file.records:
+            self._take(record)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        self.records.pop(record["stage"], None)  # the order is that of time
+        self.records[record["stage"]] = record
 
     def begin(self) -> None:
         """Say that the folder is of a run, before anything else is written there."""
-        if not self._file.records:
+        if not self.records:
             self.add("begin", "", 0.0, {})
 
     def inputs(self, options: Any, needs: tuple[str, ...] = ()) -> str:
         """The fingerprint of what a stage depends on: its options (JSON) and the stages that it uses."""
-        used = [self._records[name]["inputs"] if name in self._records else "" for name in needs]
+        used = [self.records[name]["inputs"] if name in self.records else "" for name in needs]
         return hashlib.sha256(json.dumps([options, used], sort_keys=True).encode()).hexdigest()
 
-    def done(self, stage: str, inputs: str) -> dict[str, Any] | None:
-        """What came of a stage that was done with these inputs; None: it was not."""
-        record = self._records.get(stage)
-        result: dict[str, Any] | None = record["result"] if record and record["inputs"] == inputs else None
-        return result
+    def done(self, stage: str, inputs: str) -> bool:
+        """Whether a stage was done with these inputs the last time."""
+        return stage in self.records and self.records[stage]["inputs"] == inputs
 
     def add(self, stage: str, inputs: str, seconds: float, result: dict[str, Any]) -> None:
         """Record a stage; it is on disk when this returns."""
         record = {"stage": stage, "inputs": inputs, "seconds": round(seconds, 2), "result": result}
         self._file.add([record])
-        self._records[stage] = json.loads(json.dumps(record))
-
-    def record(self, stage: str) -> dict[str, Any] | None:
-        """The last record of a stage: ``inputs``, ``seconds``, ``result``; None: it was not done."""
-        return self._records.get(stage)
+        self._take(self._file.records[-1])
 
     @property
     def last(self) -> str | None:
         """The last stage that was done; None: none that would be missed."""
-        names = [name for name, record in self._records.items() if "systems" in record["result"]]
+        names = [name for name, record in self.records.items() if "systems" in record["result"]]
         return names[-1] if names else None
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from grls.errors import ConfigError
 from grls.fitting.options import AUTO, NONE
 from grls.io.machine import free_memory, usable_cores
+from grls.io.progress import counted
 from grls.models.load.base_models import PACKAGED_ENCODER, BaseModel, find_encoder, find_writer
 from grls.models.load.opening import PACKAGED
 
@@ -52,8 +53,7 @@ class Machine:
         memory = "" if self.memory is None else f", {self.memory:.0f} GiB memory free"
         gpu = f"{self.gpu} ({self.gpu_memory:.0f} GiB), " if self.gpu else "no GPU, "
         bits = "bfloat16" if self.bfloat16 else "no bfloat16"
-        cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
-        return f"{gpu}{cores}, {bits}{memory}"
+        return f"{gpu}{counted(self.cores, 'core')}, {bits}{memory}"
 
 
 def this_machine(device: str = "auto") -> Machine:
@@ -78,9 +78,9 @@ def this_machine(device: str = "auto") -> Machine:
     if where.type == "cuda" and torch.cuda.is_available():
         known = torch.cuda.get_device_properties(where)
         gpu, room = str(known.name), known.total_memory / 2**30
-    cores = (
-        min(usable_cores(), torch.get_num_threads()) if os.environ.get("OMP_NUM_THREADS") else usable_cores()
-    )
+    cores = usable_cores()
+    if os.environ.get("OMP_NUM_THREADS"):
+        cores = min(cores, torch.get_num_threads())
     return Machine(cores, has_bfloat16(where), free_memory(), gpu, room)
 
 
@@ -120,31 +120,26 @@ def base_models(
         encoders = (*_OTHER_ENCODERS, *_ENCODERS)
     writers = (*_LARGE_WRITERS, *_WRITERS) if large else _WRITERS
     without: dict[str, str] = {}
+
+    def chosen(
+        role: str, name: str | None, known: Sequence[str], find: Callable[[str], BaseModel]
+    ) -> BaseModel | None:
+        if name in (NONE, None):
+            without[role] = "it was not asked for"
+            return None
+        if name != AUTO:
+            return find(name)
+        errors = []
+        for candidate in known:
+            try:
+                return find(candidate)
+            except ConfigError as error:
+                errors.append(str(error))
+        without[role] = f"no model for it: {errors[-2]}"  # that of the package
+        return None
+
     return BaseModels(
-        _chosen("biencoder", biencoder, encoders, find_encoder, without),
-        _chosen("generator", generator, writers, find_writer, without),
+        chosen("biencoder", biencoder, encoders, find_encoder),
+        chosen("generator", generator, writers, find_writer),
         without,
     )
-
-
-def _chosen(
-    role: str,
-    name: str | None,
-    candidates: Sequence[str],
-    find: Callable[[str], BaseModel],
-    without: dict[str, str],
-) -> BaseModel | None:
-    """The model asked for, or the first candidate that there is."""
-    if name in (NONE, None):
-        without[role] = "it was not asked for"
-        return None
-    if name != AUTO:
-        return find(name)
-    errors = []
-    for candidate in candidates:
-        try:
-            return find(candidate)
-        except ConfigError as error:
-            errors.append(str(error))
-    without[role] = f"no model for it: {errors[-2] if len(errors) > 1 else errors[-1]}"
-    return None

@@ -53,9 +53,9 @@ class Pace:
         """Record that so many units took so many seconds; the last measurement counts."""
         self.known[kind] = seconds / max(units, 1e-9) / self._stretch()
 
-    def of(self, kind: str) -> float | None:
-        """Seconds of a unit under the load of now; None: it was not measured."""
-        return self.known[kind] * self._stretch() if kind in self.known else None
+    def of(self, kind: str) -> float:
+        """Seconds of a unit under the load of now; 0: it was not measured."""
+        return self.known.get(kind, 0.0) * self._stretch()
 
 
 @dataclass(frozen=True)
