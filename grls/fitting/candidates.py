@@ -1,27 +1,17 @@
 """The candidates of a run: their folders, what they rank for dev and test, and the best of them so far.
 
-::
+``members`` holds a folder for each candidate, ``runs/SPLIT`` what each of them ranks, and ``grls.json`` is a
+link to the best one (docs/fit.md lists all files).
 
-    OUTPUT/
-        grls.json       a link to the candidate that is kept; there from the first candidate on
-        fit.json        the choice, the table of all candidates, seconds, versions
-        fit.jsonl       the journal
-        README.md       the model card
-        report.html     the page that compares
-        data/           the data set with its splits
-        members/        a folder for each candidate
-        runs/SPLIT/     what each candidate ranks; dev in portions, ``dev-1``, ``dev-2``, …
-        stages/         trainings, with their checkpoints until they are done, and logs
-
-Dev queries come in portions, in an order that is drawn once. A slow candidate ranks only the first of them,
-and candidates are compared on those that all have ranked.
+Dev queries come in portions, ``dev-1``, ``dev-2``, …, in an order that is drawn once. A slow candidate ranks
+only the first of them, and candidates are compared on those that all have ranked.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from pathlib import Path
@@ -36,10 +26,12 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
 from grls.fitting.choose import Candidate, Choice, choose, level
-from grls.fitting.options import FitOptions
+from grls.fitting.models import Machine
+from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Pace
 from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
+from grls.io.machine import mean_load
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
@@ -54,8 +46,7 @@ PORTIONS = (30, 60, 120, 200)
 """Dev queries after each portion; a candidate has ranked the first portion at least."""
 
 ORDER = "nDCG@10"
-_TIMED = 8
-"""Queries that tell the cost of hops that have found in tuning what they rank."""
+_TIMED = 8  # queries that tell the cost of hops that have found in tuning what they rank
 _FUSION = Fusion("sum", "min-max")
 
 
@@ -106,15 +97,14 @@ class System:
             setattr(self, name, tuple(getattr(self, name)))
 
 
-@dataclass
 class FitCandidates:
     """All candidates of a run, and the pace, which gets their costs."""
 
-    output: Path
-    options: FitOptions
-    precision: str
-    pace: Pace
-    systems: dict[str, System] = field(default_factory=dict)
+    def __init__(self, output: Path, options: FitOptions, machine: Machine):
+        self.output, self.options, self.machine = output, options, machine
+        self.precision = machine.precision if options.precision == AUTO else options.precision
+        self.pace = Pace(machine.cores, mean_load)
+        self.systems: dict[str, System] = {}
 
     @property
     def data(self) -> str:
@@ -138,32 +128,28 @@ class FitCandidates:
         """The judged queries of a split."""
         return JudgedQueries(split, *read_split(self.data, split, self.corpus))
 
-    def drawn(self, split: str, first: int, last: int | None, name: str) -> str:
-        """Write a split with a part of the queries of another, in an order that is drawn once; its name."""
-        qrels = self.gold(split).qrels
-        order = sorted(qrels)
-        random.Random(self.options.seed).shuffle(order)
-        chosen = set(order[first:last])
+    def drawn(self, split: str, first: int, last: int, name: str) -> JudgedQueries:
+        """A part of the queries of a split, in an order that is drawn once; it is written as a split."""
         file = Path(self.data) / "qrels" / f"{name}.tsv"
         if not file.is_file():
+            qrels = self.gold(split).qrels
+            order = sorted(qrels)
+            random.Random(self.options.seed).shuffle(order)
+            chosen = set(order[first:last])
             with atomic_file(file) as stream:
                 stream.write("\t".join(QRELS_HEADER) + "\n")
                 for query in (query for query in qrels if query in chosen):
                     stream.writelines(f"{query}\t{id}\t{grade}\n" for id, grade in qrels[query].items())
-        return name
+        return self.gold(name)
 
     @cached_property
     def portions(self) -> list[JudgedQueries]:
         """The portions of dev."""
         count = len(self.gold(DEV).queries)
-        ends = [min(end, count) for end in PORTIONS]
-        cuts = sorted({0, *ends})
+        cuts = sorted({0, *(min(end, count) for end in PORTIONS)})
         if len(cuts) > 2 and cuts[-1] - cuts[-2] < PORTIONS[0] // 2:  # no portion of a few queries
             del cuts[-2]
-        return [
-            self.gold(self.drawn(DEV, first, last, f"{DEV}-{n}"))
-            for n, (first, last) in enumerate(pairwise(cuts), 1)
-        ]
+        return [self.drawn(DEV, *ends, f"{DEV}-{n}") for n, ends in enumerate(pairwise(cuts), 1)]
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -182,10 +168,7 @@ class FitCandidates:
     def rank(self, system: System, found: dict[Any, Any] | None = None) -> None:
         """Let a system rank the next portion of dev, and measure its cost; it is a candidate from then on.
 
-        Args:
-            system: The system.
-            found: What its hops have found in tuning: they do not search again, and other queries tell the
-                cost.
+        ``found`` is what its hops have found in tuning: they do not search again, once the cost is measured.
         """
         gold = self.portions[system.portions]
         if system.parts:
@@ -264,7 +247,7 @@ class FitCandidates:
         """Save what each system ranks for the dev queries that all have ranked as one run; the queries."""
         count = min(system.portions for system in self.systems.values())
         size = self.sizes[count - 1]
-        gold = self.gold(self.drawn(DEV, 0, size, f"{DEV}-first-{size}"))
+        gold = self.drawn(DEV, 0, size, f"{DEV}-first-{size}")
         ids = [query.id for portion in self.portions[:count] for query in portion.queries]
         for name, system in self.systems.items():
             info = self.run(self.portions[0].split, system.folder).info

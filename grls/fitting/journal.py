@@ -1,29 +1,43 @@
-"""The journal of a run, ``fit.jsonl``, and its clock.
+"""What a run has done and what it shows: the journal ``fit.jsonl``, the clock, and the line of progress.
 
-A record is of one stage that was done: its name, a fingerprint of the options that it depends on and of the
-stages that it uses, its seconds, and what came of it. Neither the budget nor another choice among candidates
-changes these, so a run that is called again with another budget goes on with all that is done. The seconds of
-a run are on disk now and then, so that a call after a kill knows what the call before it has spent.
+A record of the journal is of one stage that was done: its name, a fingerprint of the options that it depends
+on and of the stages that it uses, its seconds, and what came of it. Neither the budget nor another choice
+among candidates changes these, so a run that is called again goes on with all that is done. The seconds of a
+run are on disk now and then, so that a call after a kill knows what the call before it has spent.
+
+On a terminal the line of progress is redrawn; elsewhere it is written once a minute. What a stage prints goes
+into its log, ``stages/NAME.log``. A stage with an allowance ends where its loops show that it would not be
+done.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from grls.errors import ConfigError, DataError, MismatchError, WriteError
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError, WriteError
+from grls.fitting.search import TimeIsUp
 from grls.io.files import read_json, refuse_unwritable, write_json
+from grls.io.progress import EVERY, Progress, duration, reporting
 from grls.io.resumable import GrowingFile
 
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
 
 _FIELDS = {"stage": str, "inputs": str, "seconds": (int, float), "result": dict}
+
+_REDRAWN = 0.5  # seconds between two drawings on a terminal
+_WRITTEN = 15.0  # seconds between two writings of the clock
+_TELLING = 10.0, 0.25
+"""Seconds, and the share of the allowance, after which the pace of a loop tells when it will end."""
+_LATE = 4.0  # a loop that would take so many times what is left is ended. (The longest texts come first.)
 
 
 class FitJournal:
@@ -48,15 +62,12 @@ class FitJournal:
         self.records: dict[str, dict[str, Any]] = {}
         for record in self._file.records:
             self._take(record)
+        if not self.records:  # the folder is of a run before anything else is written there
+            self.add("begin", "", 0.0, {})
 
     def _take(self, record: dict[str, Any]) -> None:
         self.records.pop(record["stage"], None)  # the order is that of time
         self.records[record["stage"]] = record
-
-    def begin(self) -> None:
-        """Say that the folder is of a run, before anything else is written there."""
-        if not self.records:
-            self.add("begin", "", 0.0, {})
 
     def inputs(self, options: Any, needs: tuple[str, ...] = ()) -> str:
         """The fingerprint of what a stage depends on: its options (JSON) and the stages that it uses."""
@@ -156,3 +167,95 @@ class FitClock:
             with suppress(WriteError):  # a full disk: the stage says so
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(self._file, {"seconds": round(self.seconds, 1)})
+
+
+class FitProgress:
+    """The progress of a run.
+
+    Args:
+        logs: Folder of the logs of stages.
+        clock: The clock of the run.
+        shown: Whether anything is shown.
+    """
+
+    def __init__(self, logs: Path, clock: FitClock, shown: bool = True) -> None:
+        self.logs = logs
+        self.best = ""
+        """The best so far, for the line."""
+        self._clock, self._drawn = clock, monotonic()
+        self._lines, self._stream = sys.stdout, sys.stderr if shown else None
+        self._terminal = self._stream is not None and self._stream.isatty()
+        self._name = self._what = ""
+        self._end: float | None = None
+        self._telling = 0.0
+
+    def say(self, text: str) -> None:
+        """Print lines for people."""
+        if self._stream is not None:
+            self._clear()
+            print(text, file=self._lines, flush=True)  # not into the log of a stage
+
+    @contextmanager
+    def stage(self, name: str, allowance: float | None = None) -> Iterator[None]:
+        """The context of a stage: its output goes into its log, its loops into the line.
+
+        Args:
+            name: Its name.
+            allowance: Seconds after which its loops raise :class:`~grls.fitting.search.TimeIsUp`, and before
+                which they do where their pace leaves no hope; None: no limit.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self._name, self._what = name, ""
+        self.limit(allowance)
+        log = self.logs / f"{name.replace(' ', '-')}.log"
+        with log.open("a", encoding="utf-8") as stream:
+            try:
+                with redirect_stdout(stream), redirect_stderr(stream), reporting(self._heard):
+                    self._show()
+                    yield
+            except Exception as error:
+                if not isinstance(error, (GrlsError, TimeIsUp)):
+                    traceback.print_exc(file=stream)  # it is left out, and said in one line
+                raise
+            finally:
+                self._clear()
+                self._clock.write()
+        if not log.stat().st_size:
+            log.unlink()
+
+    def limit(self, allowance: float | None) -> None:
+        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`."""
+        self._end = None if allowance is None else monotonic() + allowance
+        self._telling = max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
+
+    def at(self, what: str) -> None:
+        """Say how far a stage is that keeps to its time itself, such as a training."""
+        self._what, self._end = what, None
+        self._show()
+
+    def line(self) -> str:
+        """The line of progress."""
+        left = self._clock.left
+        parts = [f"{self._name}: {self._what}" if self._what else self._name, self.best]
+        parts += [] if left is None else [f"{duration(left)} left"]
+        return "; ".join(filter(None, parts))
+
+    def _heard(self, loop: Progress) -> None:
+        self._what = loop.standing()
+        self._show()
+        if self._end is None:
+            return
+        left, needed = self._end - monotonic(), loop.left() if loop.age() > self._telling else None
+        if left < 0 or (needed is not None and needed > _LATE * left):
+            raise TimeIsUp
+
+    def _show(self) -> None:
+        self._clock.write(_WRITTEN)
+        if self._stream is not None and monotonic() - self._drawn >= (_REDRAWN if self._terminal else EVERY):
+            self._drawn = monotonic()
+            start, end = ("\r\x1b[K", "") if self._terminal else ("", "\n")
+            print(f"{start}{self.line()}", end=end, file=self._stream, flush=True)
+
+    def _clear(self) -> None:
+        if self._terminal and self._stream is not None:
+            print("\r\x1b[K", end="", file=self._stream, flush=True)

@@ -24,11 +24,9 @@ _LARGE_WRITERS = ("HuggingFaceTB/SmolLM2-360M-Instruct", "google-t5/t5-base")
 _OTHER_ENCODERS = ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",)
 """For a corpus that is not in English."""
 
-_LICENCE = "Apache-2.0"
-"""The licence of all of these models."""
+_LICENCE = "Apache-2.0"  # the licence of all of these models
 
-_LARGE = 12.0
-"""GiB of GPU memory from which larger models are chosen."""
+_LARGE = 12.0  # GiB of GPU memory from which larger models are chosen
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,9 @@ from grls.errors import ConfigError, at_least
 from grls.evaluation.measures import cutoff, measure_names
 from grls.fitting.choose import Prefer
 
-AUTO, NONE = "auto", "none"
-"""Values of a model's option: choose one; do without."""
+AUTO, NONE = "auto", "none"  # values of a model's option: choose one; do without
 
-DEPTH = 20
-"""Passages of a query that every system ranks, at least; also a cut-off of the page."""
+DEPTH = 20  # passages of a query that every system ranks, at least; also a cut-off of the page
 
 _BUDGET = re.compile(r"\+?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:0)?")

@@ -95,15 +95,8 @@ def write_outcome(
 ) -> Fitted:
     """Write ``report.html``, ``fit.json`` and ``README.md``.
 
-    Args:
-        stages: The stages, with the candidates.
-        data: The data set.
-        choice: The candidate that is kept.
-        gold: The queries of the report.
-        names: The candidates that have ranked these.
-        done: See :class:`Fitted`.
-        skipped: See :class:`Fitted`.
-        seconds: Seconds of the whole run.
+    ``names`` are the candidates that have ranked the queries ``gold`` of the report, ``seconds`` those of the
+    whole run.
     """
     candidates, options = stages.candidates, stages.options
     golds = {DEV: candidates.portions[: min(system.portions for system in candidates.systems.values())]}

@@ -15,25 +15,20 @@ from time import perf_counter
 from grls.errors import ConfigError, DataError, GrlsError, Option, out_of_memory
 from grls.fitting.candidates import FitCandidates, JudgedQueries, System
 from grls.fitting.choose import Choice
-from grls.fitting.journal import JOURNAL, FitClock, FitJournal, refuse_other_output
+from grls.fitting.journal import JOURNAL, FitClock, FitJournal, FitProgress, refuse_other_output
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.progress import FitProgress
 from grls.fitting.result import Fitted, write_outcome
-from grls.fitting.search import Pace, Skipped, Stage, TimeIsUp, search_stages
+from grls.fitting.search import Skipped, Stage, TimeIsUp, search_stages
 from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
-from grls.io.machine import mean_load
 from grls.io.progress import duration
 from grls.train.core.malloc_trim import give_back_freed
 
-_AIM = 0.97
-"""The share of a budget that is aimed at: stages end a little late."""
-_ENDING = 20.0
-"""Seconds of choosing, page and card, at most a tenth of the budget."""
-_REPORTED = 100
-"""Test queries that the kept candidate ranks, before time goes to anything else."""
+_AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
+_ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
+_REPORTED = 100  # test queries that the kept candidate ranks, before time goes to anything else
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
@@ -75,10 +70,7 @@ def _stages(
     lines += [f"no {name}: {why}" for name, why in models.without.items()]
     if facts.few and models.biencoder is not None:
         lines.append(f"nothing is trained: give {LEAST_QUERIES} training queries or more")
-    precision = machine.precision if options.precision == AUTO else options.precision
-    pace = Pace(machine.cores, mean_load)
-    candidates = FitCandidates(output, options, precision, pace)
-    return FitStages(candidates, facts, machine, models, progress), lines
+    return FitStages(FitCandidates(output, options, machine), facts, models, progress), lines
 
 
 def fit_dataset(
@@ -128,7 +120,6 @@ class _FitRun:
         """Stage that was done -> why it came to nothing, or None."""
         if journal.last is not None:
             self.progress.say(f"{output}: this run goes on after {journal.last}.")
-        journal.begin()
         self.data = divide(source, options.seed)
         splits = journal.inputs({"splits": self.data.counts(), "seed": options.seed})
         if not journal.done("data", splits) or not (output / "data/corpus.jsonl").is_file():
@@ -282,7 +273,7 @@ class _FitRun:
                 if all(self._tested(name_of(size), part) for part in parts):  # by an earlier call
                     fits = max(fits, size)
             fits = min(fits, count)
-        gold, ranked = candidates.gold(candidates.drawn(TEST, 0, fits, name_of(fits))), set[str]()
+        gold, ranked = candidates.drawn(TEST, 0, fits, name_of(fits)), set[str]()
         singles = [system for system in systems.values() if not system.parts]
         for system in sorted(singles, key=lambda system: (system.name not in parts, system.cost)):
             allowance = None

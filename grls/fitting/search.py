@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from grls.io.progress import duration
 
-MARGIN = 1.25
-"""Estimates are made longer by this: the machine may get slower."""
+MARGIN = 1.25  # estimates are made longer by this: the machine may get slower
 
 
 class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is done already stays

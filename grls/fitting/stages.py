@@ -33,8 +33,8 @@ from typing import Any
 from grls.data.inputs.arguments import options_of
 from grls.errors import ConfigError, MismatchError
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
-from grls.fitting.models import BaseModels, Machine
-from grls.fitting.progress import FitProgress
+from grls.fitting.journal import FitProgress
+from grls.fitting.models import BaseModels
 from grls.fitting.search import MARGIN, Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN, DataFacts, spread
 from grls.io.progress import counted, duration
@@ -61,29 +61,22 @@ GATHERING = ("fusion 1", "fusion 2", "fusion 3", MORE)
 
 ENCODER_BATCH, ENCODER_EPOCHS, WRITER_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
-CHAINS = 5
-"""Chains that ranked hops keep."""
+CHAINS = 5  # chains that ranked hops keep
 
 _TRAINED = {"dense": "biencoder", "generator": "generator"}
 """Stage -> the folder of its training below ``stages``."""
 _MOST = {"dense": (300, 3000), "generator": (500, 5000)}
 """The most steps of a training, without and with a GPU."""
-_LEAST = {"dense": 20, "generator": 60}
-"""Steps of a training below which it is not begun."""
-_CLEAR = 0.05
-"""Recall that hops bring at least where the generator takes them with short passages, too."""
-_STEP = 3.0
-"""A training step of the bi-encoder takes so many times the encoding of its texts."""
+_LEAST = {"dense": 20, "generator": 60}  # steps of a training below which it is not begun
+_CLEAR = 0.05  # recall that hops bring at least where the generator takes them with short passages, too
+_STEP = 3.0  # a training step of the bi-encoder takes so many times the encoding of its texts
 _SETTINGS = 2.0
 """How many times ranking the queries costs tuning hops: other temperatures meet most chains again."""
-_SEARCH = 0.06
-"""A search of the generator for an input, as a share of a training step."""
+_SEARCH = 0.06  # a search of the generator for an input, as a share of a training step
 _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
-_LOW_MEMORY = 10.0
-"""GiB of free memory below which activations are computed anew in the backward pass."""
-_SAMPLE = 64
-"""Passages on which the speed of embedding is measured."""
+_LOW_MEMORY = 10.0  # GiB of free memory below which activations are computed anew in the backward pass
+_SAMPLE = 64  # passages on which the speed of embedding is measured
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
 
@@ -96,16 +89,11 @@ class FitStages:
     """Does the stages of a run."""
 
     def __init__(
-        self,
-        candidates: FitCandidates,
-        facts: DataFacts,
-        machine: Machine,
-        models: BaseModels,
-        progress: FitProgress,
+        self, candidates: FitCandidates, facts: DataFacts, models: BaseModels, progress: FitProgress
     ):
-        self.candidates, self.facts, self.machine = candidates, facts, machine
-        self.models, self.progress = models, progress
+        self.candidates, self.facts, self.models, self.progress = candidates, facts, models, progress
         self.options, self.output, self.pace = candidates.options, candidates.output, candidates.pace
+        self.machine = candidates.machine
         self.notes: dict[str, str] = {}
         """Stage -> what it came to, for page and card."""
 
@@ -289,24 +277,14 @@ class FitStages:
     ) -> dict[Any, Any]:
         """Make a composite and tune it on as many queries as there is time for, at least the first portion.
 
-        Args:
-            folder: Its folder.
-            kind: Its kind.
-            content: What it is made of, with the options that are not tuned.
-            tried: The values that are tried.
-            seconds: The seconds that so many queries take.
-            allowance: The seconds that there are; None: no limit.
-
-        Returns:
-            What its hops have found.
+        ``seconds`` are those that so many queries take. Returns what its hops have found.
         """
         split = self.facts.tune
         whole = len(self.candidates.gold(split).queries)
         fits = [n for n in PORTIONS if allowance is None or seconds(min(n, whole)) <= allowance]
         count = min(fits[-1] if fits else PORTIONS[0], whole)
-        dev = DevQueries.read(
-            self.candidates.data, self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
-        )
+        drawn = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
+        dev = DevQueries.read(self.candidates.data, drawn.split)
         opening = Opening(self.options.device, self.candidates.precision)
         fingerprint = untuned_fingerprint(create(folder, kind, content, replace(opening, hop_by_hop=False)))
         grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()

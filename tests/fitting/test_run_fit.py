@@ -17,10 +17,11 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import models, run, stages
 from grls.fitting.candidates import FitCandidates, System
 from grls.fitting.journal import CLOCK, FitClock, FitJournal
+from grls.fitting.models import this_machine
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
-from grls.fitting.search import MARGIN, Pace
+from grls.fitting.search import MARGIN
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.card import figures_beside
 from grls.retrieve.registry import Opening, create, load_retriever
@@ -221,7 +222,7 @@ def test_what_hops_have_found_in_tuning_is_not_searched_again(
     def ranked(found: dict[Any, Any] | None) -> int:
         """Queries of BM25 until the hops have ranked four queries."""
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        candidates = FitCandidates(tmp_path, fit_options(), "float32", Pace())
+        candidates = FitCandidates(tmp_path, fit_options(), this_machine("cpu"))
         if not (folder := candidates.member("bm25-hops")).is_dir():
             BM25Retriever(candidates.corpus).save_pretrained(candidates.member("bm25"))
             hops = {"steps": "ranked", "max": 2}
@@ -445,8 +446,7 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
 
     def made(output: Path) -> Slow:
         plan, _ = run._stages(place / "whole", options, run.divide(source, 0), progress)
-        fields = (plan.candidates, plan.facts, plan.machine, plan.models, plan.progress)
-        slow = Slow(*fields)
+        slow = Slow(plan.candidates, plan.facts, plan.models, plan.progress)
         slow.output = output
         return slow
 
