@@ -261,13 +261,10 @@ class FitCandidates:
         save_for(run, str(self.run_file(gold.split, system.folder).with_suffix("")), queries)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
-        """Fuse systems by weights that are best on what all of them have ranked; the fusions that are kept.
+        """Fuse every two of some systems, and all of them; the fusions that are kept.
 
-        Rankings are those that the members have saved, so nothing is retrieved again. A fusion that a member
+        Weights are those that are best on the saved rankings of what all have ranked. A fusion that a member
         is better off without is none.
-
-        Args:
-            names: The systems: every two of them, and all.
         """
         fused = []
         for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):

@@ -1,13 +1,10 @@
 """What a run has done and what it shows: the journal ``fit.jsonl``, the clock, and the line of progress.
 
-A record of the journal is of one stage that was done: its name, a fingerprint of the options that it depends
-on and of the stages that it uses, its seconds, and what came of it. Neither the budget nor another choice
-among candidates changes these, so a run that is called again goes on with all that is done. The seconds of a
-run are on disk now and then, so that a call after a kill knows what the call before it has spent.
-
-On a terminal the line of progress is redrawn; elsewhere it is written once a minute. What a stage prints goes
-into its log, ``stages/NAME.log``. A stage with an allowance ends where its loops show that it would not be
-done.
+A record of the journal is of one stage that was done: its name, a fingerprint of the options and stages that
+it depends on, its seconds, and what came of it. Neither the budget nor another choice among candidates
+changes these, so a run that is called again goes on with all that is done. The seconds of a run are on disk
+now and then, so that a call after a kill knows what was spent. On a terminal the line of progress is redrawn;
+elsewhere it is written once a minute. What a stage prints goes into its log, ``stages/NAME.log``.
 """
 
 from __future__ import annotations
@@ -84,12 +81,6 @@ class FitJournal:
         self._file.add([record])
         self._take(self._file.records[-1])
 
-    @property
-    def last(self) -> str | None:
-        """The last stage that was done; None: none that would be missed."""
-        names = [name for name, record in self.records.items() if "systems" in record["result"]]
-        return names[-1] if names else None
-
     def close(self) -> None:
         """Let other processes work in the folder."""
         self._file.close()
@@ -114,15 +105,13 @@ def refuse_other_output(output: Path, data: str) -> None:
             f"{output} is not empty and holds no {JOURNAL}, so it is of no run that could go on: give "
             "another output, or empty it."
         )
-    try:
+    with suppress(KeyError, OSError, RecursionError, TypeError, ValueError):  # FitJournal names the damage
         with file.open(encoding="utf-8") as stream:
             before = json.loads(stream.readline())["settings"]["data"]
-    except (KeyError, OSError, RecursionError, TypeError, ValueError):
-        return  # damaged: the journal says so once it is opened
-    if before != data:
-        raise MismatchError(
-            f"{output} holds a run over other data: give the same data to go on, or another output."
-        )
+        if before != data:
+            raise MismatchError(
+                f"{output} holds a run over other data: give the same data to go on, or another output."
+            )
 
 
 class FitClock:
@@ -199,10 +188,8 @@ class FitProgress:
     def stage(self, name: str, allowance: float | None = None) -> Iterator[None]:
         """The context of a stage: its output goes into its log, its loops into the line.
 
-        Args:
-            name: Its name.
-            allowance: Seconds after which its loops raise :class:`~grls.fitting.search.TimeIsUp`, and before
-                which they do where their pace leaves no hope; None: no limit.
+        Its loops raise :class:`~grls.fitting.search.TimeIsUp` after the seconds of ``allowance``, and before
+        that where their pace leaves no hope; None: no limit.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._what = name, ""

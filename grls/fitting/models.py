@@ -24,8 +24,6 @@ _LARGE_WRITERS = ("HuggingFaceTB/SmolLM2-360M-Instruct", "google-t5/t5-base")
 _OTHER_ENCODERS = ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",)
 """For a corpus that is not in English."""
 
-_LICENCE = "Apache-2.0"  # the licence of all of these models
-
 _LARGE = 12.0  # GiB of GPU memory from which larger models are chosen
 
 
@@ -101,7 +99,7 @@ class BaseModels:
 def licence_of(name: str) -> str | None:
     """The licence of a model that is chosen by itself; None: its holder says it."""
     known = (*_LARGE_ENCODERS, *_ENCODERS, *_LARGE_WRITERS, *_WRITERS, *_OTHER_ENCODERS)
-    return _LICENCE if name in known else None
+    return "Apache-2.0" if name in known else None
 
 
 def base_models(

@@ -15,7 +15,6 @@ AUTO, NONE = "auto", "none"  # values of a model's option: choose one; do withou
 DEPTH = 20  # passages of a query that every system ranks, at least; also a cut-off of the page
 
 _BUDGET = re.compile(r"\+?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
-_DEVICE = re.compile(r"auto|cpu|mps|cuda(:0)?")
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class FitOptions:
     def __post_init__(self) -> None:
         self.seconds  # noqa: B018  refuses a budget that is no time
         at_least(1, k=self.k)
-        if not _DEVICE.fullmatch(self.device):
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:0)?", self.device):
             other = re.fullmatch(r"cuda:(\d+)", self.device)
             more = f" Set CUDA_VISIBLE_DEVICES={other[1]}, and give cuda: one GPU trains." if other else ""
             raise ConfigError(f"device: expected auto, cpu, cuda or mps, got {self.device!r}.{more}")

@@ -170,27 +170,25 @@ def _write_page(fitted: Fitted, stages: FitStages, gold: JudgedQueries, names: S
         columns = [Column(head, "text", "") for head in heads[1:]]
         return value_table(name, caption, heads[:1], columns, [((row[0],), row[1:]) for row in rows])
 
-    decides = f"dev {options.decides}"
-    costs = [
-        (name, milliseconds(cost), f"{100 * fitted.metrics[name][decides]:.1f}")
-        for name, cost in sorted(fitted.query_seconds.items(), key=lambda pair: pair[1])
-    ]
-    cost = "What a query costs, in milliseconds, and what it finds on dev"
+    decides, cost = f"dev {options.decides}", "What a query costs, in milliseconds, and what it finds on dev"
     done = [(stage, duration(seconds)) for stage, seconds in fitted.done]
-    skipped = [(stage.what, stage.why) for stage in fitted.skipped]
-    blocks: dict[str, list[Table | Text]] = {
-        "What was kept": [Text(f"{fitted.kept}, {fitted.why}.")],
-        "What was done": [
-            table("times", "The stages, and the time of each", ("stage", "time"), done),
-            Text(f"{duration(fitted.seconds)} in all, without this page."),
-        ],
-        "Quality and cost": [table("cost", cost, ("candidate", "ms", decides), costs)],
-    }
-    if skipped:
-        why = table("skipped", "What was skipped, and why", ("part", "why"), skipped)
-        blocks["What was skipped"] = [why]
-    account = Section("The run", tuple(Subsection(head, tuple(parts)) for head, parts in blocks.items()))
-    write_report(page._replace(sections=(account, *page.sections)), str(stages.output / "report"))
+    costs = [
+        (name, milliseconds(seconds), f"{100 * fitted.metrics[name][decides]:.1f}")
+        for name, seconds in sorted(fitted.query_seconds.items(), key=lambda pair: pair[1])
+    ]
+    times = table("times", "The stages, and the time of each", ("stage", "time"), done)
+    whole = Text(f"{duration(fitted.seconds)} in all, without this page.")
+    parts = [
+        Subsection("What was kept", (Text(f"{fitted.kept}, {fitted.why}."),)),
+        Subsection("What was done", (times, whole)),
+        Subsection("Quality and cost", (table("cost", cost, ("candidate", "ms", decides), costs),)),
+    ]
+    if fitted.skipped:
+        reasons = [(stage.what, stage.why) for stage in fitted.skipped]
+        skipped = table("skipped", "What was skipped, and why", ("part", "why"), reasons)
+        parts.append(Subsection("What was skipped", (skipped,)))
+    page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections))
+    write_report(page, str(stages.output / "report"))
 
 
 def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> None:

@@ -51,11 +51,7 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
 def _stages(
     output: Path, options: FitOptions, data: SplitData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
-    """The stages of a run, and what data, machine and models are, in lines.
-
-    Raises:
-        ConfigError: There is no model to begin with, and the user has not said that there need be none.
-    """
+    """The stages of a run, and what data, machine and models are, in lines."""
     facts = data_facts(data)
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
@@ -118,8 +114,8 @@ class _FitRun:
         self.best: Choice | None = None
         self.known: dict[str, str | None] = {}
         """Stage that was done -> why it came to nothing, or None."""
-        if journal.last is not None:
-            self.progress.say(f"{output}: this run goes on after {journal.last}.")
+        if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
+            self.progress.say(f"{output}: this run goes on after {done[-1]}.")
         self.data = divide(source, options.seed)
         splits = journal.inputs({"splits": self.data.counts(), "seed": options.seed})
         if not journal.done("data", splits) or not (output / "data/corpus.jsonl").is_file():
@@ -166,10 +162,16 @@ class _FitRun:
         return fitted
 
     def _inputs(self, stage: Stage) -> str:
-        needs = ("data", *stage.needs)
+        """The fingerprint of the options, models and stages that the result of a stage depends on."""
+        options, models, systems = self.options, self.stages.models, self.candidates.systems.values()
         if stage.name in GATHERING:
-            needs = tuple(system.name for system in self.candidates.systems.values() if not system.parts)
-        return self.journal.inputs(self.stages.inputs(stage.name), needs)
+            ranked = [[system.name, system.portions] for system in systems]
+            needs = tuple(system.name for system in systems if not system.parts)
+            return self.journal.inputs([options.decides, ranked], needs)
+        encoder, writer = (model and model.name for model in (models.biencoder, models.generator))
+        own = {"base": [encoder], "dense": [options.seed], "generator": [writer, encoder, options.seed]}
+        given = [options.k, options.depth, options.device, options.precision, own.get(stage.name)]
+        return self.journal.inputs(given, ("data", *stage.needs))
 
     def _restore(self, stages: Mapping[str, Stage]) -> None:
         """Take what earlier calls have done, in the order in which it was done."""
@@ -234,7 +236,6 @@ class _FitRun:
             "notes": self.stages.notes, "nothing": nothing, "pace": self.candidates.pace.known,
         }  # fmt: skip
         self.journal.add(name, inputs, perf_counter() - begun, result)
-        self.stages.clean(name)
         self.known[name] = nothing
         self._choose()
         return nothing
@@ -255,8 +256,7 @@ class _FitRun:
     def _rank_test(self, kept: str) -> tuple[JudgedQueries, set[str]]:
         """Rank test queries with the kept candidate, as many as there is time for, then with the others.
 
-        Returns:
-            The queries, and the systems that have ranked them.
+        Returns the queries, and the names of the systems that have ranked them.
         """
         candidates, systems, whole = self.candidates, self.candidates.systems, self.whole
         parts = systems[kept].parts or (kept,)

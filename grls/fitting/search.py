@@ -1,12 +1,10 @@
 """The anytime search of ``grls fit``: which stage next, is there time for it, run it, choose.
 
-A stage makes candidates: retriever folders that have ranked dev queries. Stages stand in the order of what
-they are expected to gain for their time. In a first round a stage that can do more or less takes no more than
-its share of the time that is left, so that those after it come to their turn. One that stands aside, as it
-gains less than they do, waits for the second round where it needs more than its share. A stage begins only if
-its own time and that of what must follow for its result to be of use fit into what is left, by times that
-were measured in this run; it ends early enough for what follows. So the best candidate so far is there at any
-time.
+Stages stand in the order of what they are expected to gain for their time. In a first round a stage that can
+do more or less takes no more than its share of the time that is left. One that stands aside, as it gains less
+than those after it, waits for the second round where it needs more than its share. A stage begins only if its
+own time and that of what must follow for its result to be of use fit into what is left, by times that were
+measured in this run; it ends early enough for what follows.
 
 The module knows no retrievers: stages are functions, and time is a clock. A test runs it on simulated
 machines.
@@ -32,12 +30,7 @@ class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is don
 
 
 class Pace:
-    """Seconds of units of work as measured in this run, and the load of the machine at that time.
-
-    Args:
-        cores: Cores that this process may use.
-        load: The mean number of processes that work now.
-    """
+    """Seconds of units of work as measured in this run, under the load (processes that work) of the time."""
 
     def __init__(self, cores: int = 1, load: Callable[[], float] = lambda: 0.0):
         self._cores, self._load = cores, load
@@ -115,7 +108,6 @@ def search_stages(
     done = {name for name, why in known.items() if why is None}
     skipped: dict[str, Skipped] = {}
     waiting: set[str] = set()
-    cut: set[str] = set()
 
     def skip(stage: Stage, why: str) -> None:
         skipped[stage.name] = Skipped(stage.name, stage.what, why)
@@ -158,10 +150,9 @@ def search_stages(
         except TimeIsUp as end:
             if not last:  # its time is known now
                 say(f"{stage.name}: {end}; it goes on if that pays")
-                waiting.add(stage.name)
-                if not stage.aside and stage.name not in cut:
+                if not stage.aside and stage.name not in waiting:
                     turns.appendleft((stage, False))
-                cut.add(stage.name)
+                waiting.add(stage.name)
                 continue
             failure = f"left out: {end}"
         if failure is None:

@@ -46,16 +46,12 @@ from grls.io.progress import counted
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
 
 _DEV_MOST = 200  # queries that are split off as dev, at most; a fifth of train otherwise
-
 _LARGE = 300  # dev queries from which one half tunes and the other chooses; of fewer, all do both
-
 _PSEUDO = 2000  # passages that pseudo-queries are written for, at most
 _LEAST, _DROPPED = 4, 0.3
 """Words that a pseudo-query keeps at least; the probability that a word is left out."""
 _CUT = '{"pseudo": "sentence"}'  # the metadata of pseudo-queries
-
 LEAST_QUERIES = 8  # fewer queries to learn from train no model: a batch would hold no other query's passages
-
 _SAMPLE = 2000  # passages whose words are counted, evenly spread over the corpus
 _ASKS = 0.3  # the share of queries with several gold passages from which a data set asks for hops
 _SHORT = 40

@@ -97,18 +97,6 @@ class FitStages:
         self.notes: dict[str, str] = {}
         """Stage -> what it came to, for page and card."""
 
-    def inputs(self, name: str) -> dict[str, Any]:
-        """The options and models that the result of a stage depends on, beside those that it needs."""
-        options = self.options
-        if name in GATHERING:
-            systems = self.candidates.systems.values()
-            ranked = [[system.name, system.portions] for system in systems]
-            return {"systems": ranked, "measure": options.decides}
-        encoder, writer = (model and model.name for model in (self.models.biencoder, self.models.generator))
-        own = {"base": [encoder], "dense": [options.seed], "generator": [writer, encoder, options.seed]}
-        searches = {field: getattr(options, field) for field in ("k", "depth", "device", "precision")}
-        return searches | {"own": own.get(name)}
-
     def remove(self, name: str) -> None:
         """Remove what a stage has made with other inputs, and fusions of it."""
         if name in GATHERING:
@@ -119,11 +107,6 @@ class FitStages:
             shutil.rmtree(folder, ignore_errors=True)
         for file in (*self.output.glob(f"runs/*/{name}.*"), members / f"{name}.tune.jsonl"):
             file.unlink(missing_ok=True)
-
-    def clean(self, name: str) -> None:
-        """Remove what a stage that is done needs no longer."""
-        if name in _TRAINED:
-            shutil.rmtree(self.output / "stages" / _TRAINED[name] / "checkpoints", ignore_errors=True)
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of what they are expected to gain."""
@@ -289,14 +272,10 @@ class FitStages:
         fingerprint = untuned_fingerprint(create(folder, kind, content, replace(opening, hop_by_hop=False)))
         grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()
         tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, found=found)
-        journal = Path(f"{folder}.tune.jsonl")
-        resumed = journal.is_file()
         try:
             choices = tune()
-        except MismatchError:
-            if not resumed:
-                raise
-            journal.unlink()  # it was begun with other models or queries
+        except MismatchError:  # its journal was begun with other models or queries
+            Path(f"{folder}.tune.jsonl").unlink(missing_ok=True)
             choices = tune()
         for choice in choices:
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
@@ -451,11 +430,12 @@ class FitStages:
         """
         output, begun, later = self.output / "stages" / _TRAINED[stage], perf_counter(), follows()
         whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
-        model, file, steps = output / "model", output / "steps.txt", whole
-        if model.is_dir():  # the run was killed later
+        model, file, checkpoints = output / "model", output / "steps.txt", output / "checkpoints"
+        if model.is_dir():  # a call that was killed later has trained it
             self.notes[stage] = file.read_text().strip()
+            shutil.rmtree(checkpoints, ignore_errors=True)
             return model
-        resume = any((output / "checkpoints").glob("*")) and file.is_file()
+        steps, resume = whole, any(checkpoints.glob("*")) and file.is_file()
         if resume:
             steps = int(file.read_text().split()[0].replace(",", ""))
         elif allowance is not None and (known := self.pace.of(f"step {stage}")):
@@ -503,6 +483,7 @@ class FitStages:
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
         file.write_text(f"{self.notes[stage]}\n")
+        shutil.rmtree(checkpoints, ignore_errors=True)
         self.progress.say(f"  {self.notes[stage]}{best}, {duration(perf_counter() - begun)}")
         return model
 
