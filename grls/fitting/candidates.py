@@ -32,6 +32,7 @@ from grls.fitting.search import Pace
 from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
 from grls.io.machine import mean_load
+from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
@@ -225,11 +226,7 @@ class FitCandidates:
         return all(file.is_file() for file in (self.member(system.folder) / "grls.json", *runs))
 
     def system(self, name: str) -> System:
-        """The system that the user names.
-
-        Raises:
-            ConfigError: There is no such candidate.
-        """
+        """The system that the user names (ConfigError where there is none)."""
         if name not in self.systems:
             there = f"there are {', '.join(self.systems)}" if self.systems else "none is made yet"
             raise ConfigError(f"keep: there is no candidate {name!r}; {there}.")
@@ -240,8 +237,8 @@ class FitCandidates:
         system = self.system(name)
         kept, _ = level([self.candidate(system), best.kept])
         write_link(self.output, self.member(system.folder))
-        why = f"as was asked: {self.options.decides} {100 * kept.value:.1f} on {len(kept.values)} dev queries"
-        return Choice(kept, best.best, why)
+        shown = f"{100 * kept.value:.1f} on {counted(len(kept.values), 'dev query')}"
+        return Choice(kept, best.best, f"as was asked: {self.options.decides} {shown}")
 
     def rank_dev(self) -> JudgedQueries:
         """Save what each system ranks for the dev queries that all have ranked as one run; the queries."""

@@ -117,11 +117,8 @@ def refuse_other_output(output: Path, data: str) -> None:
 class FitClock:
     """Counts the seconds of a run, and writes them now and then.
 
-    Args:
-        output: The folder of the run.
-        budget: The seconds for everything; None: no limit.
-        adds: Whether the budget is time beside what earlier calls have spent.
-        now: The time in seconds.
+    ``budget`` is the seconds for everything, or where it ``adds`` those beside what earlier calls have spent;
+    None: no limit.
     """
 
     def __init__(
@@ -159,13 +156,7 @@ class FitClock:
 
 
 class FitProgress:
-    """The progress of a run.
-
-    Args:
-        logs: Folder of the logs of stages.
-        clock: The clock of the run.
-        shown: Whether anything is shown.
-    """
+    """The progress of a run, whose stages have their logs in the folder ``logs``."""
 
     def __init__(self, logs: Path, clock: FitClock, shown: bool = True) -> None:
         self.logs = logs

@@ -16,14 +16,11 @@ from grls.models.load.opening import PACKAGED
 _ENCODERS = (PACKAGED_ENCODER, "sentence-transformers/all-MiniLM-L6-v2")
 _WRITERS = (PACKAGED, "HuggingFaceTB/SmolLM2-135M-Instruct")
 """For a CPU: measured on every data set of docs/results.md."""
-
 _LARGE_ENCODERS = ("sentence-transformers/all-mpnet-base-v2",)
 _LARGE_WRITERS = ("HuggingFaceTB/SmolLM2-360M-Instruct", "google-t5/t5-base")
 """For a GPU; the first is that of the recipe ``chains``."""
-
 _OTHER_ENCODERS = ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",)
 """For a corpus that is not in English."""
-
 _LARGE = 12.0  # GiB of GPU memory from which larger models are chosen
 
 

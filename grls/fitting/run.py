@@ -19,7 +19,7 @@ from grls.fitting.journal import JOURNAL, FitClock, FitJournal, FitProgress, ref
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.result import Fitted, write_outcome
-from grls.fitting.search import Skipped, Stage, TimeIsUp, search_stages
+from grls.fitting.search import Stage, TimeIsUp, search_stages
 from grls.fitting.splits import LEAST_QUERIES, TEST, SplitData, data_facts, divide, read_source
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
@@ -113,7 +113,7 @@ class _FitRun:
         self.progress = FitProgress(output / "stages", self.clock, shown)
         self.best: Choice | None = None
         self.known: dict[str, str | None] = {}
-        """Stage that was done -> why it came to nothing, or None."""
+        """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
         self.data = divide(source, options.seed)
@@ -136,13 +136,12 @@ class _FitRun:
         if keep is not None and not made.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
         if keep in systems and self.options.budget is None:  # nothing is to be made
-            left = [stage for stage in stages if stage.name not in self.known]
-            skipped = [Skipped(stage.name, stage.what, "it was not asked for") for stage in left]
-        else:
-            behind = any(system.portions < len(self.candidates.portions) for system in systems.values())
-            if behind or len(self.known) < len(stages):
-                self.known.pop(MORE, None)
-            skipped = search_stages(stages, self._left, self._do, self.progress.say, dict(self.known))
+            self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
+        elif len(self.known) < len(stages) or any(
+            system.portions < len(self.candidates.portions) for system in systems.values()
+        ):
+            self.known.pop(MORE, None)
+        skipped = search_stages(stages, self._left, self._do, self.progress.say, self.known)
         if self.best is None:
             raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
@@ -151,7 +150,7 @@ class _FitRun:
         else:
             gold, ranked = self.candidates.rank_dev(), {*systems}
         done = []
-        for stage in (stage for stage in stages if self.known.get(stage.name, "") is None):
+        for stage in (stage for stage in stages if self.known[stage.name] is None):
             note = self.stages.notes.get(stage.name)
             seconds = self.journal.records[stage.name]["seconds"]
             done.append((stage.what if note is None else f"{stage.what}, {note}", seconds))
@@ -236,7 +235,6 @@ class _FitRun:
             "notes": self.stages.notes, "nothing": nothing, "pace": self.candidates.pace.known,
         }  # fmt: skip
         self.journal.add(name, inputs, perf_counter() - begun, result)
-        self.known[name] = nothing
         self._choose()
         return nothing
 
@@ -276,19 +274,17 @@ class _FitRun:
         gold, ranked = candidates.drawn(TEST, 0, fits, name_of(fits)), set[str]()
         singles = [system for system in systems.values() if not system.parts]
         for system in sorted(singles, key=lambda system: (system.name not in parts, system.cost)):
-            allowance = None
-            if whole is not None and system.name not in parts:
+            name, allowance = system.name, None
+            if whole is not None and name not in parts:
                 allowance = (self.clock.left or 0.0) - 0.04 * whole
-            if not self._tested(gold.split, system.name):
-                if allowance is not None and fits * system.cost > allowance:
-                    continue
-                with self.progress.stage(f"test {system.name}", allowance), suppress(TimeIsUp):
+            fitting = allowance is None or fits * system.cost <= allowance
+            if fitting and not self._tested(gold.split, name):
+                with self.progress.stage(f"test {name}", allowance), suppress(TimeIsUp):
                     candidates.save_run(candidates.opened(system), gold, system)
-                    inputs = self.journal.inputs([], (system.name,))
-                    self.journal.add(f"{gold.split} {system.name}", inputs, 0.0, {})
+                    self.journal.add(f"{gold.split} {name}", self.journal.inputs([], (name,)), 0.0, {})
                 give_back_freed()
-            if self._tested(gold.split, system.name):
-                ranked.add(system.name)
+            if self._tested(gold.split, name):
+                ranked.add(name)
         for system in systems.values():
             if system.parts and ranked.issuperset(system.parts):
                 candidates.rank_fusion(system, gold)

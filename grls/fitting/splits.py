@@ -179,11 +179,8 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
             corpus.source,
         )
     if faults := check_data(data, corpus) if folder.is_dir() else []:
-        raise DataError(
-            f"{len(faults):,} faults in queries and qrels; correct them, then call again.\n"
-            f"{format_faults(faults)}",
-            data,
-        )
+        told = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
+        raise DataError(f"{told}\n{format_faults(faults)}", data)
     qrels: dict[str, Qrels] = {}
     for split, called in ((TRAIN, options.train_split), (DEV, options.dev_split), (TEST, options.test_split)):
         file = folder / "qrels" / f"{called}.tsv"
@@ -211,10 +208,6 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
 
 def divide(source: SplitData, seed: int) -> SplitData:
     """Make the splits that a run needs of those that there are; the same for the same seed.
-
-    Args:
-        source: The data set.
-        seed: Seed of all draws.
 
     Raises:
         DataError: No query can be had, not even from the sentences of passages.
@@ -280,13 +273,8 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
 
     A query is a sentence of the passage that answers it, with some of its words left out (the inverse cloze
     task, Lee et al. 2019, arXiv 1906.00300, keeps all of them). Such queries are easier than real ones, above
-    all for BM25.
-
-    Args:
-        corpus: The passages.
-        most: Number of passages to draw; a passage without a sentence gets no query.
-        seed: Seed of all draws.
-        taken: Ids that other queries have.
+    all for BM25. At most ``most`` passages are drawn, and one without a sentence gets no query; ``taken`` are
+    ids that other queries have.
     """
     draw = random.Random(seed)
     numbers = sorted(draw.sample(range(len(corpus)), min(most, len(corpus))))

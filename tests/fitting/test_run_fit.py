@@ -179,7 +179,7 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     assert again().metrics == whole.metrics
     assert again(budget="+10m").metrics == whole.metrics
     kept = again(keep="dense")
-    assert kept.kept == "dense"
+    assert (kept.kept, kept.skipped) == ("dense", whole.skipped)
     found = 100 * whole.metrics["dense"]["dev R@2"]
     assert kept.why == f"as was asked: R@2 {found:.1f} on 4 dev queries"
     assert followed(output).name == "dense"
