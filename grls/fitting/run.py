@@ -132,8 +132,8 @@ class _FitRun:
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
         self._restore({stage.name: stage for stage in stages})
         self._choose()
-        made = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
-        if keep is not None and not made.issuperset(keep.split(" + ")):
+        names = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
+        if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
         if keep in systems and self.options.budget is None:  # nothing is to be made
             self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
@@ -148,14 +148,13 @@ class _FitRun:
         if TEST in self.data.qrels:
             gold, ranked = self._rank_test(best.kept.name)
         else:
-            gold, ranked = self.candidates.rank_dev(), {*systems}
+            gold, ranked = self.candidates.rank_dev(), [*systems]
         done = []
         for stage in (stage for stage in stages if self.known[stage.name] is None):
             note = self.stages.notes.get(stage.name)
             seconds = self.journal.records[stage.name]["seconds"]
             done.append((stage.what if note is None else f"{stage.what}, {note}", seconds))
-        names = [name for name in systems if name in ranked]
-        fitted = write_outcome(self.stages, self.data, best, gold, names, done, skipped, self.clock.seconds)
+        fitted = write_outcome(self.stages, self.data, best, gold, ranked, done, skipped, self.clock.seconds)
         self.clock.write()
         self.progress.say(f"\n{fitted.text()}\n{fitted.output}: {fitted.report}")
         return fitted
@@ -251,7 +250,7 @@ class _FitRun:
             rest = "" if left is None else f"; {duration(left)} left"
             self.progress.say(f"best so far: {shown}, {kept.cost:.2g} s a query{rest}")
 
-    def _rank_test(self, kept: str) -> tuple[JudgedQueries, set[str]]:
+    def _rank_test(self, kept: str) -> tuple[JudgedQueries, list[str]]:
         """Rank test queries with the kept candidate, as many as there is time for, then with the others.
 
         Returns the queries, and the names of the systems that have ranked them.
@@ -277,8 +276,8 @@ class _FitRun:
             name, allowance = system.name, None
             if whole is not None and name not in parts:
                 allowance = (self.clock.left or 0.0) - 0.04 * whole
-            fitting = allowance is None or fits * system.cost <= allowance
-            if fitting and not self._tested(gold.split, name):
+            in_time = allowance is None or fits * system.cost <= allowance
+            if in_time and not self._tested(gold.split, name):
                 with self.progress.stage(f"test {name}", allowance), suppress(TimeIsUp):
                     candidates.save_run(candidates.opened(system), gold, system)
                     self.journal.add(f"{gold.split} {name}", self.journal.inputs([], (name,)), 0.0, {})
@@ -289,7 +288,7 @@ class _FitRun:
             if system.parts and ranked.issuperset(system.parts):
                 candidates.rank_fusion(system, gold)
                 ranked.add(system.name)
-        return gold, ranked
+        return gold, [name for name in systems if name in ranked]
 
     def _tested(self, split: str, name: str) -> bool:
         """Whether a system has ranked the queries of a split."""

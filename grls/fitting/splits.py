@@ -179,8 +179,8 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
             corpus.source,
         )
     if faults := check_data(data, corpus) if folder.is_dir() else []:
-        told = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
-        raise DataError(f"{told}\n{format_faults(faults)}", data)
+        text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
+        raise DataError(f"{text}\n{format_faults(faults)}", data)
     qrels: dict[str, Qrels] = {}
     for split, called in ((TRAIN, options.train_split), (DEV, options.dev_split), (TEST, options.test_split)):
         file = folder / "qrels" / f"{called}.tsv"
@@ -198,8 +198,8 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
         refuse_without_gold([query.id for query in queries if query.id not in gold], file, hint=WITHOUT_QRELS)
         qrels = {TRAIN: gold}
         notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
-    asked = {query for split in qrels.values() for query in split}
-    queries = [query for query in queries if query.id in asked]
+    judged = {query for split in qrels.values() for query in split}
+    queries = [query for query in queries if query.id in judged]
     digest = hashlib.sha256(corpus.fingerprint.encode())
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())
