@@ -179,9 +179,9 @@ class FitStages:
     def _writer_seconds(self) -> float:
         return _LEAST["generator"] * self._writer_step() + self._hybrid_seconds()
 
-    def _hybrid_seconds(self, queries: int = 0) -> float:
+    def _hybrid_seconds(self, queries: int = 0, hops: int = 0) -> float:
         """Seconds to tune the hybrid on queries (0: the first portion) and to rank it."""
-        hops = self._writer_hops
+        hops = hops or self._writer_hops
         inputs = 5 * min(hops, 2) + (2.5 * (1 + CHAINS * (hops - 1)) if hops > 1 else 1)
         return (queries or self.candidates.sizes[0]) * inputs * _SEARCH * self._writer_step()
 
@@ -351,7 +351,8 @@ class FitStages:
 
     def _generator(self, allowance: float | None) -> None:
         steps = WRITER_EPOCHS * self._epoch
-        model = self._trained("generator", steps, self._train_writer, allowance, self._hybrid_seconds)
+        follows = partial(self._hybrid_seconds, hops=self._writer_hops)  # no run is read at every step
+        model = self._trained("generator", steps, self._train_writer, allowance, follows)
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
             building = Building(str(folder), "generative", device=self.options.device)
